@@ -13,11 +13,11 @@ from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Kubernetes, Server
 from tests.support.yard import Yard
 
-# A loaded machine is no reason for a property test to fail.
+# A property test must not fail because the machine is busy.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-# What a cluster needs so that namespaces, service accounts and owners behave; nothing that makes or moves pods.
+# What namespaces, service accounts and owner references need; nothing that creates or moves pods.
 HOUSEKEEPING = ",".join(
     f"{name}-controller"
     for name in (
@@ -25,17 +25,17 @@ HOUSEKEEPING = ",".join(
         "clusterrole-aggregation",
     )
 )
-# Static tokens both servers know: people without any rights of their own.
+# Static tokens for both servers: users without any rights.
 USERS = 'alice-token,alice,1001,"developers"\nbob-token,bob,1002\n'
 
 
 @pytest.fixture(scope="session")
 def kubernetes_assets() -> Path:
     """The directory with a real Kubernetes' binaries."""
-    found = real.assets()
-    if found is None:
+    directory = real.assets()
+    if directory is None:
         pytest.skip(real.MISSING)
-    return found
+    return directory
 
 
 @pytest.fixture(scope="session")
@@ -56,14 +56,14 @@ def kube(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="session")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Our server, one per test worker, with the controllers that keep house and none that makes or runs pods."""
+    """Our server, one per test worker, with the housekeeping controllers and none that creates or runs pods."""
     with Yard(tmp_path_factory.mktemp("yard"), controllers=HOUSEKEEPING, users=USERS) as server:
         yield server
 
 
 @pytest.fixture(params=list(kubectls.versions()) or ["none"])
 def kubectl(request: pytest.FixtureRequest) -> Kubectl:
-    """Every kubectl of this machine in turn."""
+    """Every kubectl of this machine, one after the other."""
     if request.param == "none":
         pytest.skip(kubectls.MISSING)
     return Kubectl(request.param, kubectls.versions()[request.param])

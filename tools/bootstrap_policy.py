@@ -22,8 +22,8 @@ def main() -> None:
     for item in items:
         if item["kind"].endswith("Binding"):
             continue
-        lines += ["", header(item), *(f"  {rule(one)}" for one in item.get("rules") or ())]
-        lines += [f"  {bound(one)}" for one in bindings if refers(one, item)]
+        lines += ["", header(item), *(f"  {rule(entry)}" for entry in item.get("rules") or ())]
+        lines += [f"  {bound(entry)}" for entry in bindings if refers(entry, item)]
     TARGET.write_text("\n".join(lines) + "\n")
 
 
@@ -40,13 +40,17 @@ def header(role: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def rule(one: dict[str, Any]) -> str:
-    parts = [one["verbs"]]
-    if "nonResourceURLs" in one:
-        parts += [one["nonResourceURLs"]]
+def rule(policy_rule: dict[str, Any]) -> str:
+    parts = [policy_rule["verbs"]]
+    if "nonResourceURLs" in policy_rule:
+        parts += [policy_rule["nonResourceURLs"]]
     else:
-        groups = [group or '""' for group in one["apiGroups"]]
-        parts += [groups, one["resources"], *([one["resourceNames"]] if one.get("resourceNames") else [])]
+        groups = [group or '""' for group in policy_rule["apiGroups"]]
+        parts += [
+            groups,
+            policy_rule["resources"],
+            *([policy_rule["resourceNames"]] if policy_rule.get("resourceNames") else []),
+        ]
     return " | ".join(" ".join(part) for part in parts)
 
 
@@ -59,8 +63,8 @@ def refers(binding: dict[str, Any], role: dict[str, Any]) -> bool:
 
 def bound(binding: dict[str, Any]) -> str:
     subjects = [
-        f"{one['kind']}={one['namespace'] + '/' if 'namespace' in one else ''}{one['name']}"
-        for one in binding.get("subjects") or ()
+        f"{subject['kind']}={subject['namespace'] + '/' if 'namespace' in subject else ''}{subject['name']}"
+        for subject in binding.get("subjects") or ()
     ]
     ref, name = binding["roleRef"]["name"], binding["metadata"]["name"]
     return " ".join(["bound", *([f"as={name}"] if name != ref else []), *subjects])

@@ -71,12 +71,12 @@ def definition_name(go: str) -> str:
 def metrics_schemas() -> dict[str, Any]:
     """The schemas of metrics.k8s.io in the form of the others."""
     usage = {"type": "object", "additionalProperties": {"$ref": REF + "io.k8s.apimachinery.pkg.api.resource.Quantity"}}
-    found: dict[str, Any] = {}
+    collected: dict[str, Any] = {}
     for kind, fields in METRICS_SCHEMAS.items():
         properties: dict[str, Any] = {}
         for name, form in fields.items():
             properties[name] = usage if form == "usage" else {"$ref": REF + form} if isinstance(form, str) else form
-        found[METRICS + kind] = schema = {"type": "object", "properties": properties, "required": list(properties)}
+        collected[METRICS + kind] = schema = {"type": "object", "properties": properties, "required": list(properties)}
         if kind == "ContainerMetrics":
             continue
         type_meta = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
@@ -84,14 +84,14 @@ def metrics_schemas() -> dict[str, Any]:
         schema["properties"] = {**type_meta, "metadata": {"$ref": REF + META + "ObjectMeta"}, **properties}
         schema["x-kubernetes-group-version-kind"] = [{**gvk, "kind": kind}]
         items = {"type": "array", "items": {"$ref": REF + METRICS + kind}}
-        found[METRICS + kind + "List"] = {
+        collected[METRICS + kind + "List"] = {
             "type": "object",
             "properties": {**type_meta, "metadata": {"$ref": REF + META + "ListMeta"}, "items": items},
             "required": ["items"],
             "x-kubernetes-group-version-kind": [{**gvk, "kind": kind + "List"}],
         }
-    found[META + "Duration"] = {}
-    return found
+    collected[META + "Duration"] = {}
+    return collected
 
 
 def reference(schema: dict[str, Any]) -> str:
@@ -214,13 +214,13 @@ def resources_text(discovery: dict[str, Any]) -> str:
     core = {"name": "", "versions": [{"version": "v1"}]}
     metrics = {"name": "metrics.k8s.io", "versions": [{"version": "v1beta1"}]}
     listed = {**discovery["resources"], "/apis/metrics.k8s.io/v1beta1": METRICS_RESOURCES}
-    found = []
+    collected = []
     for group in (core, *discovery["groups"], metrics):
         for version in group["versions"]:
             prefix = f"/apis/{group['name']}" if group["name"] else "/api"
             resources = [resource_row(each) for each in listed[f"{prefix}/{version['version']}"]]
-            found.append({"group": group["name"], "version": version["version"], "resources": resources})
-    text = json.dumps(found, separators=(",", ":"))
+            collected.append({"group": group["name"], "version": version["version"], "resources": resources})
+    text = json.dumps(collected, separators=(",", ":"))
     return text.replace('{"group"', '\n{"group"').replace('{"name"', '\n{"name"') + "\n"
 
 
@@ -255,16 +255,16 @@ def messages_text(listed: dict[str, Any], definitions: set[str]) -> str:
         message_name(message): {number: message_field(*field) for number, field in fields.items()}
         for message, fields in listed.items()
     }
-    found: dict[str, Any] = {}
-    wanted = [name for name in definitions if name in messages]
-    while wanted:
-        name = wanted.pop()
-        if name in found:
+    collected: dict[str, Any] = {}
+    pending = [name for name in definitions if name in messages]
+    while pending:
+        name = pending.pop()
+        if name in collected:
             continue
-        found[name] = dict(sorted(messages[name].items(), key=lambda item: int(item[0])))
-        targets = (field[1].removeprefix("[]").removeprefix("{}") for field in found[name].values())
-        wanted += [target for target in targets if target not in SCALAR_MESSAGES]
-    lines = [f"{name}\t{json.dumps(row, separators=(',', ':'))}\n" for name, row in sorted(found.items())]
+        collected[name] = dict(sorted(messages[name].items(), key=lambda item: int(item[0])))
+        targets = (field[1].removeprefix("[]").removeprefix("{}") for field in collected[name].values())
+        pending += [target for target in targets if target not in SCALAR_MESSAGES]
+    lines = [f"{name}\t{json.dumps(row, separators=(',', ':'))}\n" for name, row in sorted(collected.items())]
     return "".join(lines)
 
 

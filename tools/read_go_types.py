@@ -100,12 +100,12 @@ class GoTypes:
     def fields(self, address: int) -> list[tuple[str, str, int, bool]]:
         """name, tag, type, embedded"""
         array, count = self.binary.unpack("<QQ", address + 56)
-        found = []
+        collected = []
         for i in range(count):
             name_at, kind, _ = self.binary.unpack("<QQQ", array + 24 * i)
             name, tag, flags = self.name(name_at)
-            found.append((name, tag, kind, bool(flags & 8)))
-        return found
+            collected.append((name, tag, kind, bool(flags & 8)))
+        return collected
 
     def spell(self, address: int) -> Any:
         """A type as data: "string", ["*", T], ["[]", T], ["map", T], or the full name of a struct."""
@@ -124,7 +124,7 @@ class GoTypes:
 
 def fields_of(types: GoTypes, address: int) -> dict[str, Any]:
     """JSON name -> {type, name, omit}; the fields of structs embedded without a name are taken in."""
-    found: dict[str, Any] = {}
+    collected: dict[str, Any] = {}
     for go_name, tag, kind_address, embedded in types.fields(address):
         quoted = tag.partition('json:"')[2].partition('"')[0]
         json_name, *options = quoted.split(",")
@@ -133,15 +133,15 @@ def fields_of(types: GoTypes, address: int) -> dict[str, Any]:
         if embedded and not json_name:
             target = types.element(kind_address) if types.record(kind_address)[0] == POINTER else kind_address
             if types.record(target)[0] == STRUCT:
-                found = fields_of(types, target) | found
+                collected = fields_of(types, target) | collected
             continue
         omit = [each for each in options if each in ("omitempty", "omitzero")]
-        found[json_name or go_name] = {
+        collected[json_name or go_name] = {
             "type": types.spell(kind_address),
             "go": named(types, kind_address),
             "omit": omit,
         }
-    return found
+    return collected
 
 
 def named(types: GoTypes, address: int) -> str:

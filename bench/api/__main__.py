@@ -75,24 +75,24 @@ def _prepare(server: Server) -> None:
 
 def _rss(directory: Path) -> float:
     """Memory of every process whose command names the server's directory, in MB."""
-    found = 0
+    total = 0
     for process in psutil.process_iter(["cmdline", "memory_info"]):
         if any(str(directory) in word for word in process.info["cmdline"] or ()):
-            found += process.info["memory_info"].rss
-    return found / 1e6
+            total += process.info["memory_info"].rss
+    return total / 1e6
 
 
 def _measure(server: Server, startup: float, directory: Path, seconds: float) -> Figures:
     _prepare(server)
-    made, turn = 0, 0
-    while made < PODS:  # also warms the server up
-        turn += 1
-        made += int(load.creates(server, f"fill-{turn}", 1))
-    one = _trim(server)
+    created, batch = 0, 0
+    while created < PODS:  # also warms the server up
+        batch += 1
+        created += int(load.creates(server, f"fill-{batch}", 1))
+    name = _trim(server)
     rss = _rss(directory)
     listed = load.list_seconds(server, "/api/v1/namespaces/default/pods")
     creates = load.creates(server, "create", seconds)
-    gets = load.gets(server, f"/api/v1/namespaces/default/pods/{one}", seconds)
+    gets = load.gets(server, f"/api/v1/namespaces/default/pods/{name}", seconds)
     revision = server.admin.get("/api/v1/namespaces?limit=1").json["metadata"]["resourceVersion"]
     watchers = load.Watchers(server, f"/api/v1/pods?watch=true&resourceVersion={revision}", WATCHERS)
     watched = load.creates(server, "watched", seconds)
@@ -103,7 +103,7 @@ def _measure(server: Server, startup: float, directory: Path, seconds: float) ->
 def _trim(server: Server) -> str:
     """Leave exactly as many pods as the list and the memory are measured with; answers the name of one."""
     at = "/api/v1/namespaces/default/pods"
-    names = [one["metadata"]["name"] for one in server.admin.get(at).json["items"]]
+    names = [pod["metadata"]["name"] for pod in server.admin.get(at).json["items"]]
     for name in names[PODS:]:
         server.admin.delete(f"{at}/{name}", {"gracePeriodSeconds": 0})
     return str(names[0])

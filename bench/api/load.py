@@ -47,10 +47,10 @@ def _wrk(server: Server, script: str, seconds: float, *arguments: str) -> float:
     done = subprocess.run([*command, server.token, *arguments], capture_output=True, text=True, check=True)
     if "unexpected answer" in done.stderr or "Non-2xx" in done.stdout:
         raise SystemExit(f"{server.name} did not answer as expected: {done.stderr.strip() or done.stdout}")
-    found = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
-    if found is None:
+    match = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
+    if match is None:
         raise SystemExit(f"wrk said nothing about its rate: {done.stdout}")
-    return float(found.group(1))
+    return float(match.group(1))
 
 
 def creates(server: Server, prefix: str, seconds: float) -> float:
@@ -82,17 +82,18 @@ class Watchers:
             subprocess.Popen(watch, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(count)
         ]
         self._counters = [
-            subprocess.Popen(["wc", "-l"], stdin=one.stdout, stdout=subprocess.PIPE, text=True) for one in self._watches
+            subprocess.Popen(["wc", "-l"], stdin=watch.stdout, stdout=subprocess.PIPE, text=True)
+            for watch in self._watches
         ]
-        for one in self._watches:
-            assert one.stdout is not None
-            one.stdout.close()
+        for watch in self._watches:
+            assert watch.stdout is not None
+            watch.stdout.close()
         time.sleep(1)
 
     def stop(self) -> int:
         """End the watches once they are idle; answers how many lines they were sent."""
         time.sleep(2)
-        for one in self._watches:
-            one.terminate()
-            one.wait()
+        for watch in self._watches:
+            watch.terminate()
+            watch.wait()
         return sum(int(counter.communicate()[0]) for counter in self._counters)

@@ -22,7 +22,7 @@ from statistics import fmean
 from tests.support.kubernetes import Kubernetes, Server
 
 from bench.operator.kubelet import Kubelet
-from bench.operator.limit import AT_ONCE, OTHERS_AT_ONCE, Limit, each, made
+from bench.operator.limit import AT_ONCE, OTHERS_AT_ONCE, Limit, run_all, wait_until_created
 from bench.operator.process import Cores, Operator, until
 from bench.quantiles import quantile
 from torchyard.api.group_version import GroupVersionResource
@@ -76,12 +76,12 @@ class Run:
         begun = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.create())
-            group.create_task(made(self._client, self._space, self._jobs * REPLICAS))
+            group.create_task(wait_until_created(self._client, self._space, self._jobs * REPLICAS))
         return self._jobs * REPLICAS / (time.perf_counter() - begun)
 
     async def create(self) -> None:
         """The jobs alone."""
-        await each((self._create(f"job-{number}") for number in range(self._jobs)), OTHERS_AT_ONCE)
+        await run_all((self._create(f"job-{number}") for number in range(self._jobs)), OTHERS_AT_ONCE)
 
     async def finish(self, since: Callable[[str], float] | None = None) -> None:
         """Let the kubelet move the pods; `since` tells from when on a job's time counts, by default its creation."""
@@ -99,7 +99,7 @@ class Run:
 
 
 async def one_leads(*copies: Operator) -> None:
-    await until(lambda: any(one.figures().leads for one in copies), "one of them leads")
+    await until(lambda: any(copy.figures().leads for copy in copies), "one of them leads")
 
 
 async def hand_over(client: Client, server: Server, directory: Path) -> None:
@@ -116,13 +116,13 @@ async def hand_over(client: Client, server: Server, directory: Path) -> None:
         leader.kill()
         killed = time.perf_counter()
         await client.create(JOBS, job(f"job-{number}"), space)
-        await made(client, space, number * REPLICAS + 1)
+        await wait_until_created(client, space, number * REPLICAS + 1)
         took.append(time.perf_counter() - killed)
         leader, other = other, Operator(server.kubeconfig, directory / "operator.log")
     leader.stop()
     other.stop()
     print(
-        f"leader killed: the next one's first pod after {', '.join(f'{one:.1f}' for one in took)} s (goal ≤ 5)",
+        f"leader killed: the next one's first pod after {', '.join(f'{seconds:.1f}' for seconds in took)} s (goal ≤ 5)",
         flush=True,
     )
 
@@ -143,12 +143,12 @@ async def finished(client: Client, count: int) -> None:
         for kind, status in (("Created", "True"), ("Running", "False"), ("Succeeded", "True"))
     ]
 
-    async def one(name: str) -> None:
+    async def create(name: str) -> None:
         created = await client.create(JOBS, job(name), space)
         status = {"conditions": conditions, "startTime": now, "completionTime": now}
         await client.update(JOBS, {**created, "status": status}, subresource="status")
 
-    await each((one(f"old-{number}") for number in range(count)), AT_ONCE)
+    await run_all((create(f"old-{number}") for number in range(count)), AT_ONCE)
 
 
 class Measure:
@@ -158,7 +158,7 @@ class Measure:
         self._server, self._log = server, directory / "operator.log"
         self.connection = load(server.kubeconfig)
         self.client = Client(HttpTransport(self.connection, user_agent="bench", limit=AT_ONCE + 8), manager="bench")
-        self._cores = Cores([one.pid for one in cluster.processes])
+        self._cores = Cores([item.pid for item in cluster.processes])
         self._limits = 0
 
     async def few(self, jobs: int) -> list[tuple[GroupVersionResource, Object]]:
@@ -171,7 +171,9 @@ class Measure:
         operator.stop()
         labels = f"{names.JOB_NAME}=job-0"
         return [
-            (ref, one) for ref in (PODS, SERVICES) for one in (await self.client.list(ref, "few", labels=labels)).items
+            (ref, item)
+            for ref in (PODS, SERVICES)
+            for item in (await self.client.list(ref, "few", labels=labels)).items
         ]
 
     async def limit(self, limit: Limit, jobs: int, *, beside: bool, share: int = 1) -> float:
@@ -179,9 +181,9 @@ class Measure:
         space = await namespace(self.client, f"limit-{self._limits}")
         self._cores.begin()
         rate = await limit.rate(space, job if beside else None, share=share)
-        what = "the jobs, their pods and services" if beside else "pods and services alone"
+        subject = "the jobs, their pods and services" if beside else "pods and services alone"
         at_once = f"{AT_ONCE // share} at once"
-        print(f"limit, {what}, {at_once}: {rate:.0f} replicas/s; {self._cores.spent(jobs * REPLICAS)}", flush=True)
+        print(f"limit, {subject}, {at_once}: {rate:.0f} replicas/s; {self._cores.spent(jobs * REPLICAS)}", flush=True)
         return rate
 
     async def many(self, jobs: int) -> float:
@@ -263,13 +265,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.operator")
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--idle", type=int, default=5000, help="finished jobs, those of this run among them")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     prefer_uvloop()
     with tempfile.TemporaryDirectory(prefix="bench-operator-") as name:
         directory = Path(os.environ.get("BENCH_KEEP") or name)
         cluster = Kubernetes(directory / "kube", fsync=True)
         with cluster as server:
-            asyncio.run(measure(server, cluster, directory, jobs=given.jobs, idle=given.idle))
+            asyncio.run(measure(server, cluster, directory, jobs=arguments.jobs, idle=arguments.idle))
 
 
 if __name__ == "__main__":

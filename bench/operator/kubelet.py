@@ -48,8 +48,8 @@ class Kubelet:
         elif change == "MODIFIED" and phase == "Running":
             self._running[owner] += 1
             if self._running[owner] == self._replicas:
-                for one in self._pods.by("job", owner):
-                    self._move(one, "Succeeded")
+                for member in self._pods.by("job", owner):
+                    self._move(member, "Succeeded")
 
     def _move(self, pod: Object, phase: str) -> None:
         task = asyncio.get_running_loop().create_task(self._patch(pod["metadata"], {"status": {"phase": phase}}))
@@ -60,7 +60,7 @@ class Kubelet:
         async with self._room:
             await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
 
-    def _job(self, _change: str, found: Object, _: Object | None) -> None:
-        for one in (found.get("status") or {}).get("conditions") or ():
-            if one["status"] == "True" and one["type"] in self.reached:
-                self.reached[one["type"]].setdefault(found["metadata"]["name"], time.perf_counter())
+    def _job(self, _change: str, job: Object, _: Object | None) -> None:
+        for condition in (job.get("status") or {}).get("conditions") or ():
+            if condition["status"] == "True" and condition["type"] in self.reached:
+                self.reached[condition["type"]].setdefault(job["metadata"]["name"], time.perf_counter())

@@ -1,9 +1,9 @@
-"""What the server takes at most: the very objects of the operator's run, made by a client that decides nothing.
+"""The upper limit of the server: the objects of the operator's run, created by a client that decides nothing.
 
-The operator makes pods and services while somebody makes the jobs; so does this client, in one process and from one
-list, with as many requests under way or, since a server may do better with fewer, a third of them; the better of the
-two is the limit. It watches nothing, writes no status and tells of nothing: all of that is the
-operator's own expense. Time runs from the first request until the server shows the last object, in both runs.
+The operator creates pods and services while another client creates the jobs; so does this client, in one process and
+from one list, with as many concurrent requests or, since a server may do better with fewer, a third of them; the better
+of the two is the limit. It watches nothing, writes no status and no events: these are the operator's own cost. In both
+runs the time is from the first request until the server shows the last object.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ OTHERS_AT_ONCE = 32
 _LOOK_AGAIN = 0.1
 
 
-async def each(works: Iterable[Awaitable[Any]], at_once: int) -> None:
-    """All of them, no more than `at_once` under way."""
+async def run_all(works: Iterable[Awaitable[Any]], at_once: int) -> None:
+    """Run all of them, at most `at_once` concurrently."""
     room = asyncio.Semaphore(at_once)
 
-    async def one(work: Awaitable[Any]) -> None:
+    async def run_one(work: Awaitable[Any]) -> None:
         async with room:
             await work
 
-    await asyncio.gather(*(one(work) for work in works))
+    await asyncio.gather(*(run_one(work) for work in works))
 
 
-async def made(client: Client, space: str, count: int) -> None:
-    """Until so many pods and services are there; asks for one of each and the number of the rest."""
+async def wait_until_created(client: Client, space: str, count: int) -> None:
+    """Wait until `count` pods and services exist; list one of each and read the remaining count."""
     for ref in (PODS, SERVICES):
         while True:
             answer = await client.raw("GET", f"{ref.path(space)}?limit=1")
@@ -74,9 +74,9 @@ class Limit:
         beside = [client.create(JOBS, job(f"b{number}"), space) for number in range(self._count)] if job else []
         begun = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            group.create_task(each(beside, OTHERS_AT_ONCE // share))
-            group.create_task(each(works, AT_ONCE // share))
-            group.create_task(made(client, space, self._count * self._replicas))
+            group.create_task(run_all(beside, OTHERS_AT_ONCE // share))
+            group.create_task(run_all(works, AT_ONCE // share))
+            group.create_task(wait_until_created(client, space, self._count * self._replicas))
         took = time.perf_counter() - begun
         if job:
             await client.raw("DELETE", JOBS.path(space))
@@ -85,7 +85,7 @@ class Limit:
 
 
 def _without_server(obj: Object) -> Object:
-    """As it was sent: the server's own fields left out; and under a name of a controller that nobody listens to."""
+    """The object without the fields that the server sets, under a controller name that no controller uses."""
     metadata = {
         key: obj["metadata"][key] for key in ("name", "annotations", "ownerReferences") if key in obj["metadata"]
     }

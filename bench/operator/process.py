@@ -83,12 +83,14 @@ class Cores:
     def spent(self, count: int) -> str:
         now = self._now()
         return (
-            "CPU " + ", ".join(f"{who} {(now[who] - self._before[who]) / count * 1000:.2f} ms" for who in now) + " each"
+            "CPU "
+            + ", ".join(f"{name} {(now[name] - self._before[name]) / count * 1000:.2f} ms" for name in now)
+            + " each"
         )
 
     def _now(self) -> dict[str, float]:
-        found = {"server": sum(_seconds(one) for one in self._server), "bench": time.process_time()}
-        return found if self._operator is None else {**found, "operator": self._operator.cpu()}
+        seconds = {"server": sum(_seconds(process) for process in self._server), "bench": time.process_time()}
+        return seconds if self._operator is None else {**seconds, "operator": self._operator.cpu()}
 
 
 def _seconds(process: psutil.Process) -> float:
@@ -98,8 +100,8 @@ def _seconds(process: psutil.Process) -> float:
 
 class Figures:
     def __init__(self, text: str) -> None:
-        found = re.findall(r"^(\w+(?:\{[^}\n]*\})?) (\S+)$", text, re.M)
-        self._values = {key: float(value) for key, value in found}
+        samples = re.findall(r"^(\w+(?:\{[^}\n]*\})?) (\S+)$", text, re.M)
+        self._values = {key: float(value) for key, value in samples}
 
     @property
     def leads(self) -> bool:
@@ -115,20 +117,20 @@ class Figures:
 
     def since(self, before: Figures) -> str:
         """Requests by method and answer."""
-        found = {
+        requests = {
             re.sub(r'.*code="(\d+)",method="(\w+)".*', r"\2 \1", key): value - before._values.get(key, 0.0)
             for key, value in self._values.items()
             if key.startswith("rest_client_requests_total")
         }
-        return ", ".join(f"{key}: {value:.0f}" for key, value in sorted(found.items()))
+        return ", ".join(f"{key}: {value:.0f}" for key, value in sorted(requests.items()))
 
     def reconcile_quantile(self, share: float) -> str:
         """The bucket in which this share of the reconciliations ended."""
         name = "controller_runtime_reconcile_time_seconds_bucket"
         buckets = sorted(
-            (float(found.group(1).replace("+Inf", "inf")), value)
+            (float(match.group(1).replace("+Inf", "inf")), value)
             for key, value in self._values.items()
-            if (found := re.match(name + r'\{.*le="([^"]+)"', key))
+            if (match := re.match(name + r'\{.*le="([^"]+)"', key))
         )
         total = buckets[-1][1]
         return f"≤ {next(limit for limit, count in buckets if count >= share * total) * 1000:g} ms"
@@ -137,9 +139,9 @@ class Figures:
         return sum(value for key, value in self._values.items() if key.startswith(name))
 
 
-async def until(what: Callable[[], Any], said: str, seconds: float = 400) -> None:
+async def until(condition: Callable[[], Any], description: str, seconds: float = 400) -> None:
     deadline = time.monotonic() + seconds
-    while not what():
+    while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{said}: not within {seconds:.0f} s")
+            raise TimeoutError(f"{description}: not within {seconds:.0f} s")
         await asyncio.sleep(0.05)

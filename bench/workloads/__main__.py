@@ -24,11 +24,11 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=0, help="images of the demo; 0: all")
     parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args()
-    for what in arguments.what:
-        if what == "demo":
+    for name in arguments.what:
+        if name == "demo":
             print(demo.measure(arguments.python, arguments.limit, arguments.rounds), flush=True)
         else:
-            count, workers = (arguments.jobs, arguments.workers) if what == "jobs" else (1, arguments.replicas - 1)
+            count, workers = (arguments.jobs, arguments.workers) if name == "jobs" else (1, arguments.replicas - 1)
             print(asyncio.run(jobs.measure(count, workers)), flush=True)
 
 

@@ -82,7 +82,7 @@ class Clock:
 
     def seen(self, _change: str, obj: Object, _before: Object | None) -> None:
         conditions = (obj.get("status") or {}).get("conditions") or ()
-        if any(one["type"] == "Succeeded" and one["status"] == "True" for one in conditions):
+        if any(condition["type"] == "Succeeded" and condition["status"] == "True" for condition in conditions):
             self.ended.setdefault(obj["metadata"]["name"], time.perf_counter())
 
     async def all_ended(self, jobs: int) -> None:
@@ -121,7 +121,7 @@ async def measure(jobs: int, workers: int) -> str:
             watched = Informer(client, JOBS)
             watched.on_change(clock.seen)
             parts = (watched.run(), FakeNode(client).run(), informers.run(), scheduler.run())
-            tasks = [asyncio.ensure_future(one) for one in parts]
+            tasks = [asyncio.ensure_future(part) for part in parts]
             begun = time.perf_counter()
             await _submit(client, jobs, workers, clock)
             await clock.all_ended(jobs)

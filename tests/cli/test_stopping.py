@@ -53,7 +53,7 @@ def stop_with(plane: Yard, number: signal.Signals) -> str:
     assert process is not None
     os.kill(process.pid, number)
     eventually(lambda: not process.running, "the end of the plane", TIMEOUT)
-    return process.last_words(1)
+    return process.log_tail(1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

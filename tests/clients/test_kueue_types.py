@@ -143,13 +143,13 @@ def put(plane: Server, kind: str, path: str, change: Object) -> Object:
     answers: list[Any] = []
 
     def updated() -> bool:
-        read = GO.read(kind, plane.admin.get(path.removesuffix("/status")).json)
-        answers.append(plane.admin.put(path, GO.written(kind, merged(read, change))))
+        read = GO.unmarshal(kind, plane.admin.get(path.removesuffix("/status")).json)
+        answers.append(plane.admin.put(path, GO.marshal(kind, merged(read, change))))
         return bool(answers[-1].status != 409)
 
     eventually(updated, "an update")
     assert answers[-1].status == 200, answers[-1]
-    found: Object = GO.read(kind, answers[-1].json)
+    found: Object = GO.unmarshal(kind, answers[-1].json)
     return found
 
 
@@ -160,14 +160,14 @@ def test_typed_clients_create_watch_and_update(
     path = f"{ROOT}/{where}"
     head = {"kind": kind, "apiVersion": "kueue.x-k8s.io/v1beta1", "metadata": {"name": "typed"}}
     with plane.admin.watch(path) as watch:
-        made = plane.admin.post(path, GO.written(kind, {**head, **obj}))
+        made = plane.admin.post(path, GO.marshal(kind, {**head, **obj}))
         assert made.status == 201, made
-        read = GO.read(kind, made.json)
+        read = GO.unmarshal(kind, made.json)
         assert merged(read, obj) == read, "what was sent is there"
-        assert GO.read(kind, watch.next()["object"])["metadata"]["uid"] == read["metadata"]["uid"]
+        assert GO.unmarshal(kind, watch.next()["object"])["metadata"]["uid"] == read["metadata"]["uid"]
         after = put(plane, kind, f"{path}/typed", change)
         assert merged(after, change) == after
-        while int(GO.read(kind, watch.next()["object"])["metadata"]["resourceVersion"]) < int(
+        while int(GO.unmarshal(kind, watch.next()["object"])["metadata"]["resourceVersion"]) < int(
             after["metadata"]["resourceVersion"]
         ):
             pass
@@ -176,7 +176,7 @@ def test_typed_clients_create_watch_and_update(
 def test_a_typed_client_admits_and_finishes_a_workload(plane: Server) -> None:
     path = f"{ROOT}/namespaces/default/workloads"
     head = {"kind": "Workload", "apiVersion": "kueue.x-k8s.io/v1beta1", "metadata": {"name": "by-hand"}}
-    assert plane.admin.post(path, GO.written("Workload", {**head, **CASES["Workload"][1]})).status == 201
+    assert plane.admin.post(path, GO.marshal("Workload", {**head, **CASES["Workload"][1]})).status == 201
     assignment = {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}, "count": 1}
     now = "2026-01-01T00:00:00Z"
 

@@ -24,26 +24,26 @@ from torchyard.api.objects import Object
 pytestmark = pytest.mark.clients
 
 DOCUMENT = ROOT / "examples" / "queued-jobs"
-PATIENCE = 120
+TIMEOUT = 120
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     need_network()
-    made = Yard(tmp_path_factory.mktemp("jobs"), controllers="*", flags=("--node",))
+    plane = Yard(tmp_path_factory.mktemp("jobs"), controllers="*", flags=("--node",))
     try:
-        yield made.start()
+        yield plane.start()
     finally:
-        made.stop()
-        yard("down", state=made.state, timeout=120)
+        plane.stop()
+        yard("down", state=plane.state, timeout=120)
 
 
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
-    found = kubectls.need()
+    kubectl = kubectls.need()
     path = "/api/v1/namespaces/default/serviceaccounts/default"
     eventually(lambda: plane.admin.get(path).status == 200, "the service account")
-    return found.using(plane.kubeconfig, tmp_path, "default")
+    return kubectl.using(plane.kubeconfig, tmp_path, "default")
 
 
 def manifest(name: str, volume: Path, **spec: Any) -> Object:
@@ -55,24 +55,25 @@ def manifest(name: str, volume: Path, **spec: Any) -> Object:
     return read
 
 
-def created(shell: Kubectl, obj: Object) -> str:
+def create(shell: Kubectl, obj: Object) -> str:
     """The name it got."""
-    said = shell("create", "-f", "-", stdin=yaml.safe_dump(obj))
-    assert said.startswith(f"job.batch/{obj['metadata']['generateName']}")
-    return said.split()[0].removeprefix("job.batch/")
+    output = shell("create", "-f", "-", stdin=yaml.safe_dump(obj))
+    assert output.startswith(f"job.batch/{obj['metadata']['generateName']}")
+    return output.split()[0].removeprefix("job.batch/")
 
 
 def pods(shell: Kubectl, job: str) -> list[Object]:
-    found: list[Object] = json.loads(shell("get", "pods", "-l", f"job-name={job}", "-o", "json"))["items"]
-    return found
+    items: list[Object] = json.loads(shell("get", "pods", "-l", f"job-name={job}", "-o", "json"))["items"]
+    return items
 
 
-def test_s3_3_and_4_files_are_copied_both_ways_and_stay_when_the_job_goes(shell: Kubectl, tmp_path: Path) -> None:
+@pytest.mark.row("S3.3", "S3.4")
+def test_kubectl_cp_works_both_ways_and_the_files_outlive_the_job(shell: Kubectl, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
-    job = created(shell, manifest("lightweight-pod-job.yaml", volume))
-    eventually(lambda: any(one["status"]["phase"] == "Running" for one in pods(shell, job)), "the pod", PATIENCE)
-    (pod,) = [one["metadata"]["name"] for one in pods(shell, job)]
+    job = create(shell, manifest("lightweight-pod-job.yaml", volume))
+    eventually(lambda: any(pod["status"]["phase"] == "Running" for pod in pods(shell, job)), "the pod", TIMEOUT)
+    (pod,) = [pod["metadata"]["name"] for pod in pods(shell, job)]
     program = DOCUMENT / "example_pytorch_code.py"
     shell("cp", str(program), f"{pod}:/mnt/ceph/")
     assert shell("exec", pod, "--", "ls", "/mnt/ceph") == "example_pytorch_code.py\n"
@@ -80,21 +81,23 @@ def test_s3_3_and_4_files_are_copied_both_ways_and_stay_when_the_job_goes(shell:
     assert (tmp_path / "back.py").read_bytes() == program.read_bytes()
     # kubectl names the namespace since 1.34
     assert shell("delete", "job", job).startswith(f'job.batch "{job}" deleted')
-    eventually(lambda: pods(shell, job) == [], "the pod gone", PATIENCE)
+    eventually(lambda: pods(shell, job) == [], "the pod gone", TIMEOUT)
     assert (volume / "example_pytorch_code.py").read_bytes() == program.read_bytes()
 
 
-def test_s3_5_a_training_waits_for_a_machine_that_has_its_gpu(shell: Kubectl, tmp_path: Path) -> None:
-    job = created(shell, manifest("pytorch-job.yaml", tmp_path))
-    eventually(lambda: len(pods(shell, job)) == 1, "the pod", PATIENCE)
+@pytest.mark.row("S3.5")
+def test_a_training_stays_pending_without_the_selected_gpu(shell: Kubectl, tmp_path: Path) -> None:
+    job = create(shell, manifest("pytorch-job.yaml", tmp_path))
+    eventually(lambda: len(pods(shell, job)) == 1, "the pod", TIMEOUT)
     name = pods(shell, job)[0]["metadata"]["name"]
     reason = "1 node(s) didn't match Pod's node affinity/selector"
-    eventually(lambda: reason in shell("describe", "pod", name), "the reason", PATIENCE)
+    eventually(lambda: reason in shell("describe", "pod", name), "the reason", TIMEOUT)
     assert "Pending" in shell("get", "pod", name)
     shell("delete", "job", job)
 
 
-def test_s3_6_three_successes_one_after_the_other_then_the_job_goes(shell: Kubectl, tmp_path: Path) -> None:
+@pytest.mark.row("S3.6")
+def test_three_completions_in_a_row_then_the_ttl_deletes_the_job(shell: Kubectl, tmp_path: Path) -> None:
     """The first try fails, and is tried again after a pause."""
     obj = manifest("pytorch-job-three-times.yaml", tmp_path, ttlSecondsAfterFinished=5)
     script = "if mkdir /mnt/ceph/tried; then exit 1; fi; date +%s%N >> /mnt/ceph/times"
@@ -105,18 +108,18 @@ def test_s3_6_three_successes_one_after_the_other_then_the_job_goes(shell: Kubec
     }
     del container["args"], container["resources"]
     obj["spec"]["template"]["spec"] |= {"containers": [container], "nodeSelector": {}}
-    job = created(shell, obj)
+    job = create(shell, obj)
     seen: list[Object] = []
 
     def complete() -> bool:
         done = shell.run("get", "job", job, "-o", "json")
         if done.returncode == 0:
             seen.append(json.loads(done.stdout)["status"])
-        return any(one.get("completionTime") for one in seen)
+        return any(status.get("completionTime") for status in seen)
 
-    eventually(complete, "three successes", PATIENCE)
+    eventually(complete, "three successes", TIMEOUT)
     assert (seen[-1]["succeeded"], seen[-1]["failed"]) == (3, 1)
     assert all((status.get("active") or 0) <= 1 for status in seen), "one at a time"
     assert len((tmp_path / "times").read_text().split()) == 3
-    eventually(lambda: "not found" in shell.run("get", "job", job).stderr, "the job gone after its time", PATIENCE)
-    eventually(lambda: pods(shell, job) == [], "its pods gone", PATIENCE)
+    eventually(lambda: "not found" in shell.run("get", "job", job).stderr, "the job gone after its time", TIMEOUT)
+    eventually(lambda: pods(shell, job) == [], "its pods gone", TIMEOUT)

@@ -53,24 +53,26 @@ def move(plane: Server, shell: Kubectl, pod: str, phase: str) -> None:
     assert answer.status == 200, answer
 
 
-def test_s0_1_the_definition_is_there(shell: Kubectl) -> None:
-    (line,) = [one for one in shell("get", "crd").splitlines() if "pytorch" in one]
+@pytest.mark.row("S0.1")
+def test_the_custom_resource_definition_is_listed(shell: Kubectl) -> None:
+    (line,) = [row for row in shell("get", "crd").splitlines() if "pytorch" in row]
     assert line.startswith("pytorchjobs.kubeflow.org ")
 
 
-def test_s1_1_a_training_operator_runs(shell: Kubectl) -> None:
-    def shown() -> bool:
+@pytest.mark.row("S1.1")
+def test_the_training_operators_pod_runs_and_has_a_log(shell: Kubectl) -> None:
+    def is_running() -> bool:
         lines = shell.run("get", "pods", "--namespace", "kubeflow").stdout.splitlines()
         return any(line.split()[:3] == ["training-operator-0", "1/1", "Running"] for line in lines)
 
-    eventually(shown, "the training operator")
+    eventually(is_running, "the training operator")
     shell("create", "-f", str(EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"))
-    said = f"{shell.namespace}/{GLOO}: SuccessfulCreatePod: Created pod: {GLOO}-master-0"
-    asked = ("logs", "--namespace", "kubeflow", "training-operator-0")
-    eventually(lambda: said in shell(*asked), "the operator's log")
-    assert shell(*asked, "--tail=1").count("\n") == 1
-    assert "not kept" in shell.fails(*asked, "--previous")
-    with shell.start(*asked, "--follow", "--since=1s") as follower:
+    message = f"{shell.namespace}/{GLOO}: SuccessfulCreatePod: Created pod: {GLOO}-master-0"
+    command = ("logs", "--namespace", "kubeflow", "training-operator-0")
+    eventually(lambda: message in shell(*command), "the operator's log")
+    assert shell(*command, "--tail=1").count("\n") == 1
+    assert "not kept" in shell.fails(*command, "--previous")
+    with shell.start(*command, "--follow", "--since=1s") as follower:
         shell("delete", "pytorchjob", GLOO)
         shell("create", "-f", str(EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"))
         assert follower.stdout is not None
@@ -78,9 +80,10 @@ def test_s1_1_a_training_operator_runs(shell: Kubectl) -> None:
         follower.kill()
 
 
-def test_s0_3_to_6_the_gloo_demo(shell: Kubectl, plane: Server) -> None:
-    said = shell("create", "-f", str(EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"))
-    assert said == f"pytorchjob.kubeflow.org/{GLOO} created\n"
+@pytest.mark.row("S0.3", "S0.4", "S0.5", "S0.6")
+def test_the_gloo_demo_is_created_listed_and_described(shell: Kubectl, plane: Server) -> None:
+    output = shell("create", "-f", str(EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"))
+    assert output == f"pytorchjob.kubeflow.org/{GLOO} created\n"
     replicas = [f"{GLOO}-master-0", *(f"{GLOO}-worker-{index}" for index in range(3))]
     eventually(lambda: pods(shell) == replicas, "the pods")
     for name in replicas:
@@ -105,17 +108,19 @@ def test_s0_3_to_6_the_gloo_demo(shell: Kubectl, plane: Server) -> None:
     ):
         assert part in described
     # All within one second perhaps, and still in their order.
-    told = described[described.index("Events:") :]
-    assert told.index(f"Created pod: {GLOO}-master-0") < told.index(f"Created pod: {GLOO}-worker-2")
-    assert told.index(f"Created service: {GLOO}-worker-2") < told.index("PyTorchJobSucceeded")
+    events = described[described.index("Events:") :]
+    assert events.index(f"Created pod: {GLOO}-master-0") < events.index(f"Created pod: {GLOO}-worker-2")
+    assert events.index(f"Created service: {GLOO}-worker-2") < events.index("PyTorchJobSucceeded")
 
 
-def test_s0_3_the_manifest_as_printed_is_refused(shell: Kubectl) -> None:
-    said = shell.fails("create", "-f", "-", stdin=PRINTED)
-    assert "error converting YAML to JSON" in said
+@pytest.mark.row("S0.3")
+def test_the_manifest_as_printed_is_rejected(shell: Kubectl) -> None:
+    error = shell.fails("create", "-f", "-", stdin=PRINTED)
+    assert "error converting YAML to JSON" in error
 
 
-def test_s1_3_and_5_pods_are_found_by_the_old_labels(shell: Kubectl) -> None:
+@pytest.mark.row("S1.3", "S1.5")
+def test_the_old_and_the_new_labels_select_the_pods(shell: Kubectl) -> None:
     shell("apply", "-f", str(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml"))
     shell("create", "-f", str(EXAMPLES / "pvc-checkpoints" / "pytorchjob-cpu.yaml"))
     job = "pytorchjob-distributed-training"
@@ -131,7 +136,10 @@ def test_s1_3_and_5_pods_are_found_by_the_old_labels(shell: Kubectl) -> None:
     eventually(lambda: len(pods(shell)) == 4, "the third worker")
 
 
-def test_s2_6_and_7_a_master_is_found_and_deleted_pods_stay_gone(shell: Kubectl, plane: Server) -> None:
+@pytest.mark.row("S2.6", "S2.7")
+def test_labels_select_the_master_and_deleted_pods_of_a_finished_job_stay_deleted(
+    shell: Kubectl, plane: Server
+) -> None:
     shell("apply", "-f", str(EXAMPLES / "custom-image" / "traindb-models-claim.yaml"))
     shell("create", "-f", str(EXAMPLES / "custom-image" / "traindb-training-mnist.yaml"))
     job = "traindb-training-mnist"
@@ -146,7 +154,8 @@ def test_s2_6_and_7_a_master_is_found_and_deleted_pods_stay_gone(shell: Kubectl,
     assert listed.stderr == f"No resources found in {shell.namespace} namespace.\n"
 
 
-def test_s2_8_the_status_blocks_during_and_after(shell: Kubectl, plane: Server) -> None:
+@pytest.mark.row("S2.8")
+def test_the_conditions_while_the_job_runs_and_after_it(shell: Kubectl, plane: Server) -> None:
     job = "traindb-training-mnist"
     shell("create", "-f", str(EXAMPLES / "custom-image" / "traindb-training-mnist.yaml"))
     replicas = [f"{job}-master-0", f"{job}-worker-0"]
@@ -156,28 +165,32 @@ def test_s2_8_the_status_blocks_during_and_after(shell: Kubectl, plane: Server) 
         read: dict[str, Any] = yaml.safe_load(shell("get", "-o", "yaml", "pytorchjobs", job))
         return dict(read.get("status") or {})
 
-    def blocks() -> list[tuple[str, str, str, str]]:
-        return [(one["type"], one["status"], one["reason"], one["message"]) for one in status().get("conditions") or ()]
+    def conditions() -> list[tuple[str, str, str, str]]:
+        return [
+            (condition["type"], condition["status"], condition["reason"], condition["message"])
+            for condition in status().get("conditions") or ()
+        ]
 
-    made = ("Created", "True", "PyTorchJobCreated", f"PyTorchJob {job} is created.")
+    created = ("Created", "True", "PyTorchJobCreated", f"PyTorchJob {job} is created.")
     running = ("Running", "True", "PyTorchJobRunning", f"PyTorchJob {job} is running.")
     for name in replicas:
         move(plane, shell, name, "Running")
-    eventually(lambda: blocks() == [made, running], "the running block")
+    eventually(lambda: conditions() == [created, running], "the running block")
     eventually(
         lambda: (
-            {kind: one.get("active") for kind, one in status()["replicaStatuses"].items()} == {"Master": 1, "Worker": 1}
+            {kind: replicas_status.get("active") for kind, replicas_status in status()["replicaStatuses"].items()}
+            == {"Master": 1, "Worker": 1}
         ),
         "active replicas",
     )
     assert "completionTime" not in status()
     for name in replicas:
         move(plane, shell, name, "Succeeded")
-    ended = ("Succeeded", "True", "PyTorchJobSucceeded", f"PyTorchJob {job} is successfully completed.")
-    eventually(lambda: blocks() == [made, ("Running", "False", *running[2:]), ended], "the last block")
+    succeeded = ("Succeeded", "True", "PyTorchJobSucceeded", f"PyTorchJob {job} is successfully completed.")
+    eventually(lambda: conditions() == [created, ("Running", "False", *running[2:]), succeeded], "the last block")
     eventually(
         lambda: (
-            {kind: one.get("succeeded") for kind, one in status()["replicaStatuses"].items()}
+            {kind: replicas_status.get("succeeded") for kind, replicas_status in status()["replicaStatuses"].items()}
             == {"Master": 1, "Worker": 1}
         ),
         "succeeded replicas",

@@ -27,16 +27,16 @@ CLAIM = "persistentVolumeClaim:\n            claimName: pytorch-pvc"
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     support.need_sandbox()
-    made = Yard(tmp_path_factory.mktemp("queues"), flags=("--node", "--node-name", "here"))
-    with made:
-        yield made
-        asyncio.run(stop_pods(made.state / "node"))
+    plane = Yard(tmp_path_factory.mktemp("queues"), flags=("--node", "--node-name", "here"))
+    with plane:
+        yield plane
+        asyncio.run(stop_pods(plane.state / "node"))
 
 
 @pytest.fixture
 def kubectl(plane: Yard, tmp_path: Path) -> Kubectl:
-    found = kubectls.need()
-    kube = found.using(plane.kubeconfig, tmp_path / "cache", "default")
+    newest = kubectls.need()
+    kube = newest.using(plane.kubeconfig, tmp_path / "cache", "default")
     eventually(lambda: QUEUE in kube.run("get", "localqueues").stdout, "the namespace's queues")
     return kube
 
@@ -47,33 +47,35 @@ def manifest(name: str, *, claim: bool = False) -> str:
     return text if claim else text.replace(CLAIM, "emptyDir: {}")
 
 
-def created(kubectl: Kubectl, text: str) -> str:
+def create(kubectl: Kubectl, text: str) -> str:
     return kubectl("create", "-f", "-", "-o", "name", stdin=text).strip().removeprefix("job.batch/")
 
 
 def workload(kubectl: Kubectl, job: str) -> dict[str, dict[str, str]]:
     """The conditions of a job's workload by type."""
-    for one in json.loads(kubectl("get", "workloads", "-o", "json"))["items"]:
-        if one["metadata"]["ownerReferences"][0]["name"] == job:
-            return {each["type"]: each for each in (one.get("status") or {}).get("conditions") or ()}
+    for item in json.loads(kubectl("get", "workloads", "-o", "json"))["items"]:
+        if item["metadata"]["ownerReferences"][0]["name"] == job:
+            return {condition["type"]: condition for condition in (item.get("status") or {}).get("conditions") or ()}
     return {}
 
 
 def pods_of(kubectl: Kubectl, job: str) -> list[dict[str, object]]:
     listed = kubectl("get", "pods", "-l", f"job-name={job}", "-o", "json")
-    found: list[dict[str, object]] = json.loads(listed)["items"]
-    return found
+    items: list[dict[str, object]] = json.loads(listed)["items"]
+    return items
 
 
-def test_s3_2_the_placeholder_is_refused_with_what_to_write(kubectl: Kubectl) -> None:
-    said = kubectl.fails("create", "-f", str(DOCUMENT / "lightweight-pod-job.yaml"))
-    assert f'replace the placeholder in "{PLACEHOLDER}" with the name of your queue, for example {QUEUE}' in said
+@pytest.mark.row("S3.2")
+def test_the_placeholder_of_the_queue_is_rejected_with_a_suggestion(kubectl: Kubectl) -> None:
+    error = kubectl.fails("create", "-f", str(DOCUMENT / "lightweight-pod-job.yaml"))
+    assert f'replace the placeholder in "{PLACEHOLDER}" with the name of your queue, for example {QUEUE}' in error
 
 
-def test_s3_2_to_4_and_7_a_job_is_held_admitted_run_and_deleted(kubectl: Kubectl, tmp_path: Path) -> None:
-    job = created(kubectl, manifest("lightweight-pod-job.yaml"))
+@pytest.mark.row("S3.2", "S3.3", "S3.4", "S3.7")
+def test_a_job_is_suspended_admitted_run_and_deleted(kubectl: Kubectl, tmp_path: Path) -> None:
+    job = create(kubectl, manifest("lightweight-pod-job.yaml"))
     assert job.startswith("lightweight-job-")
-    eventually(lambda: any(one["status"]["phase"] == "Running" for one in pods_of(kubectl, job)), "a running pod")  # type: ignore[index]
+    eventually(lambda: any(pod["status"]["phase"] == "Running" for pod in pods_of(kubectl, job)), "a running pod")  # type: ignore[index]
     pod = kubectl("get", "pods", "-l", f"job-name={job}", "-o", "name").strip().removeprefix("pod/")
     code = tmp_path / "example_pytorch_code.py"
     code.write_text("print('trained')\n" * 1000)
@@ -99,49 +101,53 @@ def test_s3_2_to_4_and_7_a_job_is_held_admitted_run_and_deleted(kubectl: Kubectl
     eventually(lambda: not workload(kubectl, job), "the end of its workload")
 
 
-def test_s3_1_the_claim_is_bound(kubectl: Kubectl) -> None:
+@pytest.mark.row("S3.1")
+def test_the_claim_is_bound(kubectl: Kubectl) -> None:
     kubectl("create", "-f", str(DOCUMENT / "pytorch-pvc.yaml"))
     eventually(lambda: "Bound" in kubectl("get", "pvc", "pytorch-pvc"), "the claim")
     kubectl("delete", "pvc", "pytorch-pvc")
 
 
-def test_s3_5_hardware_this_machine_lacks_is_waited_for_with_the_reason(kubectl: Kubectl) -> None:
+@pytest.mark.row("S3.5")
+def test_a_job_for_a_missing_gpu_waits_with_the_reason(kubectl: Kubectl) -> None:
     node = json.loads(kubectl("get", "node", "here", "-o", "json"))
     if "nvidia.com/gpu" in node["status"]["allocatable"]:
         pytest.skip("this machine has GPUs")
-    job = created(kubectl, manifest("pytorch-job.yaml"))
+    job = create(kubectl, manifest("pytorch-job.yaml"))
     eventually(lambda: "QuotaReserved" in workload(kubectl, job), "the reason")
-    said = workload(kubectl, job)["QuotaReserved"]
-    assert said["status"] == "False"
-    assert "resource nvidia.com/gpu unavailable in ClusterQueue; this machine has no GPU" in said["message"]
+    condition = workload(kubectl, job)["QuotaReserved"]
+    assert condition["status"] == "False"
+    assert "resource nvidia.com/gpu unavailable in ClusterQueue; this machine has no GPU" in condition["message"]
     assert json.loads(kubectl("get", "job", job, "-o", "json"))["spec"]["suspend"] is True
     kubectl("delete", "job", job)
 
 
-def test_s3_6_three_successes_one_after_the_other(kubectl: Kubectl) -> None:
+@pytest.mark.row("S3.6")
+def test_three_completions_in_a_row(kubectl: Kubectl) -> None:
     text = manifest("pytorch-job-three-times.yaml").replace("cpu: 4", "cpu: 2").replace("cpu: 2", "cpu: 1", 1)
     text = text.replace("            nvidia.com/gpu: 1\n", "").replace(
         '["/mnt/ceph/example_pytorch_code.py"]', '["-c", "pass"]'
     )
     text = "\n".join(line for line in text.splitlines() if "nodeSelector" not in line and "gpu.product" not in line)
     text = text.replace("pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel", "python:3.11").replace("3600", "8")
-    job = created(kubectl, text)
+    job = create(kubectl, text)
     seen: dict[str, object] = {}
 
     def is_done() -> bool:
-        found = json.loads(kubectl.run("get", "job", job, "-o", "json").stdout or "{}")
-        seen.update(found.get("status") or {})
-        return not found
+        job_object = json.loads(kubectl.run("get", "job", job, "-o", "json").stdout or "{}")
+        seen.update(job_object.get("status") or {})
+        return not job_object
 
     eventually(is_done, "the job's end after its time", 90)
     assert seen.get("succeeded") == 3
     assert "FinishedWorkload" in kubectl("get", "events", "--field-selector", f"involvedObject.name={job}")
 
 
-def test_s3_8_a_sweep_is_an_indexed_job_in_the_queue(kubectl: Kubectl) -> None:
+@pytest.mark.row("S3.8")
+def test_a_sweep_is_an_indexed_job_in_the_queue(kubectl: Kubectl) -> None:
     text = manifest("lightweight-pod-job.yaml").replace('["sleep", "infinity"]', '["true"]')
     text = text.replace("completions: 1", "completions: 4\n  parallelism: 2\n  completionMode: Indexed")
-    job = created(kubectl, text.replace("cpu: 1", "cpu: 100m").replace("1Gi", "16Mi"))
+    job = create(kubectl, text.replace("cpu: 1", "cpu: 100m").replace("1Gi", "16Mi"))
     eventually(lambda: "Finished" in workload(kubectl, job), "the end of all trials", 60)
     assert workload(kubectl, job)["Finished"]["reason"] == "Succeeded"
     kubectl("delete", "job", job)
@@ -192,10 +198,10 @@ def job_of(name: str, labels: str, seconds: str = "infinity") -> str:
 
 
 def is_running(kubectl: Kubectl, job: str) -> bool:
-    return any(one["status"]["phase"] == "Running" for one in pods_of(kubectl, job))  # type: ignore[index]
+    return any(pod["status"]["phase"] == "Running" for pod in pods_of(kubectl, job))  # type: ignore[index]
 
 
-def test_three_users_share_a_queue_and_a_preempted_job_comes_back_as_it_was(kubectl: Kubectl) -> None:
+def test_three_users_share_a_queue_and_a_preempted_job_resumes_unchanged(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=TEAM)
     for user in ("ann", "bob", "cay"):
         kubectl("create", "-f", "-", stdin=job_of(user, f"eidf/user: {user}"))
@@ -214,9 +220,12 @@ def test_three_users_share_a_queue_and_a_preempted_job_comes_back_as_it_was(kube
     urgent = job_of("urgent", "kueue.x-k8s.io/priority-class: urgent", "2")
     kubectl("create", "-f", "-", stdin=urgent)
     eventually(lambda: workload(kubectl, "ann").get("Preempted", {}).get("status") == "True", "the preemption")
-    said = workload(kubectl, "ann")["Preempted"]
-    assert said["reason"] == "InClusterQueue"
-    assert "due to prioritization in the ClusterQueue; preemptor path: /team; preemptee path: /team" in said["message"]
+    preempted = workload(kubectl, "ann")["Preempted"]
+    assert preempted["reason"] == "InClusterQueue"
+    assert (
+        "due to prioritization in the ClusterQueue; preemptor path: /team; preemptee path: /team"
+        in preempted["message"]
+    )
     eventually(lambda: "Finished" in workload(kubectl, "urgent"), "the urgent job's end", 60)
     eventually(lambda: is_running(kubectl, "ann"), "the first user's pod again", 60)
     after = json.loads(kubectl("get", "job", "ann", "-o", "json"))
@@ -235,6 +244,6 @@ def test_three_users_share_a_queue_and_a_preempted_job_comes_back_as_it_was(kube
     kubectl("delete", "cq/team", "lq/team-queue", "wpc/urgent", "rf/team-flavor")
 
 
-def test_queues_are_told_about_when_they_are_made(kubectl: Kubectl) -> None:
+def test_the_creation_of_the_local_queues_gets_an_event(kubectl: Kubectl) -> None:
     eventually(lambda: "LocalQueueCreated" in kubectl("get", "events"), "the event")
     assert "yard up --no-local-queues" in kubectl("get", "events", "-o", "yaml")

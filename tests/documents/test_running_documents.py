@@ -26,37 +26,37 @@ from torchyard.api.objects import Object
 pytestmark = pytest.mark.clients
 
 EXAMPLES = ROOT / "examples"
-PATIENCE = 120
+TIMEOUT = 120
 _numbers = itertools.count()
 JOB = "pytorchjob-distributed-training"
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+def running_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     need_network()
-    made = Yard(tmp_path_factory.mktemp("running"), controllers="*", flags=("--node",))
+    plane = Yard(tmp_path_factory.mktemp("running"), controllers="*", flags=("--node",))
     try:
-        made.start()
-        yield made
+        plane.start()
+        yield plane
     finally:
-        made.stop()
-        yard("down", state=made.state, timeout=120)
+        plane.stop()
+        yard("down", state=plane.state, timeout=120)
 
 
 @pytest.fixture
-def plane(home: Yard) -> Server:
-    return home.server()
+def plane(running_plane: Yard) -> Server:
+    return running_plane.server()
 
 
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
     """The newest kubectl of this machine, in a namespace of its own."""
-    found = kubectls.need()
+    kubectl = kubectls.need()
     namespace = f"running-{next(_numbers)}"
-    found.using(plane.kubeconfig, tmp_path)("create", "namespace", namespace)
+    kubectl.using(plane.kubeconfig, tmp_path)("create", "namespace", namespace)
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     eventually(lambda: plane.admin.get(path).status == 200, "the service account")
-    return found.using(plane.kubeconfig, tmp_path, namespace)
+    return kubectl.using(plane.kubeconfig, tmp_path, namespace)
 
 
 def job_with(program: str, **resources: Any) -> str:
@@ -77,7 +77,8 @@ def job_with(program: str, **resources: Any) -> str:
     )
 
 
-def test_s0_4_pods_start_the_master_first_and_the_workers_wait_for_its_name(shell: Kubectl) -> None:
+@pytest.mark.row("S0.4")
+def test_workers_wait_in_an_init_container_until_the_masters_name_resolves(shell: Kubectl) -> None:
     shell("create", "-f", "-", stdin=job_with("echo ready; sleep 600"))
 
     def rows() -> dict[str, list[str]]:
@@ -86,17 +87,18 @@ def test_s0_4_pods_start_the_master_first_and_the_workers_wait_for_its_name(shel
 
     names = [f"{JOB}-master-0", f"{JOB}-worker-0", f"{JOB}-worker-1"]
     eventually(lambda: sorted(rows()) == names, "the pods")
-    eventually(lambda: all(row[:2] == ["1/1", "Running"] for row in rows().values()), "all of them running", PATIENCE)
+    eventually(lambda: all(row[:2] == ["1/1", "Running"] for row in rows().values()), "all of them running", TIMEOUT)
     assert {row[2] for row in rows().values()} == {"0"}, "no restarts"
     init = json.loads(shell("get", "pod", names[1], "-o", "json"))["status"]["initContainerStatuses"]
-    assert [one["state"]["terminated"]["reason"] for one in init] == ["Completed"]
+    assert [status["state"]["terminated"]["reason"] for status in init] == ["Completed"]
     shell("delete", "pytorchjob", JOB)
-    eventually(lambda: rows() == {}, "the pods gone", PATIENCE)
+    eventually(lambda: rows() == {}, "the pods gone", TIMEOUT)
 
 
-def test_s0_8_top_shows_pods_and_nodes(shell: Kubectl) -> None:
+@pytest.mark.row("S0.8")
+def test_kubectl_top_shows_pods_and_nodes(shell: Kubectl) -> None:
     shell("create", "-f", "-", stdin=job_with("sleep 600"))
-    eventually(lambda: shell.run("top", "pods").stdout.count(JOB) == 3, "usage of the pods", PATIENCE)
+    eventually(lambda: shell.run("top", "pods").stdout.count(JOB) == 3, "usage of the pods", TIMEOUT)
     header, *lines = shell("top", "pods").splitlines()
     assert header.split() == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
     assert all(line.split()[1].endswith("m") and line.split()[2].endswith("Mi") for line in lines)
@@ -106,7 +108,8 @@ def test_s0_8_top_shows_pods_and_nodes(shell: Kubectl) -> None:
     shell("delete", "pytorchjob", JOB)
 
 
-def test_s0_9_and_s1_4_without_a_gpu_the_pods_stay_pending_and_say_why(shell: Kubectl) -> None:
+@pytest.mark.row("S0.9", "S1.4")
+def test_without_a_gpu_the_pods_stay_pending_with_the_reason(shell: Kubectl) -> None:
     eventually(lambda: shell("get", "nodes", "-o", "name") != "", "the node to register")
     node = json.loads(shell("get", "nodes", "-o", "json"))["items"][0]
     if int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)):
@@ -115,7 +118,7 @@ def test_s0_9_and_s1_4_without_a_gpu_the_pods_stay_pending_and_say_why(shell: Ku
     master = f"{JOB}-gpu-master-0"
     shell("create", "-f", "-", stdin=job_with("true", limits={"nvidia.com/gpu": 1}))
     reason = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-    eventually(lambda: reason in shell.run("describe", "pod", f"{JOB}-master-0").stdout, "the reason", PATIENCE)
+    eventually(lambda: reason in shell.run("describe", "pod", f"{JOB}-master-0").stdout, "the reason", TIMEOUT)
     assert f"{JOB}-master-0" in shell("get", "pods", "--field-selector", "status.phase=Pending")
     eventually(lambda: "Pending" in shell.run("get", "pod", master).stdout, "the document's own job pending")
 
@@ -124,14 +127,16 @@ def has_started(shell: Kubectl, pod: str) -> bool:
     return shell.run("get", "pod", pod, "-o", "jsonpath={.status.phase}").stdout in ("Running", "Succeeded")
 
 
-def test_s1_6_logs_follow_until_the_pod_ends(shell: Kubectl) -> None:
+@pytest.mark.row("S1.6")
+def test_kubectl_logs_follow_until_the_pod_ends(shell: Kubectl) -> None:
     shell("create", "-f", "-", stdin=job_with("for i in 1 2 3; do echo step $i of $RANK; sleep 0.3; done"))
     for rank, pod in enumerate([f"{JOB}-master-0", f"{JOB}-worker-0", f"{JOB}-worker-1"]):
-        eventually(partial(has_started, shell, pod), f"{pod} running", PATIENCE)
+        eventually(partial(has_started, shell, pod), f"{pod} running", TIMEOUT)
         assert shell("logs", "-f", pod) == "".join(f"step {step} of {rank}\n" for step in (1, 2, 3))
 
 
-def test_s1_8_a_policy_adds_workers_while_they_are_busy(shell: Kubectl) -> None:
+@pytest.mark.row("S1.8")
+def test_the_elastic_policy_adds_workers_under_load(shell: Kubectl) -> None:
     job = json.loads(job_with("timeout 120 sh -c 'while :; do :; done'; sleep 600", requests={"cpu": "20m"}))
     worker = job["spec"]["pytorchReplicaSpecs"].pop("Worker")
     del job["spec"]["pytorchReplicaSpecs"]["Master"]
@@ -141,18 +146,19 @@ def test_s1_8_a_policy_adds_workers_while_they_are_busy(shell: Kubectl) -> None:
     job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 2, "metrics": metrics}
     shell("create", "-f", "-", stdin=json.dumps(job))
     count = ("get", "pytorchjob", JOB, "-o", "jsonpath={.spec.pytorchReplicaSpecs.Worker.replicas}")
-    eventually(lambda: shell(*count) == "2", "a second worker", PATIENCE)
-    eventually(lambda: "SuccessfulRescale" in shell("describe", "hpa", JOB), "the event", PATIENCE)
-    said = shell("describe", "hpa", JOB)
-    assert "New size: 2; reason: cpu resource utilization (percentage of request) above target" in said
-    eventually(lambda: f"{JOB}-worker-1" in shell("get", "pods"), "its pod", PATIENCE)
+    eventually(lambda: shell(*count) == "2", "a second worker", TIMEOUT)
+    eventually(lambda: "SuccessfulRescale" in shell("describe", "hpa", JOB), "the event", TIMEOUT)
+    described = shell("describe", "hpa", JOB)
+    assert "New size: 2; reason: cpu resource utilization (percentage of request) above target" in described
+    eventually(lambda: f"{JOB}-worker-1" in shell("get", "pods"), "its pod", TIMEOUT)
     header, line = shell("get", "hpa").splitlines()
     assert header.split() == ["NAME", "REFERENCE", "TARGETS", "MINPODS", "MAXPODS", "REPLICAS", "AGE"]
     assert line.split()[1] == f"PyTorchJob/{JOB}"
     shell("delete", "pytorchjob", JOB, "--wait=false")
 
 
-def test_s1_8_volumes_of_every_kind_lie_where_they_are_mounted(shell: Kubectl, tmp_path: Path) -> None:
+@pytest.mark.row("S1.8")
+def test_every_volume_type_is_mounted(shell: Kubectl, tmp_path: Path) -> None:
     (tmp_path / "host").mkdir()
     (tmp_path / "host" / "f").write_text("host path\n")
     shell("apply", "-f", str(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml"))
@@ -188,7 +194,7 @@ def test_s1_8_volumes_of_every_kind_lie_where_they_are_mounted(shell: Kubectl, t
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "volumes"}, "spec": spec}
     shell("create", "-f", "-", stdin=json.dumps(pod))
     phase = ("get", "pod", "volumes", "-o", "jsonpath={.status.phase}")
-    eventually(lambda: shell(*phase) in ("Succeeded", "Failed"), "the pod's end", PATIENCE)
+    eventually(lambda: shell(*phase) in ("Succeeded", "Failed"), "the pod's end", TIMEOUT)
     assert shell("logs", "volumes").splitlines() == [
         "host: host path",
         "empty: empty",
@@ -207,31 +213,33 @@ def test_s1_8_volumes_of_every_kind_lie_where_they_are_mounted(shell: Kubectl, t
         ("custom-image/Dockerfile_training", "traindb-training-mnist", "/opt/mnist/src/mnist_training.py"),
     ],
 )
-def test_s0_2_and_s2_3_the_dockerfiles_are_built_without_an_engine(
-    home: Yard, tmp_path: Path, dockerfile: str, name: str, program: str
+@pytest.mark.row("S0.2", "S2.3")
+def test_the_dockerfiles_are_built_without_a_container_engine(
+    running_plane: Yard, tmp_path: Path, dockerfile: str, name: str, program: str
 ) -> None:
     """The usual run leaves out what pip would fetch."""
     lines = (EXAMPLES / dockerfile).read_text().splitlines()
     (tmp_path / "Dockerfile").write_text("\n".join(line for line in lines if FULL or "pip install" not in line))
     command = ["image", "build", "-f", str(tmp_path / "Dockerfile"), "-t", name, str(EXAMPLES / "mnist")]
-    done = yard(*command, state=home.state, timeout=300)
+    done = yard(*command, state=running_plane.state, timeout=300)
     if done.returncode and "No matching distribution" in done.stdout + done.stderr:
         pytest.skip("pip reaches no index from here")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"Successfully tagged {name}" in done.stdout
-    config = json.loads(yard("image", "inspect", name, state=home.state).stdout)["config"]
+    config = json.loads(yard("image", "inspect", name, state=running_plane.state).stdout)["config"]
     assert config["Entrypoint"][1] == program
-    assert yard("image", "tag", name, "joleedocker/again:1.0", state=home.state).returncode == 0
-    assert "docker.io/joleedocker/again:1.0" in yard("image", "ls", state=home.state).stdout
+    assert yard("image", "tag", name, "joleedocker/again:1.0", state=running_plane.state).returncode == 0
+    assert "docker.io/joleedocker/again:1.0" in yard("image", "ls", state=running_plane.state).stdout
 
 
-def test_s2_3_apt_in_a_dockerfile_is_refused_with_the_reason(home: Yard, tmp_path: Path) -> None:
+@pytest.mark.row("S2.3")
+def test_apt_in_a_dockerfile_is_rejected_with_the_reason(running_plane: Yard, tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(
         "FROM pytorch/pytorch:1.0-cuda10.0-cudnn7-runtime\n"
         "RUN apt update\n"
         "RUN add-apt-repository ppa:deadsnakes/ppa -y\n"
     )
-    done = yard("image", "build", "-t", "with-apt", str(tmp_path), state=home.state, timeout=120)
+    done = yard("image", "build", "-t", "with-apt", str(tmp_path), state=running_plane.state, timeout=120)
     assert done.returncode != 0
     assert "RUN apt update" in done.stderr
     assert "container engine" in done.stderr, done.stderr

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 EXAMPLES = ROOT / "examples"
-PATIENCE = 60
+TIMEOUT = 60
 
 
 @pytest.fixture(scope="module")
@@ -33,48 +33,50 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
-    found = kubectls.need()
-    return found.using(plane.kubeconfig, tmp_path)
+    kubectl = kubectls.need()
+    return kubectl.using(plane.kubeconfig, tmp_path)
 
 
-def row(shell: Kubectl, *what: str) -> dict[str, str]:
+def row(shell: Kubectl, *arguments: str) -> dict[str, str]:
     """The one line that `kubectl get` prints, by heading."""
-    header, line = shell("get", *what).splitlines()
-    starts = [found.start() for found in re.finditer(r"\S+(?: \S+)*", header)]
+    header, line = shell("get", *arguments).splitlines()
+    starts = [heading.start() for heading in re.finditer(r"\S+(?: \S+)*", header)]
     return {
         header[start:end].strip(): line[start:end].strip()
         for start, end in zip(starts, [*starts[1:], None], strict=True)
     }
 
 
-def test_s1_2_a_claim_from_a_here_document_in_a_namespace_of_ones_own(shell: Kubectl) -> None:
+@pytest.mark.row("S1.2")
+def test_a_claim_from_standard_input_is_bound_in_the_contexts_namespace(shell: Kubectl) -> None:
     shell("create", "namespace", "user")
     shell("config", "set-context", "--current", "--namespace=user")
     try:
         shell("apply", "-f", "-", stdin=(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml").read_text())
-        eventually(lambda: row(shell, "pvc", "data")["STATUS"] == "Bound", "the claim", PATIENCE)
-        found = row(shell, "pvc", "data")
-        assert (found["CAPACITY"], found["ACCESS MODES"]) == ("10Gi", "RWO")
-        assert found["STORAGECLASS"] == "k8s-storage-policy"
+        eventually(lambda: row(shell, "pvc", "data")["STATUS"] == "Bound", "the claim", TIMEOUT)
+        claim = row(shell, "pvc", "data")
+        assert (claim["CAPACITY"], claim["ACCESS MODES"]) == ("10Gi", "RWO")
+        assert claim["STORAGECLASS"] == "k8s-storage-policy"
         assert "k8s-storage-policy" in shell("describe", "pvc", "data")
     finally:
         shell("config", "set-context", "--current", "--namespace=default")
 
 
-def test_s2_1_and_2_a_volume_is_bound_by_its_labels(shell: Kubectl, tmp_path: Path) -> None:
+@pytest.mark.row("S2.1", "S2.2")
+def test_a_claim_selects_a_volume_by_its_labels(shell: Kubectl, tmp_path: Path) -> None:
     volume = yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-volume.yaml").read_text())
     volume["spec"]["hostPath"]["path"] = str(tmp_path)
     shell("apply", "-f", "-", stdin=yaml.safe_dump(volume))
-    eventually(lambda: row(shell, "pv", "traindb-models-volume")["STATUS"] == "Available", "the volume free", PATIENCE)
+    eventually(lambda: row(shell, "pv", "traindb-models-volume")["STATUS"] == "Available", "the volume free", TIMEOUT)
     if shell.run("get", "namespace", "kubeflow").returncode:
         shell("create", "namespace", "kubeflow")
     shell("apply", "-f", str(EXAMPLES / "custom-image" / "traindb-models-claim.yaml"), "-n", "kubeflow")
-    eventually(lambda: row(shell, "pv", "traindb-models-volume")["STATUS"] == "Bound", "the volume bound", PATIENCE)
-    found = row(shell, "pv", "traindb-models-volume", "-n", "kubeflow")
-    assert (found["CAPACITY"], found["ACCESS MODES"], found["RECLAIM POLICY"]) == ("10Gi", "RWX", "Retain")
-    assert (found["CLAIM"], found["STORAGECLASS"]) == ("kubeflow/traindb-models-claim", "manual")
+    eventually(lambda: row(shell, "pv", "traindb-models-volume")["STATUS"] == "Bound", "the volume bound", TIMEOUT)
+    bound = row(shell, "pv", "traindb-models-volume", "-n", "kubeflow")
+    assert (bound["CAPACITY"], bound["ACCESS MODES"], bound["RECLAIM POLICY"]) == ("10Gi", "RWX", "Retain")
+    assert (bound["CLAIM"], bound["STORAGECLASS"]) == ("kubeflow/traindb-models-claim", "manual")
     eventually(
-        lambda: row(shell, "pvc", "traindb-models-claim", "-n", "kubeflow")["STATUS"] == "Bound", "the claim", PATIENCE
+        lambda: row(shell, "pvc", "traindb-models-claim", "-n", "kubeflow")["STATUS"] == "Bound", "the claim", TIMEOUT
     )
     claim = row(shell, "pvc", "traindb-models-claim", "-n", "kubeflow")
     assert (claim["VOLUME"], claim["CAPACITY"]) == ("traindb-models-volume", "10Gi"), (
@@ -82,7 +84,8 @@ def test_s2_1_and_2_a_volume_is_bound_by_its_labels(shell: Kubectl, tmp_path: Pa
     )
 
 
-def test_s3_1_a_claim_of_another_places_class_is_bound(shell: Kubectl) -> None:
+@pytest.mark.row("S3.1")
+def test_a_claim_with_another_clusters_storage_class_is_bound(shell: Kubectl) -> None:
     shell("create", "-f", str(EXAMPLES / "queued-jobs" / "pytorch-pvc.yaml"))
-    eventually(lambda: row(shell, "pvc", "pytorch-pvc")["STATUS"] == "Bound", "the claim", PATIENCE)
+    eventually(lambda: row(shell, "pvc", "pytorch-pvc")["STATUS"] == "Bound", "the claim", TIMEOUT)
     assert row(shell, "pvc", "pytorch-pvc")["CAPACITY"] == "2Gi"

@@ -22,7 +22,7 @@ import pytest
 import yaml
 from tests.support import kubectl as kubectls
 from tests.support.effort import FULL
-from tests.support.images import lay_out_busybox, lay_out_python, pack
+from tests.support.images import install_busybox, install_python, pack
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import ROOT
 from tests.support.process import free_port
@@ -153,19 +153,19 @@ def load_images(node: Node, directory: Path) -> None:
 
 
 def make_operator(tree: Path, archive: Path) -> None:
-    python = lay_out_python(tree, sys.executable, RUNTIME)
+    python = install_python(tree, sys.executable, RUNTIME)
     shutil.copytree(ROOT / "src", tree / "app", ignore=shutil.ignore_patterns("__pycache__"))
     packages = {"PYTHONPATH": "/app:/site-packages", "PYTHONDONTWRITEBYTECODE": "1"}
     pack(tree, {IMAGE: [*python, "-m", "torchyard.cli"]}, archive, env=packages)
 
 
 def make_alpine(tree: Path, archive: Path) -> None:
-    lay_out_busybox(tree)
+    install_busybox(tree)
     pack(tree, {"docker.io/library/alpine:3.10": ["/bin/sh"]}, archive, env={})
 
 
 def make_training(tree: Path, archive: Path) -> None:
-    python = lay_out_python(tree, interpreter(), ("torch", "numpy"))
+    python = install_python(tree, interpreter(), ("torch", "numpy"))
     for program in TRAINING.values():
         shutil.copytree(EXAMPLES / "mnist", tree / program.lstrip("/").rpartition("/")[0], dirs_exist_ok=True)
     variables = {"PYTHONPATH": "/site-packages", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}

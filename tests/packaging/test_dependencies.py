@@ -25,7 +25,7 @@ RUNTIME = [
     *PROJECT["project"]["dependencies"],
     *(requirement for extra in PROJECT["project"]["optional-dependencies"].values() for requirement in extra),
 ]
-DEVELOPMENT = PROJECT["dependency-groups"]["dev"]
+DEVELOPMENT = [*PROJECT["dependency-groups"]["dev"], *PROJECT["dependency-groups"]["docs"]]
 OWN = {"torchyard", "tests", "bench", *(path.stem for path in (ROOT / "tools").glob("*.py"))}
 
 

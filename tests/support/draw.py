@@ -42,7 +42,7 @@ def optional(required: Mapping[str, Drawn] | None = None, /, **fields: Drawn) ->
 @st.composite
 def _optional(draw: Callable[[Drawn], Any], required: Mapping[str, Drawn], fields: Mapping[str, Drawn]) -> Any:
     chosen = draw(st.lists(st.sampled_from(sorted(fields)), max_size=3, unique=True))
-    return {name: draw(one) for name, one in {**required, **{key: fields[key] for key in chosen}}.items()}
+    return {name: draw(strategy) for name, strategy in {**required, **{key: fields[key] for key in chosen}}.items()}
 
 
 def json_values(keys: Sequence[str], *, leaves: int = 8) -> Drawn:

@@ -1,4 +1,4 @@
-"""How much the tests try: enough to notice what breaks, or everything.
+"""How much the tests try: enough to notice a regression, or everything.
 
 `TORCHYARD_TESTS=full` runs every client version, the long fuzz run and the long crash test.
 """
@@ -11,5 +11,5 @@ FULL = os.environ.get("TORCHYARD_TESTS") == "full"
 
 
 def rounds(usual: int, full: int) -> int:
-    """How often to repeat something random."""
+    """Return how often to repeat something random."""
     return full if FULL else usual

@@ -1,6 +1,6 @@
 """A tiny synchronous HTTP client for tests that judge every byte a Kubernetes client would see.
 
-It adds the bearer token and nothing else: what a request says is what the test wrote.
+It adds the bearer token and nothing else; the rest of a request is what the test wrote.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Query = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back, as it was on the wire."""
+    """A response as it was on the wire."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -102,7 +102,7 @@ class Watch:
             raise AssertionError(f"no watch event within {timeout} s") from None
 
     def quiet(self, seconds: float = 0.3) -> bool:
-        """Whether nothing comes for a moment."""
+        """Whether no event arrives for a moment."""
         try:
             event = self._events.get(timeout=seconds)
         except queue.Empty:
@@ -130,8 +130,8 @@ class Watch:
         self.close()
 
 
-class _Kept:
-    """A connection that is closed when its thread or its client goes away."""
+class _PersistentConnection:
+    """A connection that is closed with its thread or its client."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self.connection = connection
@@ -185,7 +185,7 @@ class Client:
         """One request. A body that is not bytes or str is sent as JSON."""
         target, data, sent = self._prepare(path, body, query, headers)
         for fresh in (False, True):
-            connection = self._kept(fresh=fresh).connection
+            connection = self._persistent_connection(fresh=fresh).connection
             try:
                 connection.request(method, target, data, sent)
                 response = connection.getresponse()
@@ -197,7 +197,7 @@ class Client:
                 http.client.CannotSendRequest,
                 ssl.SSLEOFError,
             ):
-                # The server may have closed a kept connection meanwhile: that, and only that, is tried once more.
+                # The server may have closed an idle connection; only then is the request sent again.
                 connection.close()
                 if fresh:
                     raise
@@ -207,9 +207,9 @@ class Client:
         raise AssertionError("unreachable")
 
     def once(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> Answer:
-        """One request that is never sent twice: whoever counts acknowledgements must know."""
+        """Send one request, and never a second time, for tests that count acknowledgements."""
         target, data, sent = self._prepare(path, body, None, headers)
-        connection = self._kept(fresh=False).connection
+        connection = self._persistent_connection(fresh=False).connection
         try:
             connection.request(method, target, data, sent)
             response = connection.getresponse()
@@ -254,11 +254,11 @@ class Client:
             connection.close()
             raise
 
-    def _kept(self, *, fresh: bool) -> _Kept:
-        kept: _Kept | None = getattr(self._local, "kept", None)
-        if kept is None or fresh:
-            kept = self._local.kept = _Kept(self.connect())
-        return kept
+    def _persistent_connection(self, *, fresh: bool) -> _PersistentConnection:
+        connection: _PersistentConnection | None = getattr(self._local, "kept", None)
+        if connection is None or fresh:
+            connection = self._local.kept = _PersistentConnection(self.connect())
+        return connection
 
     def _prepare(
         self, path: str, body: Any, query: Query | None, headers: Mapping[str, str] | None

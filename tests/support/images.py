@@ -1,4 +1,4 @@
-"""Images for a real node, made of what this machine has: a Python with packages, a busybox; nothing is fetched."""
+"""Images for a real node, built from this machine's files: a Python with packages, a busybox. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -32,37 +32,36 @@ print(json.dumps({
     "site": sysconfig.get_path("purelib"), "base": sys.base_prefix, "version": sysconfig.get_python_version(),
 }))
 """
-# Of the standard library: what no program here needs, and most of its bytes.
-_LEFT_OUT = shutil.ignore_patterns("site-packages", "test", "idlelib", "lib2to3", "__pycache__", "*.a", "config-*")
+# Large parts of the standard library that no program here needs.
+_EXCLUDED = shutil.ignore_patterns("site-packages", "test", "idlelib", "lib2to3", "__pycache__", "*.a", "config-*")
 
 
-def lay_out_python(tree: Path, interpreter: str, packages: Iterable[str]) -> list[str]:
-    """A Python with these distributions and all they need, where it was before; answers its command."""
-    said = json.loads(subprocess.check_output([interpreter, "-c", _DESCRIBE, *packages], text=True))
-    base, site = Path(said["base"]), Path(said["site"])
-    library = base / "lib" / f"python{said['version']}"
-    shutil.copytree(library, tree / library.relative_to("/"), ignore=_LEFT_OUT, symlinks=True)
-    program = base / "bin" / f"python{said['version']}"
+def install_python(tree: Path, interpreter: str, packages: Iterable[str]) -> list[str]:
+    """Copy a Python with these distributions and their dependencies, at the same paths; return its command."""
+    description = json.loads(subprocess.check_output([interpreter, "-c", _DESCRIBE, *packages], text=True))
+    base, site = Path(description["base"]), Path(description["site"])
+    library = base / "lib" / f"python{description['version']}"
+    shutil.copytree(library, tree / library.relative_to("/"), ignore=_EXCLUDED, symlinks=True)
+    program = base / "bin" / f"python{description['version']}"
     _copy(program, tree)
     for shared in (base / "lib").glob("libpython*.so*"):
         _copy(shared, tree)
-    place = tree / "site-packages"
-    for path in (Path(os.path.normpath(one)) for one in said["files"]):
+    packages_dir = tree / "site-packages"
+    for path in (Path(os.path.normpath(file)) for file in description["files"]):
         if path.is_file() and path.is_relative_to(site) and path.suffix != ".pyc":
-            goal = place / path.relative_to(site)
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, goal)
+            target = packages_dir / path.relative_to(site)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
     _copy_libraries(tree, [program, *tree.rglob("*.so*")])
-    _common(tree)
+    _add_common_files(tree)
     for name in ("python", "python3"):
         (tree / "usr" / "bin").mkdir(parents=True, exist_ok=True)
         (tree / "usr" / "bin" / name).symlink_to(program)
     return [str(program)]
 
 
-def lay_out_busybox(tree: Path) -> None:
-    """A shell and its usual commands, those of busybox, which needs no libraries; and getent: busybox's nslookup fails
-    where a name is found in one search domain and not in another."""
+def install_busybox(tree: Path) -> None:
+    """Copy busybox with its commands, and getent: busybox's nslookup fails if only some search domains have a name."""
     busybox = shutil.which("busybox")
     assert busybox is not None
     (tree / "bin").mkdir(parents=True, exist_ok=True)
@@ -74,10 +73,10 @@ def lay_out_busybox(tree: Path) -> None:
     for name in subprocess.check_output([busybox, "--list"], text=True).split():
         if not (tree / "bin" / name).exists():
             (tree / "bin" / name).symlink_to("busybox")
-    _common(tree)
+    _add_common_files(tree)
 
 
-def _common(tree: Path) -> None:
+def _add_common_files(tree: Path) -> None:
     for name in ("dev", "proc", "sys", "tmp", "etc", "var"):
         (tree / name).mkdir(parents=True, exist_ok=True)
     (tree / "tmp").chmod(0o1777)
@@ -86,29 +85,31 @@ def _common(tree: Path) -> None:
 
 
 def _copy(path: Path, tree: Path) -> None:
-    goal = tree / path.relative_to("/")
-    if not goal.exists():
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, goal)
+    target = tree / path.relative_to("/")
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
 
 
 def _copy_libraries(tree: Path, programs: Iterable[Path]) -> None:
-    """The shared libraries of the machine that these need, and those by which names are resolved."""
+    """Copy the shared libraries that the programs need, and those that resolve names."""
     listed = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False).stdout
-    found = {Path(one) for one in re.findall(r"(/\S+\.so\S*) \(0x", listed) if not one.startswith(str(tree))}
-    for path in found:
+    libraries = {
+        Path(library) for library in re.findall(r"(/\S+\.so\S*) \(0x", listed) if not library.startswith(str(tree))
+    }
+    for path in libraries:
         _copy(path, tree)
-    for directory in {path.parent for path in found if path.name.startswith("libc.so")}:
+    for directory in {path.parent for path in libraries if path.name.startswith("libc.so")}:
         for name in ("libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"):
             if (directory / name).exists():
                 _copy(directory / name, tree)
 
 
 def pack(tree: Path, names: Mapping[str, list[str]], archive: Path, *, env: Mapping[str, str]) -> None:
-    """One layer under several names, each with an entrypoint of its own, as `docker save` would write it."""
+    """Write one layer under several names, each with its own entrypoint, in the format of `docker save`."""
     layer = archive.with_suffix(".layer")
     with tarfile.open(layer, "w") as tar:
-        tar.add(tree, arcname=".", filter=_of_root)
+        tar.add(tree, arcname=".", filter=_owned_by_root)
     with layer.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", **env}
@@ -130,7 +131,7 @@ def pack(tree: Path, names: Mapping[str, list[str]], archive: Path, *, env: Mapp
     layer.unlink()
 
 
-def _of_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
+def _owned_by_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
     info.uid = info.gid = 0
     info.uname = info.gname = "root"
     return info

@@ -23,10 +23,10 @@ def manifest(name: str = "work", *, restart: str = "Never", template: Object | N
     """A Job as a user writes it."""
     container = {"name": "main", "image": "busybox", "command": ["true"]}
     pod = {"restartPolicy": restart, "containers": [container]}
-    given = template or {}
-    made = {**given, "spec": {**pod, **given.get("spec", {})}}
+    template_fields = template or {}
+    pod_template = {**template_fields, "spec": {**pod, **template_fields.get("spec", {})}}
     metadata = {"generateName": name} if name.endswith("-") else {"name": name}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": made, **spec}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": pod_template, **spec}}
 
 
 def stored(name: str = "work", *, status: Object | None = None, restart: str = "Never", **spec: Any) -> Object:
@@ -84,4 +84,4 @@ def pod(
 
 
 def conditions(status: Object | None) -> list[tuple[str, str]]:
-    return [(one["type"], one["status"]) for one in (status or {}).get("conditions") or ()]
+    return [(condition["type"], condition["status"]) for condition in (status or {}).get("conditions") or ()]

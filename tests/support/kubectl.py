@@ -1,4 +1,4 @@
-"""Every kubectl this machine has, by its version, and a way to run one."""
+"""Every kubectl of this machine by version, and a way to run one."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Kubectl:
         return int(self.version.split(".")[1])
 
     def using(self, kubeconfig: Path, cache: Path, namespace: str = "") -> Kubectl:
-        """The same kubectl, speaking to one cluster, by default in one namespace."""
+        """Return the same kubectl for one cluster, with a default namespace."""
         return Kubectl(self.version, self.path, kubeconfig, namespace, {"KUBECACHEDIR": str(cache)})
 
     def command(self, *arguments: str) -> list[str]:
         return [str(self.path), *(["--namespace", self.namespace] if self.namespace else []), *arguments]
 
     def variables(self) -> dict[str, str]:
-        """An environment without anything of the person who runs the tests."""
+        """An environment without the settings of the user who runs the tests."""
         return {
             "PATH": os.environ["PATH"],
             "HOME": self.environment.get("KUBECACHEDIR", tempfile.gettempdir()),
@@ -48,7 +48,7 @@ class Kubectl:
         }
 
     def run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run it to its end; the caller judges the exit code."""
+        """Run it to its end; the caller checks the exit code."""
         return subprocess.run(
             self.command(*arguments),
             input=stdin or "",
@@ -71,13 +71,13 @@ class Kubectl:
         )
 
     def fails(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run it and return its complaint; AssertionError when it succeeds."""
+        """Run it and return its standard error; AssertionError when it succeeds."""
         done = self.run(*arguments, stdin=stdin)
         assert done.returncode != 0, f"kubectl {' '.join(arguments)} succeeded:\n{done.stdout}"
         return done.stderr
 
     def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
-        """Run it and return what it printed; AssertionError with its words when it fails."""
+        """Run it and return its output; AssertionError with its standard error when it fails."""
         done = self.run(*arguments, stdin=stdin, timeout=timeout)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}"
         return done.stdout
@@ -86,53 +86,53 @@ class Kubectl:
 @functools.cache
 def versions() -> dict[str, Path]:
     """version ("1.34") → binary: those beside a dispatching kubectl in PATH, and those of a real Kubernetes."""
-    found: dict[str, Path] = {}
+    binaries: dict[str, Path] = {}
     plain = shutil.which("kubectl")
     if plain:
         for path in Path(plain).resolve().parent.glob("kubectl.1.*"):
-            found[path.name.removeprefix("kubectl.")] = path
+            binaries[path.name.removeprefix("kubectl.")] = path
     directory = assets()
     if directory is not None:
         for path in directory.glob("kubectl-1.*"):
-            found[path.name.removeprefix("kubectl-")] = path
-        _add(found, directory / "kubectl")
-    if not found and plain:
-        _add(found, Path(plain))
-    return dict(sorted(found.items(), key=lambda one: int(one[0].split(".")[1])))
+            binaries[path.name.removeprefix("kubectl-")] = path
+        _add(binaries, directory / "kubectl")
+    if not binaries and plain:
+        _add(binaries, Path(plain))
+    return dict(sorted(binaries.items(), key=lambda entry: int(entry[0].split(".")[1])))
 
 
 def newest() -> Kubectl | None:
-    every = versions()
-    return Kubectl(*list(every.items())[-1]) if every else None
+    binaries = versions()
+    return Kubectl(*list(binaries.items())[-1]) if binaries else None
 
 
 def need() -> Kubectl:
-    """The newest; a test that has none is skipped."""
-    found = newest()
-    if found is None:
+    """Return the newest kubectl; skip the test if there is none."""
+    kubectl = newest()
+    if kubectl is None:
         pytest.skip(MISSING)
-    return found
+    return kubectl
 
 
 def in_path() -> bool:
     """Whether a shell's `kubectl` runs here."""
     plain = shutil.which("kubectl")
-    return plain is not None and _asked(Path(plain)) is not None
+    return plain is not None and _client_version(Path(plain)) is not None
 
 
-def _add(found: dict[str, Path], binary: Path) -> None:
-    version = _asked(binary)
+def _add(binaries: dict[str, Path], binary: Path) -> None:
+    version = _client_version(binary)
     if version is not None:
-        found.setdefault(version, binary)
+        binaries.setdefault(version, binary)
 
 
-def _asked(binary: Path) -> str | None:
-    """Its version; None if it is not there, or made for another machine."""
+def _client_version(binary: Path) -> str | None:
+    """Return its version; None if it does not exist or was built for another machine."""
     try:
-        said = subprocess.check_output([binary, "version", "--client"], text=True, stderr=subprocess.DEVNULL)
+        output = subprocess.check_output([binary, "version", "--client"], text=True, stderr=subprocess.DEVNULL)
     except OSError:
         return None
-    found = re.search(r"v(1\.\d+)", said)
-    if found is None:
-        raise RuntimeError(f"{binary} does not say its version: {said}")
-    return found[1]
+    match = re.search(r"v(1\.\d+)", output)
+    if match is None:
+        raise RuntimeError(f"{binary} prints no version: {output}")
+    return match[1]

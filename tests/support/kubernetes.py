@@ -41,19 +41,19 @@ def assets() -> Path | None:
     named = os.environ.get("KUBEBUILDER_ASSETS")
     script = ROOT.parent / "shared" / "k8s" / "cluster"
     if named:
-        found = Path(named)
+        directory = Path(named)
     elif script.exists():
-        # Unpacking is not meant to run twice at once, and test workers start together.
+        # Test workers start together, and the script must not run twice at the same time.
         with (Path(tempfile.gettempdir()) / f"unpack-kubernetes.{os.getuid()}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            found = Path(subprocess.check_output([script, "unpack"], text=True).strip())
+            directory = Path(subprocess.check_output([script, "unpack"], text=True).strip())
     else:
         return None
-    return found if (found / "kube-apiserver").exists() and _runs(found / "etcd") else None
+    return directory if (directory / "kube-apiserver").exists() and _runs(directory / "etcd") else None
 
 
 def _runs(program: Path) -> bool:
-    """Whether it is there, and made for this kind of machine."""
+    """Whether the program exists and runs on this machine."""
     try:
         return subprocess.run([program, "--version"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -61,9 +61,9 @@ def _runs(program: Path) -> bool:
 
 
 def has(program: str) -> bool:
-    """Whether the real Kubernetes here brings this program too (kube-controller-manager, kube-scheduler, ...)."""
-    found = assets()
-    return found is not None and (found / program).exists()
+    """Whether the real Kubernetes also has this program (kube-controller-manager, kube-scheduler, ...)."""
+    directory = assets()
+    return directory is not None and (directory / program).exists()
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def write_kubeconfig(path: Path, *, url: str, ca: Path, token: str) -> None:
 
 
 def from_kubeconfig(name: str, path: Path, directory: Path) -> Server:
-    """The server a kubeconfig leads to; certificates that it holds inline are written into `directory`."""
+    """Return the server of a kubeconfig; write its inline certificates into `directory`."""
     config = yaml.safe_load(path.read_text())
     cluster: dict[str, Any] = config["clusters"][0]["cluster"]
     user: dict[str, Any] = config["users"][0]["user"]
@@ -135,10 +135,10 @@ class Kubernetes:
         manager_flags: tuple[str, ...] = (),
         fsync: bool = False,
     ) -> None:
-        found = assets()
-        if found is None:
+        programs = assets()
+        if programs is None:
             raise RuntimeError(MISSING)
-        self.bin = found
+        self.bin = programs
         self.directory = directory
         self.controllers = controllers
         self.scheduler = scheduler
@@ -185,12 +185,12 @@ class Kubernetes:
         return server
 
     def forget_history(self, server: Server) -> None:
-        """Compact etcd and start kube-apiserver again, so that its caches know nothing older."""
+        """Compact etcd and restart kube-apiserver, so that its caches hold nothing older."""
         revision = server.admin.get("/api/v1/namespaces").json["metadata"]["resourceVersion"]
         etcd = Client(self.etcd_url)
         compacted = etcd.post("/v3/kv/compaction", {"revision": revision, "physical": True})
         if compacted.status != 200:
-            raise RuntimeError(f"etcd does not compact: {compacted}")
+            raise RuntimeError(f"etcd cannot compact: {compacted}")
         next(process for process in self.processes if process.name == "kube-apiserver").kill()
         self._start_api(server.token, int(server.url.rsplit(":", 1)[1]))
 

@@ -1,4 +1,4 @@
-"""The operator on a real API server: its installation, and an account that may do what its role says and no more."""
+"""The operator on a real API server, under a service account that has exactly the rights of its role."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, NAMESPACE, WEBHO
 PODS = GroupVersionResource("", "v1", "pods")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
-PATIENCE = 60.0
+TIMEOUT = 60.0
 _WEBHOOKS = ((VALIDATING, WEBHOOK), (MUTATING, DEFAULTS_WEBHOOK))
 INSTALLATION = Installation("torchyard/operator:test", replicas=0)
 
@@ -40,8 +40,8 @@ class Installed:
     account: Connection  # of the operator's service account
     to: Installation
 
-    async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
-        return await first_answer(what, seconds=seconds, pause=0.05)
+    async def until(self, condition: Callable[[], Any], *, seconds: float = TIMEOUT) -> Any:
+        return await first_answer(condition, seconds=seconds, pause=0.05)
 
     async def namespace(self, name: str) -> str:
         await self.admin.create(NAMESPACES, {"metadata": {"name": name}})
@@ -49,25 +49,25 @@ class Installed:
         return name
 
     async def pods(self, namespace: str, count: int) -> list[Object]:
-        found: list[Object] = []
+        items: list[Object] = []
 
-        async def there() -> bool:
-            found[:] = (await self.admin.list(PODS, namespace)).items
-            return len(found) == count
+        async def has_count() -> bool:
+            items[:] = (await self.admin.list(PODS, namespace)).items
+            return len(items) == count
 
-        await self.until(there)
-        return found
+        await self.until(has_count)
+        return items
 
 
 @contextlib.asynccontextmanager
 async def installation(kube: Server, to: Installation = INSTALLATION) -> AsyncIterator[Installed]:
     connection = load(kube.kubeconfig)
     async with open_client(connection, "test") as admin:
-        await _forget_webhooks(admin)  # as another test left them
+        await _forget_webhooks(admin)  # another test may have left some
         while ((await admin.find(NAMESPACES, NAMESPACE)) or {"metadata": {}})["metadata"].get("deletionTimestamp"):
             await asyncio.sleep(0.05)
         await install(admin, to, lambda _: None)
-        await _forget_webhooks(admin)  # until somebody answers
+        await _forget_webhooks(admin)  # no webhook before an operator serves it
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -81,7 +81,7 @@ async def installation(kube: Server, to: Installation = INSTALLATION) -> AsyncIt
 
 @contextlib.asynccontextmanager
 async def running(installed: Installed, **changes: Any) -> AsyncIterator[Operator]:
-    """The operator under its own account, ready; with `webhook=True` the API server asks it about every job."""
+    """Run the operator under its own account; with `webhook=True` the API server calls it for every job."""
     if changes.get("webhook"):
         for obj in objects(installed.to):
             for ref, name in _WEBHOOKS:
@@ -115,7 +115,7 @@ def started(installed: Installed, **changes: Any) -> Operator:
 
 
 async def _be_asked(installed: Installed, operator: Operator) -> None:
-    """The API server has no way to a service's address here: it is told the copy's own, and asks it after a while."""
+    """Point the webhooks at the operator's own address: the API server cannot reach a service's address here."""
     for ref, name in _WEBHOOKS:
         webhook = await installed.admin.find(ref, name)
         if webhook is not None:
@@ -147,5 +147,5 @@ async def _forget_webhooks(admin: Client) -> None:
 
 
 def denied(operator: Operator) -> list[str]:
-    """The requests that the server refused the operator's account: there must be none."""
+    """The requests of the operator's account that the server rejected; there must be none."""
     return re.findall(r'rest_client_requests_total\{code="403".*', operator.metrics.text().decode())

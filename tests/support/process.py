@@ -1,4 +1,4 @@
-"""Child processes of a test: they log to a file, die with the test session, and say their last words when they fail."""
+"""Child processes of a test: they log to a file, end with the test session, and show the end of the log on failure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-# The kernel ends the child when the test session goes away, however it goes.
+# The kernel kills the child when the test session ends, however it ends.
 _TIED = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on now."""
+    """Return a loopback port that is not in use."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -24,7 +24,7 @@ def free_port() -> int:
 
 
 class Process:
-    """One running program. Even `kill -9` of the test session leaves none behind (where the machine has setpriv)."""
+    """One running program. It ends even after `kill -9` of the test session, if the machine has setpriv."""
 
     def __init__(self, command: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.name = Path(command[0]).name
@@ -50,30 +50,32 @@ class Process:
     def returncode(self) -> int | None:
         return self._child.poll()
 
-    def last_words(self, lines: int = 15) -> str:
+    def log_tail(self, lines: int = 15) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
-    def wait_until(self, ready: Callable[[], bool], what: str, seconds: float = 60, *, pause: float = 0.05) -> None:
-        """Returns when `ready()` is true; fails at once when the program has ended."""
+    def wait_until(
+        self, ready: Callable[[], bool], description: str, seconds: float = 60, *, pause: float = 0.05
+    ) -> None:
+        """Return when `ready()` is true; fail at once when the program has ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if not self.running:
-                raise RuntimeError(f"{self.name} ended with {self._child.returncode}:\n{self.last_words()}")
+                raise RuntimeError(f"{self.name} ended with {self._child.returncode}:\n{self.log_tail()}")
             try:
                 if ready():
                     return
             except OSError:
                 pass
             time.sleep(pause)
-        raise TimeoutError(f"{self.name}: {what} did not happen in {seconds:.0f} s:\n{self.last_words()}")
+        raise TimeoutError(f"{self.name}: {description} did not happen in {seconds:.0f} s:\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """`kill -9`, as a crash test does it."""
+        """Send SIGKILL and wait."""
         self._child.kill()
         self._child.wait()
 
     def stop(self) -> None:
-        """Ask politely, then insist."""
+        """Send SIGTERM and wait; after ten seconds send SIGKILL."""
         if self.running:
             self._child.terminate()
             try:

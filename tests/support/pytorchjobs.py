@@ -18,12 +18,12 @@ def at(seconds: float) -> datetime:
 
 def replica(count: int | None = 1, *, policy: str = "", container: Object | None = None, **template: Any) -> Object:
     main = {"name": "pytorch", "image": "busybox", **(container or {})}
-    made: Object = {"template": {"spec": {"containers": [main], **template.pop("spec", {})}, **template}}
+    spec: Object = {"template": {"spec": {"containers": [main], **template.pop("spec", {})}, **template}}
     if count is not None:
-        made["replicas"] = count
+        spec["replicas"] = count
     if policy:
-        made["restartPolicy"] = policy
-    return made
+        spec["restartPolicy"] = policy
+    return spec
 
 
 def job(
@@ -38,24 +38,24 @@ def job(
     **spec: Any,
 ) -> Object:
     """A Master and two Workers, or what the caller says; a number stands for so many plain replicas."""
-    given = {names.MASTER: master, names.WORKER: worker}
+    replicas = {names.MASTER: master, names.WORKER: worker}
     replicas = {
-        kind: replica(one, policy=policy) if isinstance(one, int) else one
-        for kind, one in given.items()
-        if one is not None
+        kind: replica(value, policy=policy) if isinstance(value, int) else value
+        for kind, value in replicas.items()
+        if value is not None
     }
     metadata: Object = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
     if annotations:
         metadata["annotations"] = annotations
-    made: Object = {
+    manifest: Object = {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
         "metadata": metadata,
         "spec": {"pytorchReplicaSpecs": replicas, "runPolicy": run or {}, **spec},
     }
     if status is not None:
-        made["status"] = status
-    return made
+        manifest["status"] = status
+    return manifest
 
 
 def pod(
@@ -95,4 +95,4 @@ def service(kind: str, index: int, *, of: str = "train") -> Object:
 
 
 def conditions(status: Object | None) -> list[tuple[str, str]]:
-    return [(one["type"], one["status"]) for one in (status or {}).get("conditions") or ()]
+    return [(condition["type"], condition["status"]) for condition in (status or {}).get("conditions") or ()]

@@ -9,16 +9,16 @@ from torchyard.api.volume import messages
 
 
 def claim(name: str = "data", size: str = "1Gi", *, cls: str | None = "manual", **spec: Any) -> Object:
-    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
+    claim_spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
     if cls is not None:
-        wanted["storageClassName"] = cls
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": wanted}
+        claim_spec["storageClassName"] = cls
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": claim_spec}
 
 
 def volume(
     name: str, size: str = "1Gi", *, cls: str = "manual", labels: dict[str, str] | None = None, **spec: Any
 ) -> Object:
-    wanted = {
+    volume_spec = {
         "capacity": {"storage": size},
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": cls,
@@ -26,7 +26,7 @@ def volume(
         **spec,
     }
     metadata = {"name": name, "labels": labels or {}}
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": wanted}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": volume_spec}
 
 
 def storage_class(name: str, *, provisioner: str = "example.com/none", waits: bool = False, **more: Any) -> Object:

@@ -12,12 +12,12 @@ from tests.support.kubernetes import ROOT
 
 def interpreter() -> str:
     """The one named by TORCHYARD_TRAIN_PYTHON; else that of `make train-venv`; else ours."""
-    named = os.environ.get("TORCHYARD_TRAIN_PYTHON", "")
-    made = ROOT / ".venv-train"
-    if named:
-        return named
-    if (made / ".ready").exists():
-        return str(made / "bin" / "python")
+    from_environment = os.environ.get("TORCHYARD_TRAIN_PYTHON", "")
+    venv = ROOT / ".venv-train"
+    if from_environment:
+        return from_environment
+    if (venv / ".ready").exists():
+        return str(venv / "bin" / "python")
     if importlib.util.find_spec("torch") is None:
         pytest.skip("no torch here: `make train-venv` installs one, or name an interpreter with TORCHYARD_TRAIN_PYTHON")
     return sys.executable

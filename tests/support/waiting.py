@@ -1,4 +1,4 @@
-"""Waiting for what another process does in its own time."""
+"""Waiting for a condition that another process fulfils."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
-def eventually(claim: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
-    """Returns as soon as the claim holds; AssertionError when it does not in time."""
+def eventually(condition: Callable[[], bool], what: str, seconds: float = TIMEOUT) -> None:
+    """Return as soon as the condition holds; AssertionError when it does not in time."""
     deadline = time.monotonic() + seconds
-    while not claim():
+    while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen in {seconds:.0f} s"
         time.sleep(0.02)
 
 
 async def first_answer(
-    question: Callable[[], Awaitable[T | None]], what: str = "it", *, seconds: float = PATIENCE, pause: float = 0.02
+    query: Callable[[], Awaitable[T | None]], what: str = "it", *, seconds: float = TIMEOUT, pause: float = 0.02
 ) -> T:
-    """The first answer of an async question that is true; AssertionError when none is in time."""
+    """Return the first true result of an async query; AssertionError when there is none in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    while not (answer := await question()):
+    while not (answer := await query()):
         assert loop.time() < deadline, f"{what} did not happen in {seconds:.0f} s"
         await asyncio.sleep(pause)
     return answer

@@ -1,4 +1,4 @@
-"""Our own server, started as a user starts it: `yard up` in a process of its own, with a state directory of its own."""
+"""Our own server, started as a user starts it: `yard up` in its own process, with its own state directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchyard.apiserver.store.log import Log
 
 
 def yard(*arguments: str, state: Path, timeout: float = 30) -> subprocess.CompletedProcess[str]:
-    """Run one `yard` command to its end; the caller judges the exit code."""
+    """Run one `yard` command to its end; the caller checks the exit code."""
     return subprocess.run(
         [*_command(), *arguments, "--state", str(state)],
         capture_output=True,
@@ -34,7 +34,7 @@ def _environment() -> dict[str, str]:
 
 
 class Yard:
-    """`yard up` in `directory`; may be killed and started again on the same state."""
+    """`yard up` in `directory`; a test can kill it and start it again on the same state."""
 
     def __init__(
         self, directory: Path, *, controllers: str = "", users: str = "", port: int = 0, flags: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Yard:
         return server
 
     def launch(self) -> Process:
-        """Start (again) without waiting for anything."""
+        """Start (again) without waiting until it is ready."""
         self.directory.mkdir(parents=True, exist_ok=True)
         flags: list[str] = ["--state", str(self.state), "--port", str(self.port), "--no-node", *self.flags]
         if self.controllers:
@@ -89,12 +89,12 @@ class Yard:
             self.process.stop()
 
     def kill(self) -> None:
-        """As a power cut of the process would."""
+        """Kill the process without a chance to clean up."""
         if self.process is not None:
             self.process.kill()
 
     def forget_history(self) -> None:
-        """Stop, drop what a watcher could have missed, and start again."""
+        """Stop, compact the store, and start again."""
         self.stop()
         log = Log(self.state / "store.db")
         log.compact(log.last_revision())
@@ -107,5 +107,5 @@ class Yard:
         return self.server().admin.get("/readyz").status == 200
 
     def server(self) -> Server:
-        """The server as its kubeconfig shows it."""
+        """Return the server that the kubeconfig describes."""
         return from_kubeconfig("yard", self.kubeconfig, self.directory)

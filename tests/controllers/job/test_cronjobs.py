@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import CRON_JOBS, JOBS, PODS
@@ -122,7 +122,7 @@ async def _until_due(cluster: Cluster) -> None:
     async def there() -> bool:
         return f"tick-{_minute(1)}" in await _names(cluster)
 
-    await cluster.until(there, seconds=PATIENCE)
+    await cluster.until(there, seconds=TIMEOUT)
 
 
 async def test_more_than_a_hundred_missed_starts_are_told(cluster: Cluster) -> None:
