@@ -68,7 +68,7 @@ def test_a_mutating_webhook_changes_what_is_stored(space: Space, configured: Any
     eventually(stamped, "a config map that the webhook changed")
 
 
-def test_a_validating_webhook_refuses_with_its_own_words(space: Space, configured: Any) -> None:
+def test_a_validating_webhook_rejects_with_its_own_message(space: Space, configured: Any) -> None:
     configured("validatingwebhookconfigurations", "deny")
 
     def refused() -> bool:
@@ -89,7 +89,7 @@ def test_a_webhooks_warnings_reach_the_client(space: Space, configured: Any) -> 
     eventually(warned, "the webhook's warning")
 
 
-def test_a_policy_refuses_by_its_expression(space: Space) -> None:
+def test_a_policy_rejects_by_its_expression(space: Space) -> None:
     at = "/apis/admissionregistration.k8s.io/v1"
     name = f"{space.name}.torchyard.dev"
     policy = {

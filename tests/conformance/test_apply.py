@@ -23,7 +23,8 @@ def applied(name: str, data: dict[str, str], **metadata: Any) -> Object:
     return config_map(name, data, **metadata)
 
 
-def test_40_apply_creates_and_records_who_owns_what(space: Space) -> None:
+@pytest.mark.point(40)
+def test_apply_creates_and_records_the_field_owners(space: Space) -> None:
     at = space.path("configmaps", "a")
     made = space.api.apply(at, applied("a", {"x": "1"}, labels={"l": "1"}), "one")
     assert made.status == 201
@@ -40,7 +41,8 @@ def test_40_apply_creates_and_records_who_owns_what(space: Space) -> None:
     assert (again.status, again.json) == (200, made.json)
 
 
-def test_40_fields_a_manager_no_longer_applies_are_removed_unless_another_owns_them(space: Space) -> None:
+@pytest.mark.point(40)
+def test_fields_a_manager_no_longer_applies_are_removed_unless_another_owns_them(space: Space) -> None:
     at = space.path("configmaps", "a")
     space.api.apply(at, applied("a", {"x": "1", "y": "1", "shared": "1"}), "one")
     shared = space.api.apply(at, applied("a", {"shared": "1", "z": "1"}), "two")
@@ -53,7 +55,8 @@ def test_40_fields_a_manager_no_longer_applies_are_removed_unless_another_owns_t
     assert owned(gone.json, "one") is None
 
 
-def test_40_a_conflict_names_the_fields_and_their_managers(space: Space) -> None:
+@pytest.mark.point(40)
+def test_a_conflict_names_the_fields_and_their_managers(space: Space) -> None:
     at = space.path("configmaps", "a")
     space.api.apply(at, applied("a", {"x": "1", "y": "1"}), "one")
     refused = space.api.apply(at, applied("a", {"x": "2"}), "two")
@@ -69,7 +72,8 @@ def test_40_a_conflict_names_the_fields_and_their_managers(space: Space) -> None
     assert owned(forced.json, "two") == {"f:data": {"f:x": {}}}
 
 
-def test_40_an_update_takes_the_fields_it_changes(space: Space) -> None:
+@pytest.mark.point(40)
+def test_an_update_takes_the_fields_it_changes(space: Space) -> None:
     at = space.path("configmaps", "a")
     space.api.apply(at, applied("a", {"x": "1", "y": "1"}), "one")
     patched = space.api.patch(at, {"data": {"x": "2"}}, query={"fieldManager": "editor"})
@@ -81,7 +85,8 @@ def test_40_an_update_takes_the_fields_it_changes(space: Space) -> None:
     assert refused.causes[0]["message"] == 'conflict with "editor" using v1'
 
 
-def test_40_items_of_keyed_lists_are_owned_one_by_one(space: Space) -> None:
+@pytest.mark.point(40)
+def test_items_of_keyed_lists_have_separate_owners(space: Space) -> None:
     at = space.path("services", "s")
     first = service("s", spec={"ports": [{"port": 80, "protocol": "TCP", "name": "a"}]})
     second = service("s", spec={"ports": [{"port": 90, "protocol": "TCP", "name": "b"}]})
@@ -96,7 +101,8 @@ def test_40_items_of_keyed_lists_are_owned_one_by_one(space: Space) -> None:
     assert (left.status, [p["port"] for p in left.json["spec"]["ports"]]) == (200, [90])
 
 
-def test_40_status_and_main_are_owned_apart(space: Space) -> None:
+@pytest.mark.point(40)
+def test_status_and_main_resource_have_separate_owners(space: Space) -> None:
     space.make("deployments", deployment("d"))
     at = space.path("deployments", "d", "status")
     condition = {"type": "Available", "status": "True", "reason": "r", "message": "m"}
@@ -108,7 +114,8 @@ def test_40_status_and_main_are_owned_apart(space: Space) -> None:
     assert 'k:{"type":"Available"}' in fields["f:status"]["f:conditions"]
 
 
-def test_40_apply_needs_a_manager_a_kind_and_no_managed_fields(space: Space) -> None:
+@pytest.mark.point(40)
+def test_apply_needs_a_manager_a_kind_and_no_managed_fields(space: Space) -> None:
     at = space.path("configmaps", "a")
     no_manager = space.api.patch(at, config_map("a"), APPLY)
     assert (no_manager.status, no_manager.reason) == (422, "Invalid")
@@ -133,18 +140,21 @@ def test_40_apply_needs_a_manager_a_kind_and_no_managed_fields(space: Space) -> 
     assert space.gone("configmaps", "a")
 
 
+@pytest.mark.point(40)
 @pytest.mark.parametrize("body", ["a: [", "- 1", "7", ""], ids=["broken", "list", "number", "empty"])
-def test_40_an_apply_body_that_is_no_object_is_refused(space: Space, body: str) -> None:
+def test_an_apply_body_that_is_not_an_object_is_rejected(space: Space, body: str) -> None:
     refused = space.api.apply(space.path("configmaps", "a"), body)
     assert (refused.status, refused.reason) == (400, "BadRequest"), refused
 
 
-def test_40_yaml_is_what_apply_reads(space: Space) -> None:
+@pytest.mark.point(40)
+def test_apply_reads_yaml(space: Space) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: 'yes'\n"
     assert space.api.apply(space.path("configmaps", "a"), text).json["data"] == {"x": "yes"}
 
 
-def test_40_unknown_and_twice_named_fields_are_refused(server: Server, space: Space) -> None:
+@pytest.mark.point(40)
+def test_unknown_and_duplicate_fields_are_rejected(server: Server, space: Space) -> None:
     twice = service("s", spec={"ports": [{"port": 80, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}]})
     for at, body, said in (
         (space.path("configmaps", "a"), config_map("a") | {"dada": {}}, ".dada: field not declared in schema"),
@@ -155,7 +165,8 @@ def test_40_unknown_and_twice_named_fields_are_refused(server: Server, space: Sp
         assert refused.message.endswith(said)
 
 
-def test_40_custom_resources_follow_the_list_types_of_their_schema(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(40)
+def test_custom_resources_follow_the_list_types_of_their_schema(space: Space, crds: Definitions) -> None:
     item = {
         "type": "object",
         "required": ["id"],

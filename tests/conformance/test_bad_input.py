@@ -102,7 +102,7 @@ CASES: dict[str, tuple[Request, tuple[int, str, str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_is_answered_with_its_status_reason_and_words(space: Space, case: str) -> None:
+def test_a_bad_request_gets_its_status_reason_and_message(space: Space, case: str) -> None:
     space.make("configmaps", config_map("m"))
     (method, resource, name, query, body, media), expected = CASES[case]
     headers = {"Content-Type": media} if media else {}
@@ -111,13 +111,13 @@ def test_a_mistake_is_answered_with_its_status_reason_and_words(space: Space, ca
     assert (answer.json["kind"], answer.json["code"]) == ("Status", answer.status)
 
 
-def test_a_namespace_that_is_not_there_is_named(space: Space) -> None:
+def test_a_missing_namespace_is_named(space: Space) -> None:
     answer = space.api.post("/api/v1/namespaces/nowhere/configmaps", config_map("m"))
     assert (answer.status, answer.reason, answer.message) == (404, "NotFound", 'namespaces "nowhere" not found')
     assert answer.json["details"] == {"name": "nowhere", "kind": "namespaces"}
 
 
-def test_a_token_that_has_expired_opens_nothing(server: Server, space: Space) -> None:
+def test_an_expired_token_is_rejected(server: Server, space: Space) -> None:
     at = space.path("serviceaccounts", "default", "token")
     token = space.api.post(at, {"spec": {}}).json["status"]["token"]
     late = aged(token, signing_key(server))

@@ -10,7 +10,8 @@ from tests.support.http import STRATEGIC, Client
 from tests.support.waiting import eventually
 
 
-def test_51_a_pod_gets_its_defaults(space: Space) -> None:
+@pytest.mark.point(51)
+def test_a_pod_gets_its_defaults(space: Space) -> None:
     container = {
         "ports": [{"containerPort": 80}],
         "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
@@ -51,6 +52,7 @@ def test_51_a_pod_gets_its_defaults(space: Space) -> None:
     assert main["volumeMounts"][0]["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
+@pytest.mark.point(51)
 @pytest.mark.parametrize(
     ("image", "policy"),
     [
@@ -62,12 +64,13 @@ def test_51_a_pod_gets_its_defaults(space: Space) -> None:
         ("busybox@sha256:" + "0" * 64, "IfNotPresent"),
     ],
 )
-def test_51_the_pull_policy_follows_the_tag(space: Space, image: str, policy: str) -> None:
+def test_the_pull_policy_follows_the_tag(space: Space, image: str, policy: str) -> None:
     made = space.api.post(space.path("pods"), pod("p", container={"image": image}), query={"dryRun": "All"})
     assert made.json["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
-def test_51_status_and_quality_of_service_are_set(space: Space) -> None:
+@pytest.mark.point(51)
+def test_status_and_quality_of_service_are_set(space: Space) -> None:
     both = {"cpu": "1", "memory": "1Gi"}
     for resources, quality in (
         ({}, "BestEffort"),
@@ -125,8 +128,9 @@ BAD_PODS: list[tuple[str, Object, str, str]] = [
 ]
 
 
+@pytest.mark.point(51)
 @pytest.mark.parametrize(("obj", "field", "reason"), [c[1:] for c in BAD_PODS], ids=[c[0] for c in BAD_PODS])
-def test_51_a_bad_pod_is_invalid_where_it_is_bad(space: Space, obj: Object, field: str, reason: str) -> None:
+def test_a_bad_pod_is_invalid_where_it_is_bad(space: Space, obj: Object, field: str, reason: str) -> None:
     refused = space.api.post(space.path("pods"), obj)
     assert (refused.status, refused.reason) == (422, "Invalid"), refused
     found = [c for c in refused.causes if c["field"].startswith(field)]
@@ -134,7 +138,8 @@ def test_51_a_bad_pod_is_invalid_where_it_is_bad(space: Space, obj: Object, fiel
     assert reason in ("", found[0]["reason"])
 
 
-def test_51_a_missing_service_account_or_priority_class_is_forbidden(space: Space) -> None:
+@pytest.mark.point(51)
+def test_a_missing_service_account_or_priority_class_is_forbidden(space: Space) -> None:
     refused = space.api.post(space.path("pods"), pod("p", spec={"serviceAccountName": "nobody"}))
     assert (refused.status, refused.reason) == (403, "Forbidden")
     assert refused.message == (
@@ -146,7 +151,8 @@ def test_51_a_missing_service_account_or_priority_class_is_forbidden(space: Spac
     assert refused.message == 'pods "p" is forbidden: no PriorityClass with name none was found'
 
 
-def test_51_a_priority_class_gives_the_priority(api: Client, space: Space) -> None:
+@pytest.mark.point(51)
+def test_a_priority_class_gives_the_priority(api: Client, space: Space) -> None:
     made = api.post(path("priorityclasses"), {"metadata": {"generateName": "high-"}, "value": 1000})
     assert made.status == 201, made
     name = made.json["metadata"]["name"]
@@ -156,7 +162,8 @@ def test_51_a_priority_class_gives_the_priority(api: Client, space: Space) -> No
     assert system["priority"] == 2000001000
 
 
-def test_52_most_of_a_pods_spec_is_immutable(space: Space) -> None:
+@pytest.mark.point(52)
+def test_most_of_a_pods_spec_is_immutable(space: Space) -> None:
     space.make("pods", pod("p", spec={"schedulingGates": [{"name": "t.io/a"}, {"name": "t.io/b"}]}))
     at = space.path("pods", "p")
     for patch in (
@@ -179,7 +186,8 @@ def test_52_most_of_a_pods_spec_is_immutable(space: Space) -> None:
     )
 
 
-def test_52_these_fields_of_a_pod_may_change(space: Space) -> None:
+@pytest.mark.point(52)
+def test_these_fields_of_a_pod_may_change(space: Space) -> None:
     space.make("pods", pod("p", spec={"schedulingGates": [{"name": "t.io/a"}, {"name": "t.io/b"}]}))
     at = space.path("pods", "p")
     toleration = {"key": "x", "operator": "Exists"}
@@ -201,7 +209,8 @@ def test_52_these_fields_of_a_pod_may_change(space: Space) -> None:
     assert (longer.status, longer.causes[0]["field"]) == (422, "spec.activeDeadlineSeconds")
 
 
-def test_53_a_job_gets_its_defaults_and_selector(space: Space) -> None:
+@pytest.mark.point(53)
+def test_a_job_gets_its_defaults_and_selector(space: Space) -> None:
     made = space.make("jobs", job("j"))
     spec, uid = made["spec"], made["metadata"]["uid"]
     assert (spec["parallelism"], spec["completions"], spec["backoffLimit"]) == (1, 1, 6)
@@ -227,14 +236,16 @@ BAD_JOBS: list[tuple[str, Object, str]] = [
 ]
 
 
+@pytest.mark.point(53)
 @pytest.mark.parametrize(("spec", "field"), [c[1:] for c in BAD_JOBS], ids=[c[0] for c in BAD_JOBS])
-def test_53_a_bad_job_is_invalid_where_it_is_bad(space: Space, spec: Object, field: str) -> None:
+def test_a_bad_job_is_invalid_where_it_is_bad(space: Space, spec: Object, field: str) -> None:
     refused = space.api.post(space.path("jobs"), job("j", spec=spec))
     assert (refused.status, refused.reason) == (422, "Invalid"), refused
     assert any(c["field"].startswith(field) for c in refused.causes), refused.causes
 
 
-def test_53_a_jobs_template_is_immutable_but_for_scheduling_while_suspended(space: Space) -> None:
+@pytest.mark.point(53)
+def test_a_jobs_template_is_immutable_but_for_scheduling_while_suspended(space: Space) -> None:
     space.make("jobs", job("run"))
     space.make("jobs", job("held", spec={"suspend": True}))
     image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}}
@@ -252,7 +263,8 @@ def test_53_a_jobs_template_is_immutable_but_for_scheduling_while_suspended(spac
     assert (fixed.status, fixed.causes[0]["field"]) == (422, "spec.completions")
 
 
-def test_53_deployments_get_their_defaults(space: Space) -> None:
+@pytest.mark.point(53)
+def test_deployments_get_their_defaults(space: Space) -> None:
     spec = space.make("deployments", deployment("d"))["spec"]
     assert (spec["replicas"], spec["revisionHistoryLimit"], spec["progressDeadlineSeconds"]) == (1, 10, 600)
     assert spec["strategy"] == {
@@ -264,7 +276,8 @@ def test_53_deployments_get_their_defaults(space: Space) -> None:
     assert (refused.status, refused.causes[0]["field"]) == (422, "spec.template.metadata.labels")
 
 
-def test_54_services_get_addresses_of_their_own(space: Space) -> None:
+@pytest.mark.point(54)
+def test_services_get_distinct_cluster_ips(space: Space) -> None:
     first, second = (space.make("services", service(name))["spec"] for name in ("a", "b"))
     assert first["clusterIP"] != second["clusterIP"]
     assert first["clusterIPs"] == [first["clusterIP"]]
@@ -285,7 +298,8 @@ def test_54_services_get_addresses_of_their_own(space: Space) -> None:
     assert again["spec"]["clusterIP"] == first["clusterIP"]
 
 
-def test_54_node_ports_and_external_names(space: Space) -> None:
+@pytest.mark.point(54)
+def test_node_ports_and_external_names(space: Space) -> None:
     outside = space.make("services", service("np", spec={"type": "NodePort"}))["spec"]
     assert 30000 <= outside["ports"][0]["nodePort"] <= 32767
     assert outside["externalTrafficPolicy"] == "Cluster"
@@ -298,7 +312,8 @@ def test_54_node_ports_and_external_names(space: Space) -> None:
     assert (refused.status, refused.causes[0]["field"]) == (422, "spec.type")
 
 
-def test_55_a_claim_is_protected_and_immutable_after_binding(space: Space) -> None:
+@pytest.mark.point(55)
+def test_a_claim_is_protected_and_immutable_after_binding(space: Space) -> None:
     made = space.make("persistentvolumeclaims", claim("c"))
     assert made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
     assert made["spec"]["volumeMode"] == "Filesystem"
@@ -325,6 +340,7 @@ def test_55_a_claim_is_protected_and_immutable_after_binding(space: Space) -> No
     assert "deletionTimestamp" in deleted.json["metadata"]
 
 
+@pytest.mark.point(55)
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
@@ -336,7 +352,7 @@ def test_55_a_claim_is_protected_and_immutable_after_binding(space: Space) -> No
         ({"storageClassName": "Not A Name"}, "spec.storageClassName"),
     ],
 )
-def test_55_a_bad_claim_is_invalid_where_it_is_bad(space: Space, spec: Object, field: str) -> None:
+def test_a_bad_claim_is_invalid_where_it_is_bad(space: Space, spec: Object, field: str) -> None:
     refused = space.api.post(space.path("persistentvolumeclaims"), claim("c", spec=spec))
     assert (refused.status, refused.reason) == (422, "Invalid"), refused
     assert field in {c["field"].split("[0]")[0] for c in refused.causes}, refused.causes
@@ -346,7 +362,8 @@ def cpu(value: Any) -> Object:
     return pod("p", container={"resources": {"requests": {"cpu": value}}})
 
 
-def test_56_quantities_are_read_and_written_in_their_canonical_form(space: Space) -> None:
+@pytest.mark.point(56)
+def test_quantities_are_read_and_written_in_their_canonical_form(space: Space) -> None:
     for given, canonical in (
         ("1000m", "1"),
         ("0.5", "500m"),
@@ -368,7 +385,8 @@ def test_56_quantities_are_read_and_written_in_their_canonical_form(space: Space
     assert (negative.status, "must be greater than or equal to 0" in negative.message) == (422, True)
 
 
-def test_56_int_or_string_takes_both_and_nothing_else(space: Space) -> None:
+@pytest.mark.point(56)
+def test_int_or_string_takes_both_and_nothing_else(space: Space) -> None:
     for target in (8080, "http"):
         made = space.api.post(
             space.path("services"),
@@ -380,7 +398,8 @@ def test_56_int_or_string_takes_both_and_nothing_else(space: Space) -> None:
     assert (refused.status, refused.reason) == (400, "BadRequest")
 
 
-def test_56_times_and_wrong_types_are_refused_by_name(space: Space) -> None:
+@pytest.mark.point(56)
+def test_invalid_times_and_wrong_types_are_rejected_with_their_field(space: Space) -> None:
     for obj in (
         pod("p", spec={"containers": "none"}),
         pod("p", spec={"terminationGracePeriodSeconds": "30"}),
@@ -395,7 +414,8 @@ def test_56_times_and_wrong_types_are_refused_by_name(space: Space) -> None:
         assert refused.message.startswith('Pod in version "v1" cannot be handled as a Pod: ')
 
 
-def test_56_a_quota_counts_and_refuses(space: Space) -> None:
+@pytest.mark.point(56)
+def test_a_quota_counts_usage_and_rejects_what_exceeds_it(space: Space) -> None:
     hard = {"pods": "1", "requests.cpu": "1", "count/configmaps": "20"}
     space.make("resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
     # Whoever keeps the quota's status has to see it first.
@@ -423,7 +443,8 @@ def test_56_a_quota_counts_and_refuses(space: Space) -> None:
     assert (used["pods"], used["requests.cpu"]) == ("1", "400m")
 
 
-def test_56_a_limit_range_defaults_and_limits(space: Space) -> None:
+@pytest.mark.point(56)
+def test_a_limit_range_defaults_and_limits(space: Space) -> None:
     limit = {
         "type": "Container",
         "default": {"cpu": "500m"},

@@ -34,7 +34,8 @@ class Gadgets:
         return self.api.post(self.at, custom("Gadget", name, spec=spec))
 
 
-def test_43_a_definition_is_served_and_shown_in_discovery_and_openapi(api: Client, crds: Definitions) -> None:
+@pytest.mark.point(43)
+def test_a_definition_is_served_and_shown_in_discovery_and_openapi(api: Client, crds: Definitions) -> None:
     names: Object = {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
     names |= {"shortNames": ["gd"], "categories": ["all"]}
     made = crds.create(crd("gadgets", version={"subresources": {"status": {}}}, names=names))
@@ -66,7 +67,8 @@ def test_43_a_definition_is_served_and_shown_in_discovery_and_openapi(api: Clien
     assert "fieldValidation" in {p["name"] for p in patch["parameters"] if "name" in p}
 
 
-def test_43_names_that_are_taken_are_not_accepted(crds: Definitions, api: Client) -> None:
+@pytest.mark.point(43)
+def test_names_that_are_taken_are_not_accepted(crds: Definitions, api: Client) -> None:
     crds.create(crd("gadgets"))
     rival = crd("gadgetz")
     rival["spec"]["names"] = {"plural": "gadgetz", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
@@ -92,10 +94,11 @@ BAD_DEFINITIONS: list[tuple[str, Object, str]] = [
 ]
 
 
+@pytest.mark.point(44)
 @pytest.mark.parametrize(
     ("change", "field"), [case[1:] for case in BAD_DEFINITIONS], ids=[case[0] for case in BAD_DEFINITIONS]
 )
-def test_44_a_schema_that_is_not_structural_is_refused(api: Client, change: Object, field: str) -> None:
+def test_a_schema_that_is_not_structural_is_rejected(api: Client, change: Object, field: str) -> None:
     definition = copy.deepcopy(crd("gadgets"))
     definition["metadata"] |= change.get("metadata", {})
     definition["spec"] |= change.get("spec", {})
@@ -108,7 +111,8 @@ def test_44_a_schema_that_is_not_structural_is_refused(api: Client, change: Obje
     assert any(cause["field"].startswith(field) for cause in refused.causes), refused
 
 
-def test_45_unknown_fields_are_pruned_unless_the_schema_keeps_them(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(45)
+def test_unknown_fields_are_pruned_unless_the_schema_keeps_them(space: Space, crds: Definitions) -> None:
     open_ended = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
     crds.create(crd("gadgets", version=version({"known": {"type": "string"}, "open": open_ended, "emb": embedded})))
@@ -127,8 +131,9 @@ def test_45_unknown_fields_are_pruned_unless_the_schema_keeps_them(space: Space,
     assert (bad.status, {c["field"] for c in bad.causes}) == (422, {"spec.emb.apiVersion", "spec.emb.kind"})
 
 
+@pytest.mark.point(45)
 @pytest.mark.parametrize("change", [{"spec": {"unknown": 1}}, {"status": {"unknown": 1}}, {"spec": {"known": 1}}])
-def test_45_a_change_of_status_is_read_whole_though_it_changes_only_that(
+def test_a_status_update_is_decoded_whole_and_changes_only_the_status(
     space: Space, crds: Definitions, change: Object
 ) -> None:
     known = {"known": {"type": "string"}}
@@ -148,7 +153,8 @@ def test_45_a_change_of_status_is_read_whole_though_it_changes_only_that(
     assert (warned.json["spec"], warned.json["status"]) == ({"known": "1"}, {"phase": "x"})
 
 
-def test_46_defaults_are_filled_on_write_and_on_read(space: Space, crds: Definitions, api: Client) -> None:
+@pytest.mark.point(46)
+def test_defaults_are_filled_on_write_and_on_read(space: Space, crds: Definitions, api: Client) -> None:
     properties = {
         "size": {"type": "integer", "default": 3},
         "deep": {
@@ -237,7 +243,8 @@ BROKEN: list[tuple[str, Any, str, str]] = [
 ]
 
 
-def test_47_values_outside_the_schema_are_invalid_with_causes(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(47)
+def test_values_outside_the_schema_are_invalid_with_causes(space: Space, crds: Definitions) -> None:
     crds.create(crd("gadgets", version=version(LIMITS)))
     gadgets = Gadgets(space)
     good = {"word": "abc", "color": "red", "count": 4, "ratio": 0.5, "when": "2026-01-01T00:00:00Z"}
@@ -267,7 +274,8 @@ def rules(*each: Object) -> Object:
     return {"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}
 
 
-def test_48_rules_judge_the_new_state_and_transitions(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(48)
+def test_rules_validate_the_new_state_and_transitions(space: Space, crds: Definitions) -> None:
     order = {
         "rule": "!has(self.max) || self.min <= self.max",
         "messageExpression": "'min %d is more than max %d'.format([self.min, self.max])",
@@ -306,6 +314,7 @@ def test_48_rules_judge_the_new_state_and_transitions(space: Space, crds: Defini
     assert space.api.patch(at, {"spec": {"min": 3}}).status == 200
 
 
+@pytest.mark.point(48)
 @pytest.mark.parametrize(
     ("rule", "good", "bad"),
     [
@@ -319,7 +328,7 @@ def test_48_rules_judge_the_new_state_and_transitions(space: Space, crds: Defini
         ("self.names.all(n, n.lowerAscii() == n)", ["a"], ["A"]),
     ],
 )
-def test_48_rules_speak_the_language_of_the_real_server(
+def test_rule_errors_read_as_on_a_real_server(
     space: Space, crds: Definitions, rule: str, good: list[str], bad: list[str]
 ) -> None:
     crds.create(crd("gadgets", version=rules({"rule": rule})))
@@ -330,7 +339,8 @@ def test_48_rules_speak_the_language_of_the_real_server(
     assert refused.causes[0]["message"].endswith(f"failed rule: {rule}")
 
 
-def test_49_versions_without_conversion_differ_only_in_their_api_version(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(49)
+def test_versions_without_conversion_differ_only_in_their_api_version(space: Space, crds: Definitions) -> None:
     schema = crd("gadgets")["spec"]["versions"][0]["schema"]
     versions = [
         {"name": name, "served": name != "v1alpha1", "storage": name == "v1", "schema": schema}
@@ -352,7 +362,8 @@ def test_49_versions_without_conversion_differ_only_in_their_api_version(space: 
     assert (wrong.status, wrong.reason) == (400, "BadRequest")
 
 
-def test_50_printer_columns_shape_the_table(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(50)
+def test_printer_columns_shape_the_table(space: Space, crds: Definitions) -> None:
     columns = [
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
         {"name": "Ready", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].status'},
@@ -380,13 +391,15 @@ def test_50_printer_columns_shape_the_table(space: Space, crds: Definitions) -> 
     assert since[-1] == "s" or since == "<invalid>"
 
 
-def test_50_without_columns_a_table_shows_name_and_age(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(50)
+def test_without_columns_a_table_shows_name_and_age(space: Space, crds: Definitions) -> None:
     crds.create(crd("gadgets"))
     table = space.api.get(space.path("gadgets", group=f"{GROUP}/v1"), headers=TABLE).json
     assert [c["name"] for c in table["columnDefinitions"]] == ["Name", "Age"]
 
 
-def test_50_cluster_scoped_definitions_serve_without_a_namespace(api: Client, crds: Definitions, space: Space) -> None:
+@pytest.mark.point(50)
+def test_cluster_scoped_definitions_serve_without_a_namespace(api: Client, crds: Definitions, space: Space) -> None:
     crds.create(crd("gadgets", scope="Cluster"))
     at = f"/apis/{GROUP}/v1/gadgets"
     made = api.post(at, custom("Gadget", "a"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 
 import pytest
@@ -48,8 +47,9 @@ RETURN_A_STATUS: list[tuple[str, Object]] = [
 ]
 
 
+@pytest.mark.point(19)
 @pytest.mark.parametrize(("resource", "obj"), RETURN_THE_OBJECT, ids=[one[0] for one in RETURN_THE_OBJECT])
-def test_19_delete_answers_the_object_for_these_kinds(space: Space, resource: str, obj: Object) -> None:
+def test_delete_returns_the_object_for_these_kinds(space: Space, resource: str, obj: Object) -> None:
     made = space.make(resource, obj)
     answer = space.api.delete(space.path(resource, "a"), {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
     assert answer.status == 200
@@ -57,8 +57,9 @@ def test_19_delete_answers_the_object_for_these_kinds(space: Space, resource: st
     assert answer.json["metadata"]["uid"] == made["metadata"]["uid"]
 
 
+@pytest.mark.point(19)
 @pytest.mark.parametrize(("resource", "obj"), RETURN_A_STATUS, ids=[one[0] for one in RETURN_A_STATUS])
-def test_19_delete_answers_a_status_for_these_kinds(space: Space, resource: str, obj: Object) -> None:
+def test_delete_returns_a_status_for_these_kinds(space: Space, resource: str, obj: Object) -> None:
     made = space.make(resource, obj)
     answer = space.api.delete(space.path(resource, "a"), {"propagationPolicy": "Background"})
     assert answer.status == 200
@@ -74,7 +75,10 @@ def test_19_delete_answers_a_status_for_these_kinds(space: Space, resource: str,
     assert space.gone(resource, "a")
 
 
-def test_19_cluster_scoped_kinds_answer_as_their_kind_does(api: Client, crds: Definitions, space: Space) -> None:
+@pytest.mark.point(19)
+def test_delete_of_cluster_scoped_kinds_returns_object_or_status_by_kind(
+    api: Client, crds: Definitions, space: Space
+) -> None:
     classes = path("storageclasses")
     api.post(classes, {"metadata": {"name": "conformance"}, "provisioner": "test.torchyard.dev/none"})
     assert api.delete(f"{classes}/conformance").json["kind"] == "StorageClass"
@@ -84,7 +88,8 @@ def test_19_cluster_scoped_kinds_answer_as_their_kind_does(api: Client, crds: De
     assert api.delete(f"{gadgets}/a").json["kind"] == "Status"
 
 
-def test_19_delete_of_nothing_is_not_found_and_old_orphan_dependents_answers_202(space: Space) -> None:
+@pytest.mark.point(19)
+def test_delete_of_a_missing_object_is_not_found_and_orphan_dependents_false_returns_202(space: Space) -> None:
     missing = space.api.delete(space.path("configmaps", "nobody"))
     assert (missing.status, missing.reason) == (404, "NotFound")
     space.make("configmaps", config_map("a", finalizers=[HOLD]))
@@ -93,7 +98,8 @@ def test_19_delete_of_nothing_is_not_found_and_old_orphan_dependents_answers_202
     space.api.patch(space.path("configmaps", "a"), {"metadata": {"finalizers": None}})
 
 
-def test_20_finalizers_hold_an_object_until_the_last_is_removed(space: Space) -> None:
+@pytest.mark.point(20)
+def test_finalizers_hold_an_object_until_the_last_is_removed(space: Space) -> None:
     space.make("configmaps", config_map("a", finalizers=[HOLD, f"{HOLD}-2"]))
     at = space.path("configmaps", "a")
     answer = space.api.delete(at)
@@ -120,7 +126,8 @@ def test_20_finalizers_hold_an_object_until_the_last_is_removed(space: Space) ->
     assert space.gone("configmaps", "a")
 
 
-def test_20_no_finalizer_may_be_added_while_terminating(space: Space) -> None:
+@pytest.mark.point(20)
+def test_no_finalizer_may_be_added_while_terminating(space: Space) -> None:
     space.make("configmaps", config_map("a", finalizers=[HOLD]))
     at = space.path("configmaps", "a")
     space.api.delete(at)
@@ -142,7 +149,8 @@ def running_pod(space: Space, name: str, *, phase: str = "Running", grace: int |
     return made
 
 
-def test_21_a_running_pod_gets_its_grace_and_goes_when_the_node_says_so(space: Space) -> None:
+@pytest.mark.point(21)
+def test_a_running_pod_gets_its_grace_period_and_is_removed_by_the_node(space: Space) -> None:
     made = running_pod(space, "p")
     answer = space.api.delete(space.path("pods", "p"))
     metadata = answer.json["metadata"]
@@ -157,7 +165,8 @@ def test_21_a_running_pod_gets_its_grace_and_goes_when_the_node_says_so(space: S
     assert space.gone("pods", "p")
 
 
-def test_21_grace_comes_from_the_options_or_the_spec_and_can_only_shrink(space: Space) -> None:
+@pytest.mark.point(21)
+def test_the_grace_period_comes_from_the_options_or_the_spec_and_only_shrinks(space: Space) -> None:
     running_pod(space, "spec", grace=7)
     assert space.api.delete(space.path("pods", "spec")).json["metadata"]["deletionGracePeriodSeconds"] == 7
     running_pod(space, "options", grace=7)
@@ -174,7 +183,8 @@ def test_21_grace_comes_from_the_options_or_the_spec_and_can_only_shrink(space: 
     assert by_query.json["metadata"]["deletionGracePeriodSeconds"] == 9
 
 
-def test_21_a_pod_nobody_runs_goes_at_once(space: Space) -> None:
+@pytest.mark.point(21)
+def test_a_pod_without_a_node_is_deleted_at_once(space: Space) -> None:
     space.make("pods", pod("unscheduled"))
     for name, phase in (("done", "Succeeded"), ("failed", "Failed")):
         running_pod(space, name, phase=phase)
@@ -190,7 +200,8 @@ def family(space: Space, **reference: bool) -> None:
     space.make("configmaps", config_map("child", ownerReferences=[owner(parent, **reference)]))
 
 
-def test_22_background_removes_the_owner_first_and_the_dependents_after(space: Space) -> None:
+@pytest.mark.point(22)
+def test_background_removes_the_owner_first_and_the_dependents_after(space: Space) -> None:
     family(space)
     answer = space.api.delete(space.path("configmaps", "parent"), {"propagationPolicy": "Background"})
     assert (answer.status, answer.json["status"]) == (200, "Success")
@@ -198,7 +209,8 @@ def test_22_background_removes_the_owner_first_and_the_dependents_after(space: S
     eventually(lambda: space.gone("configmaps", "child"), "the dependent gone")
 
 
-def test_22_foreground_waits_for_the_dependents_that_block(space: Space) -> None:
+@pytest.mark.point(22)
+def test_foreground_waits_for_the_dependents_that_block(space: Space) -> None:
     family(space, blockOwnerDeletion=True)
     space.api.patch(space.path("configmaps", "child"), {"metadata": {"finalizers": [HOLD]}})
     answer = space.api.delete(space.path("configmaps", "parent"), {"propagationPolicy": "Foreground"})
@@ -212,7 +224,8 @@ def test_22_foreground_waits_for_the_dependents_that_block(space: Space) -> None
     assert space.gone("configmaps", "child")
 
 
-def test_22_orphan_leaves_the_dependents_without_the_reference(space: Space) -> None:
+@pytest.mark.point(22)
+def test_orphan_leaves_the_dependents_without_the_reference(space: Space) -> None:
     family(space)
     answer = space.api.delete(space.path("configmaps", "parent"), {"propagationPolicy": "Orphan"})
     assert answer.json["metadata"]["finalizers"] == ["orphan"]
@@ -220,7 +233,8 @@ def test_22_orphan_leaves_the_dependents_without_the_reference(space: Space) -> 
     assert "ownerReferences" not in space.get("configmaps", "child")["metadata"]
 
 
-def test_22_policies_that_make_no_sense_are_refused(server: Server, space: Space) -> None:
+@pytest.mark.point(22)
+def test_invalid_propagation_policies_are_rejected(server: Server, space: Space) -> None:
     space.make("configmaps", config_map("a"))
     at = space.path("configmaps", "a")
     for options in ({"propagationPolicy": "Sideways"}, {"propagationPolicy": "Orphan", "orphanDependents": True}):
@@ -232,7 +246,8 @@ def test_22_policies_that_make_no_sense_are_refused(server: Server, space: Space
     assert not space.gone("configmaps", "a")
 
 
-def test_23_a_job_without_a_policy_orphans_and_says_so(space: Space) -> None:
+@pytest.mark.point(23)
+def test_deleting_a_job_without_a_policy_orphans_its_pods_with_a_warning(space: Space) -> None:
     made = space.make("jobs", job("j", spec={"suspend": True}))
     space.make("configmaps", config_map("child", ownerReferences=[owner(made)]))
     answer = space.api.delete(space.path("jobs", "j"))
@@ -246,7 +261,8 @@ def test_23_a_job_without_a_policy_orphans_and_says_so(space: Space) -> None:
     assert "ownerReferences" not in space.get("configmaps", "child")["metadata"]
 
 
-def test_23_everything_else_without_a_policy_is_background(space: Space) -> None:
+@pytest.mark.point(23)
+def test_everything_else_without_a_policy_is_background(space: Space) -> None:
     made = space.make("deployments", deployment("d"))
     space.make("configmaps", config_map("child", ownerReferences=[owner(made)]))
     answer = space.api.delete(space.path("deployments", "d"))
@@ -254,7 +270,8 @@ def test_23_everything_else_without_a_policy_is_background(space: Space) -> None
     eventually(lambda: space.gone("configmaps", "child"), "the dependent gone")
 
 
-def test_25_delete_collection_honours_selectors_and_answers_a_list(space: Space) -> None:
+@pytest.mark.point(25)
+def test_delete_collection_honours_selectors_and_returns_a_list(space: Space) -> None:
     for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
         space.make("secrets", {"metadata": {"name": name, "labels": {"app": app}}})
     answer = space.api.delete(space.path("secrets"), query={"labelSelector": "app=x"})
@@ -268,7 +285,8 @@ def test_25_delete_collection_honours_selectors_and_answers_a_list(space: Space)
     assert space.gone("secrets", "d")
 
 
-def test_25_delete_collection_respects_finalizers_and_propagation(space: Space) -> None:
+@pytest.mark.point(25)
+def test_delete_collection_respects_finalizers_and_propagation(space: Space) -> None:
     space.make("configmaps", config_map("held", finalizers=[HOLD], labels={"mine": "1"}))
     made = space.make("configmaps", config_map("owner", labels={"mine": "1"}))
     space.make("configmaps", config_map("child", ownerReferences=[owner(made)]))
@@ -285,15 +303,19 @@ def test_25_delete_collection_respects_finalizers_and_propagation(space: Space) 
     space.api.patch(space.path("configmaps", "held"), {"metadata": {"finalizers": None}})
 
 
-def test_25_kinds_without_delete_collection_refuse_it(api: Client) -> None:
+@pytest.mark.point(25)
+def test_kinds_without_delete_collection_reject_it(api: Client) -> None:
     refused = api.delete(path("namespaces"))
     assert (refused.status, refused.reason) == (405, "MethodNotAllowed")
 
 
-def test_25_a_dry_run_delete_deletes_nothing(space: Space) -> None:
-    space.make("configmaps", config_map("a"))
-    assert space.api.delete(space.path("configmaps", "a"), {"dryRun": ["All"]}).status == 200
-    assert space.api.delete(space.path("configmaps", "a"), query={"dryRun": "All"}).status == 200
-    assert space.api.delete(space.path("configmaps"), query={"dryRun": "All"}).status == 200
-    time.sleep(0.1)
-    assert not space.gone("configmaps", "a")
+@pytest.mark.point(25)
+def test_a_dry_run_delete_deletes_nothing(space: Space) -> None:
+    made = space.make("configmaps", config_map("a"))
+    since = {"resourceVersion": made["metadata"]["resourceVersion"], "fieldSelector": "metadata.name=a"}
+    with space.api.watch(space.path("configmaps"), query=since) as watch:
+        assert space.api.delete(space.path("configmaps", "a"), {"dryRun": ["All"]}).status == 200
+        assert space.api.delete(space.path("configmaps", "a"), query={"dryRun": "All"}).status == 200
+        assert space.api.delete(space.path("configmaps"), query={"dryRun": "All"}).status == 200
+        changed = space.api.patch(space.path("configmaps", "a"), {"data": {"a": "2"}}).json
+        assert watch.next() == {"type": "MODIFIED", "object": changed}

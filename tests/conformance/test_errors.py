@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.conformance.objects import Space, config_map, path
 from tests.support.http import Client
 from tests.support.kubernetes import Server
@@ -10,7 +11,8 @@ from tests.support.waiting import eventually
 ALICE, BOB = "alice-token", "bob-token"
 
 
-def test_60_a_failure_is_a_status_with_everything_in_it(space: Space) -> None:
+@pytest.mark.point(60)
+def test_a_failure_is_a_complete_status(space: Space) -> None:
     missing = space.api.get(space.path("configmaps", "nobody"))
     assert missing.json == {
         "kind": "Status",
@@ -26,7 +28,8 @@ def test_60_a_failure_is_a_status_with_everything_in_it(space: Space) -> None:
     assert missing.headers["Content-Type"] == "application/json"
 
 
-def test_60_without_or_with_bad_credentials_one_is_unauthorized(server: Server) -> None:
+@pytest.mark.point(60)
+def test_missing_or_wrong_credentials_are_unauthorized(server: Server) -> None:
     for client in (server.admin.as_user("wrong"), server.admin.as_user("a.b.c")):
         refused = client.get("/api/v1/namespaces")
         assert (refused.status, refused.reason, refused.message) == (401, "Unauthorized", "Unauthorized")
@@ -36,7 +39,8 @@ def test_60_without_or_with_bad_credentials_one_is_unauthorized(server: Server) 
         assert 'User "system:anonymous" cannot list resource "namespaces"' in nobody.message
 
 
-def test_60_who_has_no_right_is_told_which(server: Server, space: Space) -> None:
+@pytest.mark.point(60)
+def test_a_forbidden_request_names_the_missing_permission(server: Server, space: Space) -> None:
     alice = server.admin.as_user(ALICE)
     cases = [
         ("GET", space.path("pods"), 'pods is forbidden: User "alice" cannot list resource "pods" in API group "" '),
@@ -73,7 +77,8 @@ def test_60_who_has_no_right_is_told_which(server: Server, space: Space) -> None
     )
 
 
-def test_60_rights_are_what_roles_give(server: Server, space: Space) -> None:
+@pytest.mark.point(60)
+def test_roles_grant_permissions(server: Server, space: Space) -> None:
     rules = [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "create"]},
         {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["mine"], "verbs": ["get"]},
@@ -97,13 +102,15 @@ def test_60_rights_are_what_roles_give(server: Server, space: Space) -> None:
     assert alice.post(space.path("roles"), grab).status == 403
 
 
-def test_60_any_person_may_discover_and_ask_for_the_version(server: Server) -> None:
+@pytest.mark.point(60)
+def test_every_authenticated_user_may_read_discovery_and_version(server: Server) -> None:
     alice = server.admin.as_user(ALICE)
     for at in ("/api", "/apis", "/version", "/healthz", "/openapi/v3", "/api/v1", "/apis/apps/v1"):
         assert alice.get(at).status == 200, at
 
 
-def test_60_impersonation_acts_as_another_and_needs_the_right(server: Server, space: Space) -> None:
+@pytest.mark.point(60)
+def test_impersonation_acts_as_another_user_and_needs_permission(server: Server, space: Space) -> None:
     as_alice = {"Impersonate-User": "alice"}
     refused = server.admin.get(space.path("pods"), headers=as_alice)
     assert (refused.status, 'User "alice" cannot list resource "pods"' in refused.message) == (403, True)
@@ -115,7 +122,8 @@ def test_60_impersonation_acts_as_another_and_needs_the_right(server: Server, sp
     assert (denied.status, 'User "alice" cannot impersonate resource "users"' in denied.message) == (403, True)
 
 
-def test_60_bad_parameters_are_bad_requests(api: Client, space: Space) -> None:
+@pytest.mark.point(60)
+def test_bad_parameters_are_bad_requests(api: Client, space: Space) -> None:
     for query in ({"timeoutSeconds": "soon", "watch": "true"}, {"limit": "-1x"}, {"allowWatchBookmarks": "perhaps"}):
         refused = api.get(space.path("configmaps"), query=query)
         assert refused.status in (200, 400), refused

@@ -23,7 +23,8 @@ def event(name: str) -> Object:
     return {"metadata": {"name": name, "namespace": "default"}, "involvedObject": involved, "reason": "Started"}
 
 
-async def test_59_an_event_lives_for_an_hour_after_it_was_last_written(tmp_path: Path) -> None:
+@pytest.mark.point(59)
+async def test_an_event_lives_for_an_hour_after_it_was_last_written(tmp_path: Path) -> None:
     async with Plane(PlaneSettings(state=tmp_path, port=0, controllers="-*")) as plane:
         client, now = plane.client("test"), plane.registry.clock()
         for name in ("old", "repeated"):
@@ -39,8 +40,9 @@ async def test_59_an_event_lives_for_an_hour_after_it_was_last_written(tmp_path:
         assert await upkeep.expire_events(almost + EVENT_TTL + timedelta(seconds=1)) == 1
 
 
+@pytest.mark.point(59)
 @pytest.mark.timeout(300)
-def test_59_so_it_does_on_the_real_server(tmp_path: Path) -> None:
+def test_an_event_expires_on_a_real_server_too(tmp_path: Path) -> None:
     if assets() is None:
         pytest.skip(MISSING)
     if not FULL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.conformance.objects import Object, Space
 from tests.support.http import MERGE
 
@@ -36,7 +37,8 @@ def new_event(name: str, space: Space, **more: object) -> Object:
     } | more
 
 
-def test_57_both_groups_show_one_store(space: Space) -> None:
+@pytest.mark.point(57)
+def test_both_event_groups_serve_the_same_objects(space: Space) -> None:
     space.make("events", core_event("old", space))
     seen = space.get("newevents", "old")
     assert seen["apiVersion"] == "events.k8s.io/v1"
@@ -61,7 +63,8 @@ def test_57_both_groups_show_one_store(space: Space) -> None:
     assert space.gone("events", "old")
 
 
-def test_58_a_repeated_event_is_counted_in_place(space: Space) -> None:
+@pytest.mark.point(58)
+def test_a_repeated_event_is_counted_in_place(space: Space) -> None:
     space.make("events", core_event("e", space))
     patch = {"count": 2, "lastTimestamp": "2026-01-01T00:00:09Z"}
     again = space.api.patch(space.path("events", "e"), patch, MERGE)
@@ -74,7 +77,8 @@ def test_58_a_repeated_event_is_counted_in_place(space: Space) -> None:
     assert space.get("events", "n")["series"] == series["series"]
 
 
-def test_59_new_events_need_their_time_and_reporter(space: Space) -> None:
+@pytest.mark.point(59)
+def test_new_events_need_their_time_and_reporter(space: Space) -> None:
     for field, missing in (
         ("eventTime", None),
         ("reportingController", ""),

@@ -119,5 +119,5 @@ def converse(both: Both, talk: Talk) -> None:
 @examples(usual=300, full=3000)
 @example(talk=EMPTY_RULES)
 @given(talk=talks())
-def test_both_servers_answer_the_same(both: Both, talk: Talk) -> None:
+def test_both_servers_respond_alike(both: Both, talk: Talk) -> None:
     converse(both, talk)

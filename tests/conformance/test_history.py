@@ -29,7 +29,8 @@ def forgetful(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Forget
             yield server, ours.forget_history
 
 
-def test_32_a_version_older_than_the_history_is_expired(forgetful: Forgetful) -> None:
+@pytest.mark.point(32)
+def test_a_version_older_than_the_history_is_expired(forgetful: Forgetful) -> None:
     server, forget = forgetful
     for name in ("a", "b", "c"):
         assert server.admin.post(AT, config_map(name)).status == 201

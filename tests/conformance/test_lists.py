@@ -14,7 +14,8 @@ def names(listed: Object) -> list[str]:
     return [item["metadata"]["name"] for item in listed["items"]]
 
 
-def test_27_lists_are_sorted_by_namespace_and_name_and_carry_the_kind_once(space: Space) -> None:
+@pytest.mark.point(27)
+def test_lists_are_sorted_by_namespace_and_name_and_carry_the_kind_once(space: Space) -> None:
     for name in ("b", "a", "c", "a.b", "a-b"):
         space.make("secrets", {"metadata": {"name": name}})
     listed = space.api.get(space.path("secrets")).json
@@ -27,7 +28,8 @@ def test_27_lists_are_sorted_by_namespace_and_name_and_carry_the_kind_once(space
     assert keys == sorted(keys)
 
 
-def test_28_pages_are_one_consistent_snapshot(space: Space) -> None:
+@pytest.mark.point(28)
+def test_pages_are_one_consistent_snapshot(space: Space) -> None:
     for index in range(7):
         space.make("secrets", {"metadata": {"name": f"s{index}"}})
     at = space.path("secrets")
@@ -46,7 +48,8 @@ def test_28_pages_are_one_consistent_snapshot(space: Space) -> None:
     assert names(space.api.get(at).json) == ["s0", "s1", "s2", "s3", "s35", "s4", "s6"]
 
 
-def test_28_pages_of_a_selection_do_not_count_what_remains(space: Space) -> None:
+@pytest.mark.point(28)
+def test_pages_of_a_selection_do_not_count_what_remains(space: Space) -> None:
     for index in range(6):
         space.make("secrets", {"metadata": {"name": f"s{index}", "labels": {"even": str(index % 2 == 0).lower()}}})
     query = {"limit": 2, "labelSelector": "even=true"}
@@ -57,7 +60,8 @@ def test_28_pages_of_a_selection_do_not_count_what_remains(space: Space) -> None
     assert names(second) == ["s4"]
 
 
-def test_28_bad_page_parameters_are_refused(space: Space) -> None:
+@pytest.mark.point(28)
+def test_bad_page_parameters_are_rejected(space: Space) -> None:
     at = space.path("secrets")
     for query in ({"continue": "garbage"}, {"continue": base64.b64encode(b"{}").decode()}, {"limit": "x"}):
         refused = space.api.get(at, query=query)
@@ -69,7 +73,8 @@ def test_28_bad_page_parameters_are_refused(space: Space) -> None:
     assert refused.status == 400, refused
 
 
-def test_28_version_matching_of_lists_follows_the_rules(space: Space) -> None:
+@pytest.mark.point(28)
+def test_version_matching_of_lists_follows_the_rules(space: Space) -> None:
     space.make("secrets", {"metadata": {"name": "a"}})
     at = space.path("secrets")
     before = space.api.get(at).json["metadata"]["resourceVersion"]
@@ -114,7 +119,8 @@ LABELS = [
 ]
 
 
-def test_29_label_selectors_select_as_written(space: Space) -> None:
+@pytest.mark.point(29)
+def test_label_selectors_select_as_written(space: Space) -> None:
     for name, labels in (
         ("a", {"app": "x", "tier": "1"}),
         ("b", {"app": "x", "n": "3"}),
@@ -127,8 +133,9 @@ def test_29_label_selectors_select_as_written(space: Space) -> None:
         assert set(names(listed)) == expected, selector
 
 
+@pytest.mark.point(29)
 @pytest.mark.parametrize("selector", ["app=x y", "a in", "a in x", "=x", "a,,b", "a=b=c", "-a=b", "n>x", "!a=b", "(a)"])
-def test_29_a_bad_label_selector_is_a_bad_request(space: Space, selector: str) -> None:
+def test_a_bad_label_selector_is_a_bad_request(space: Space, selector: str) -> None:
     refused = space.api.get(space.path("secrets"), query={"labelSelector": selector})
     assert (refused.status, refused.reason) == (400, "BadRequest"), refused
 
@@ -151,7 +158,8 @@ POD_FIELDS = [
 ]
 
 
-def test_30_pods_select_by_their_fields(space: Space) -> None:
+@pytest.mark.point(30)
+def test_pods_select_by_their_fields(space: Space) -> None:
     space.make("pods", pod("one"))
     spec = {"nodeName": "n1", "restartPolicy": "Never", "schedulerName": "mine", "hostNetwork": True}
     space.make("pods", pod("two", spec=spec))
@@ -167,7 +175,8 @@ def test_30_pods_select_by_their_fields(space: Space) -> None:
     assert (refused.status, refused.reason) == (400, "BadRequest")
 
 
-def test_30_other_kinds_select_by_theirs(api: Client, space: Space) -> None:
+@pytest.mark.point(30)
+def test_other_kinds_select_by_their_fields(api: Client, space: Space) -> None:
     space.make("jobs", job("j", spec={"suspend": True}))
     space.make("secrets", {"metadata": {"name": "s"}, "type": "example.com/kind"})
     space.make("services", service("none", spec={"clusterIP": "None"}))
@@ -208,7 +217,8 @@ def test_30_other_kinds_select_by_theirs(api: Client, space: Space) -> None:
     assert (refused.status, '"data.a" is not a known field selector' in refused.message) == (400, True), refused
 
 
-def test_30_custom_resources_select_by_what_their_definition_names(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(30)
+def test_custom_resources_select_by_the_selectable_fields_of_their_definition(space: Space, crds: Definitions) -> None:
     schema = {
         "type": "object",
         "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}},
@@ -224,7 +234,8 @@ def test_30_custom_resources_select_by_what_their_definition_names(space: Space,
     assert (refused.status, refused.reason) == (400, "BadRequest")
 
 
-def test_30_selectors_of_both_sorts_combine(space: Space) -> None:
+@pytest.mark.point(30)
+def test_label_and_field_selectors_combine(space: Space) -> None:
     for name in ("a", "b"):
         space.make("configmaps", config_map(name, labels={"l": name}))
     query = {"labelSelector": "l in (a,b)", "fieldSelector": "metadata.name!=a"}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from tests.conformance.differences import expected
 from tests.conformance.objects import Space, lease, path
 from tests.support.http import Client
 from tests.support.kubernetes import Server
 
 
-def test_61_health_version_and_metrics_answer(api: Client) -> None:
+@pytest.mark.point(61)
+def test_health_version_and_metrics_are_served(api: Client) -> None:
     for at in ("/healthz", "/livez", "/readyz"):
         plain = api.get(at)
         assert (plain.status, plain.text) == (200, "ok")
@@ -31,7 +33,8 @@ def test_61_health_version_and_metrics_answer(api: Client) -> None:
     assert "# TYPE apiserver_request_total counter" in metrics.text
 
 
-def test_61_discovery_in_both_forms(server: Server, api: Client) -> None:
+@pytest.mark.point(61)
+def test_discovery_is_served_aggregated_and_unaggregated(server: Server, api: Client) -> None:
     core = api.get("/api").json
     assert (core["kind"], core["versions"]) == ("APIVersions", ["v1"])
     groups = api.get("/apis").json
@@ -57,7 +60,8 @@ def test_61_discovery_in_both_forms(server: Server, api: Client) -> None:
             assert (again.status, again.body) == (304, b"")
 
 
-def test_61_openapi_documents_are_listed_and_cacheable(api: Client) -> None:
+@pytest.mark.point(61)
+def test_openapi_documents_are_listed_and_cacheable(api: Client) -> None:
     index = api.get("/openapi/v3").json["paths"]
     assert {"api/v1", "apis/apps/v1", "apis/batch/v1"} <= index.keys()
     document = api.get(index["apis/batch/v1"]["serverRelativeURL"])
@@ -74,7 +78,8 @@ def review(api: Client, resource: str, spec: dict[str, Any]) -> Any:
     return answer.json["status"]
 
 
-def test_62_one_may_ask_who_one_is_and_what_one_may(server: Server, space: Space) -> None:
+@pytest.mark.point(62)
+def test_a_user_may_review_its_own_identity_and_permissions(server: Server, space: Space) -> None:
     alice = server.admin.as_user("alice-token")
     user = review(alice, "selfsubjectreviews", {})["userInfo"]
     assert user["username"] == "alice"
@@ -91,7 +96,8 @@ def test_62_one_may_ask_who_one_is_and_what_one_may(server: Server, space: Space
     assert (both.status, both.reason) == (422, "Invalid")
 
 
-def test_63_a_lease_is_taken_by_one_and_kept_by_its_version(space: Space) -> None:
+@pytest.mark.point(63)
+def test_a_lease_has_one_holder_by_its_resource_version(space: Space) -> None:
     times = {"acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z"}
     made = space.make("leases", lease("l", holderIdentity="one", leaseDurationSeconds=15, leaseTransitions=0, **times))
     at = space.path("leases", "l")
@@ -106,7 +112,8 @@ def test_63_a_lease_is_taken_by_one_and_kept_by_its_version(space: Space) -> Non
     assert (bad.status, bad.causes[0]["field"]) == (422, "spec.leaseDurationSeconds")
 
 
-def test_65_the_server_is_a_service_of_the_default_namespace(api: Client) -> None:
+@pytest.mark.point(65)
+def test_the_server_is_a_service_of_the_default_namespace(api: Client) -> None:
     found = api.get(path("services", "kubernetes", namespace="default"))
     assert found.status == 200
     spec = found.json["spec"]
@@ -116,7 +123,8 @@ def test_65_the_server_is_a_service_of_the_default_namespace(api: Client) -> Non
     assert [(p["name"], p["port"], p["protocol"]) for p in spec["ports"]] == [("https", 443, "TCP")]
 
 
-def test_61_requests_are_counted_by_verb_and_resource(api: Client) -> None:
+@pytest.mark.point(61)
+def test_requests_are_counted_by_verb_and_resource(api: Client) -> None:
     api.get("/api/v1/namespaces/default")
     text = api.get("/metrics").text
     counted = [line for line in text.splitlines() if line.startswith("apiserver_request_total{")]

@@ -18,7 +18,8 @@ from tests.support.kubernetes import Server
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def test_01_create_sets_what_the_server_owns_and_drops_what_a_client_must_not_set(space: Space) -> None:
+@pytest.mark.point(1)
+def test_create_sets_what_the_server_owns_and_drops_what_a_client_must_not_set(space: Space) -> None:
     made = space.make("pods", pod("p", uid="mine", creationTimestamp="2001-01-01T00:00:00Z", selfLink="/x"))
     metadata = made["metadata"]
     assert uuid.UUID(metadata["uid"]).version == 4
@@ -37,13 +38,15 @@ def test_01_create_sets_what_the_server_owns_and_drops_what_a_client_must_not_se
     assert made["kind"] == "Pod"
 
 
-def test_01_the_field_manager_is_the_query_parameter_or_the_user_agent(space: Space) -> None:
+@pytest.mark.point(1)
+def test_the_field_manager_is_the_query_parameter_or_the_user_agent(space: Space) -> None:
     named = space.api.post(space.path("configmaps"), config_map("a"), query={"fieldManager": "me"}).json
     agent = space.api.post(space.path("configmaps"), config_map("b"), headers={"User-Agent": "tool/v1.2 (linux)"}).json
     assert [m["metadata"]["managedFields"][0]["manager"] for m in (named, agent)] == ["me", "tool"]
 
 
-def test_01_namespace_and_name_in_the_body_must_agree_with_the_path(space: Space) -> None:
+@pytest.mark.point(1)
+def test_namespace_and_name_in_the_body_must_agree_with_the_path(space: Space) -> None:
     refused = space.api.post(space.path("configmaps"), config_map("a", namespace="other"))
     assert (refused.status, refused.reason) == (400, "BadRequest")
     assert refused.message == "the namespace of the provided object does not match the namespace sent on the request"
@@ -58,7 +61,8 @@ def test_01_namespace_and_name_in_the_body_must_agree_with_the_path(space: Space
     )
 
 
-def test_02_create_of_an_existing_name_is_already_exists(space: Space) -> None:
+@pytest.mark.point(2)
+def test_create_of_an_existing_name_is_already_exists(space: Space) -> None:
     space.make("configmaps", config_map("a"))
     refused = space.api.post(space.path("configmaps"), config_map("a"))
     assert (refused.status, refused.reason) == (409, "AlreadyExists")
@@ -70,9 +74,8 @@ def test_02_create_of_an_existing_name_is_already_exists(space: Space) -> None:
     assert refused.json["details"] == {"name": "d", "group": "apps", "kind": "deployments"}
 
 
-def test_03_create_with_a_numeric_version_is_refused_and_with_another_it_is_ignored(
-    server: Server, space: Space
-) -> None:
+@pytest.mark.point(3)
+def test_create_with_a_numeric_version_is_rejected_and_any_other_is_ignored(server: Server, space: Space) -> None:
     refused = space.api.post(space.path("configmaps"), config_map("a", resourceVersion="17"))
     assert refused.status == expected(server, "create-with-resource-version")
     assert refused.message == "resourceVersion should not be set on objects to be created"
@@ -80,7 +83,8 @@ def test_03_create_with_a_numeric_version_is_refused_and_with_another_it_is_igno
     assert made["metadata"]["resourceVersion"].isdigit()
 
 
-def test_04_generate_name_cuts_the_base_and_adds_five_letters(space: Space) -> None:
+@pytest.mark.point(4)
+def test_generate_name_truncates_the_base_and_appends_five_letters(space: Space) -> None:
     made = space.make("configmaps", config_map(generateName="worker-"))
     assert re.fullmatch(f"worker-[{ALPHABET}]{{5}}", made["metadata"]["name"])
     assert made["metadata"]["generateName"] == "worker-"
@@ -90,7 +94,8 @@ def test_04_generate_name_cuts_the_base_and_adds_five_letters(space: Space) -> N
     assert len(names) == 20
 
 
-def test_04_a_name_or_generate_name_is_required(space: Space) -> None:
+@pytest.mark.point(4)
+def test_a_name_or_generate_name_is_required(space: Space) -> None:
     refused = space.api.post(space.path("configmaps"), config_map())
     assert (refused.status, refused.reason) == (422, "Invalid")
     assert refused.message == 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required'
@@ -120,8 +125,9 @@ BAD_NAMES = [
 ]
 
 
+@pytest.mark.point(5)
 @pytest.mark.parametrize(("resource", "obj", "field", "reason"), BAD_NAMES, ids=[f"{i}" for i in range(len(BAD_NAMES))])
-def test_05_bad_names_labels_annotations_and_finalizers_are_invalid_with_causes(
+def test_bad_names_labels_annotations_and_finalizers_are_invalid_with_causes(
     space: Space, resource: str, obj: dict[str, Any], field: str, reason: str
 ) -> None:
     refused = space.api.post(space.path(resource), obj)
@@ -131,7 +137,8 @@ def test_05_bad_names_labels_annotations_and_finalizers_are_invalid_with_causes(
     assert cause["reason"] == reason
 
 
-def test_05_good_names_labels_and_annotations_are_taken(space: Space, api: Client) -> None:
+@pytest.mark.point(5)
+def test_valid_names_labels_and_annotations_are_accepted(space: Space, api: Client) -> None:
     labels = {"a": "", "example.com/name": "Mixed_Case.1-x", "x" * 63: "y" * 63}
     made = space.make("configmaps", config_map("a.b-c." + "d" * 240, labels=labels, annotations={"free": "text ✓"}))
     assert made["metadata"]["labels"] == labels
@@ -141,7 +148,8 @@ def test_05_good_names_labels_and_annotations_are_taken(space: Space, api: Clien
     assert [(r.status, r.causes[0]["field"]) for r in (too_long, dotted)] == [(422, "metadata.name")] * 2
 
 
-def test_05_the_message_says_the_rule(space: Space) -> None:
+@pytest.mark.point(5)
+def test_the_message_states_the_rule(space: Space) -> None:
     refused = space.api.post(space.path("configmaps"), config_map("Upper"))
     assert refused.message == (
         'ConfigMap "Upper" is invalid: metadata.name: Invalid value: "Upper": a lowercase RFC 1123 subdomain must '
@@ -153,7 +161,8 @@ def test_05_the_message_says_the_rule(space: Space) -> None:
     assert refused.json["details"]["name"] == "Upper"
 
 
-def test_06_bodies_and_media_types_the_server_cannot_take_are_refused_by_their_own_status(space: Space) -> None:
+@pytest.mark.point(6)
+def test_unsupported_bodies_and_media_types_are_rejected_with_their_own_status(space: Space) -> None:
     at = space.path("configmaps")
     big = config_map("big", {"k": "x" * (3 * 1024 * 1024)})
     json_type = {"Content-Type": "application/json"}
@@ -177,7 +186,8 @@ def test_06_bodies_and_media_types_the_server_cannot_take_are_refused_by_their_o
         assert refused.headers["Content-Type"] == "application/json"
 
 
-def test_06_a_path_nobody_serves_is_not_found(api: Client) -> None:
+@pytest.mark.point(6)
+def test_an_unserved_path_is_not_found(api: Client) -> None:
     for target in ("/api/v1/nothings", "/apis/nobody.example/v1/things", "/apis/apps/v9/deployments"):
         refused = api.get(target)
         assert refused.status == 404, target
@@ -186,7 +196,8 @@ def test_06_a_path_nobody_serves_is_not_found(api: Client) -> None:
         )
 
 
-def test_07_yaml_bodies_are_taken(space: Space) -> None:
+@pytest.mark.point(7)
+def test_yaml_bodies_are_accepted(space: Space) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: from-yaml\ndata:\n  a: '1'\n"
     made = space.api.post(space.path("configmaps"), text, headers={"Content-Type": "application/yaml"})
     assert made.status == 201, made
@@ -218,7 +229,8 @@ def protobuf_config_map(name: str, data: dict[str, str]) -> bytes:
     return b"k8s\x00" + _field(1, _field(1, b"v1") + _field(2, b"ConfigMap")) + _field(2, raw)
 
 
-def test_07_protobuf_bodies_are_taken_and_json_is_answered_to_who_asks_for_both(space: Space) -> None:
+@pytest.mark.point(7)
+def test_protobuf_bodies_are_accepted_and_json_is_returned_to_clients_that_accept_both(space: Space) -> None:
     body = protobuf_config_map("pb", {"a": "1", "b": "x" * 300})
     headers = {"Content-Type": "application/vnd.kubernetes.protobuf", "Accept": "application/json"}
     made = space.api.post(space.path("configmaps"), body, headers=headers)
@@ -230,7 +242,8 @@ def test_07_protobuf_bodies_are_taken_and_json_is_answered_to_who_asks_for_both(
         assert (refused.status, refused.reason) == (400, "BadRequest"), refused
 
 
-def test_07_unknown_fields_follow_the_field_validation_of_the_request(space: Space) -> None:
+@pytest.mark.point(7)
+def test_unknown_fields_follow_the_field_validation_of_the_request(space: Space) -> None:
     obj = json.loads(json.dumps(pod("strict")))
     obj["spec"]["containers"][0]["imagePullpolicy"] = "Always"
     at = space.path("pods")

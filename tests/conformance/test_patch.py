@@ -11,7 +11,8 @@ from tests.support.http import JSON_PATCH, MERGE, STRATEGIC
 from tests.support.kubernetes import Server
 
 
-def test_37_json_patch_does_every_operation(space: Space) -> None:
+@pytest.mark.point(37)
+def test_json_patch_supports_every_operation(space: Space) -> None:
     space.make("configmaps", config_map("a", {"keep": "1", "change": "1", "drop": "1", "move": "1"}))
     operations: list[Object] = [
         {"op": "test", "path": "/data/keep", "value": "1"},
@@ -29,7 +30,8 @@ def test_37_json_patch_does_every_operation(space: Space) -> None:
     assert answer.json["metadata"]["annotations"] == {"t.io/b": "2"}
 
 
-def test_37_json_patch_counts_list_places(space: Space) -> None:
+@pytest.mark.point(37)
+def test_json_patch_addresses_list_items_by_index(space: Space) -> None:
     space.make("pods", pod("p", spec={"tolerations": [{"key": "a", "operator": "Exists"}]}))
     add = [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "z", "operator": "Exists"}}]
     answer = space.api.patch(space.path("pods", "p"), add, JSON_PATCH)
@@ -53,19 +55,21 @@ BAD_JSON_PATCHES: list[tuple[str, Any, int, str]] = [
 ]
 
 
+@pytest.mark.point(37)
 @pytest.mark.parametrize(
     ("patch", "status", "reason"),
     [case[1:] for case in BAD_JSON_PATCHES],
     ids=[case[0] for case in BAD_JSON_PATCHES],
 )
-def test_37_a_bad_json_patch_is_refused_and_changes_nothing(space: Space, patch: Any, status: int, reason: str) -> None:
+def test_a_bad_json_patch_is_rejected_and_changes_nothing(space: Space, patch: Any, status: int, reason: str) -> None:
     made = space.make("configmaps", config_map("a"))
     refused = space.api.patch(space.path("configmaps", "a"), patch, JSON_PATCH)
     assert (refused.status, refused.reason) == (status, reason), refused
     assert space.get("configmaps", "a") == made
 
 
-def test_37_json_patch_is_as_lenient_as_the_library_of_the_real_server(space: Space) -> None:
+@pytest.mark.point(37)
+def test_json_patch_is_as_lenient_as_the_library_of_the_real_server(space: Space) -> None:
     at = space.path("configmaps", "a")
     space.make("configmaps", config_map("a"))
     lenient: list[Object] = [
@@ -78,14 +82,16 @@ def test_37_json_patch_is_as_lenient_as_the_library_of_the_real_server(space: Sp
     assert refused.message == "the server rejected our request due to an error in our request"
 
 
-def test_37_one_bad_operation_undoes_them_all(space: Space) -> None:
+@pytest.mark.point(37)
+def test_one_bad_operation_rejects_the_whole_patch(space: Space) -> None:
     made = space.make("configmaps", config_map("a"))
     patch = [{"op": "add", "path": "/data/b", "value": "1"}, {"op": "remove", "path": "/data/none"}]
     assert space.api.patch(space.path("configmaps", "a"), patch, JSON_PATCH).status == 422
     assert space.get("configmaps", "a") == made
 
 
-def test_38_merge_patch_null_deletes_and_lists_are_replaced(space: Space) -> None:
+@pytest.mark.point(38)
+def test_merge_patch_null_deletes_and_lists_are_replaced(space: Space) -> None:
     space.make("configmaps", config_map("a", {"x": "1", "y": "2"}, labels={"l": "1"}))
     patch = {"data": {"x": None, "z": "3"}, "metadata": {"labels": None}}
     answer = space.api.patch(space.path("configmaps", "a"), patch, MERGE)
@@ -99,16 +105,18 @@ def test_38_merge_patch_null_deletes_and_lists_are_replaced(space: Space) -> Non
     assert [c["name"] for c in answer.json["spec"]["template"]["spec"]["containers"]] == ["other"]
 
 
+@pytest.mark.point(38)
 @pytest.mark.parametrize("kind", [MERGE, STRATEGIC])
 @pytest.mark.parametrize("body", [b"[]", b"7", b'"x"', b"{", b""], ids=["list", "number", "string", "broken", "empty"])
-def test_38_a_patch_that_is_no_object_is_a_bad_request(space: Space, kind: str, body: bytes) -> None:
+def test_a_patch_that_is_not_an_object_is_a_bad_request(space: Space, kind: str, body: bytes) -> None:
     made = space.make("configmaps", config_map("a"))
     refused = space.api.patch(space.path("configmaps", "a"), body, kind)
     assert (refused.status, refused.reason) == (400, "BadRequest"), refused
     assert space.get("configmaps", "a") == made
 
 
-def test_38_a_patch_to_a_wrong_type_is_refused(space: Space) -> None:
+@pytest.mark.point(38)
+def test_a_patch_to_a_wrong_type_is_rejected(space: Space) -> None:
     space.make("deployments", deployment("d"))
     refused = space.api.patch(space.path("deployments", "d"), {"spec": {"replicas": "many"}}, MERGE)
     assert (refused.status, refused.reason, refused.causes[0]["field"]) == (422, "Invalid", "patch"), refused
@@ -122,7 +130,8 @@ def test_38_a_patch_to_a_wrong_type_is_refused(space: Space) -> None:
     assert (refused.status, refused.causes[0]["field"]) == (422, "spec.replicas")
 
 
-def test_38_a_patch_may_not_make_another_kind_of_an_object(space: Space) -> None:
+@pytest.mark.point(38)
+def test_a_patch_cannot_change_the_kind(space: Space) -> None:
     made = space.make("configmaps", config_map("a"))
     at = space.path("configmaps", "a")
     for patch, kind, said in (
@@ -147,7 +156,8 @@ def template(**spec: Any) -> Object:
     return {"spec": {"template": {"spec": spec}}}
 
 
-def test_39_strategic_patch_merges_lists_by_their_key(space: Space) -> None:
+@pytest.mark.point(39)
+def test_strategic_patch_merges_lists_by_their_key(space: Space) -> None:
     space.make("deployments", deployment("d"))
     at = space.path("deployments", "d")
     answer = space.api.patch(at, template(containers=[{"name": "main", "image": "alpine"}]), STRATEGIC)
@@ -170,7 +180,8 @@ def test_39_strategic_patch_merges_lists_by_their_key(space: Space) -> None:
     assert sorted((e["name"], e["value"]) for e in shown) == [("B", "2"), ("C", "3")]
 
 
-def test_39_strategic_patch_of_primitive_lists_and_maps(space: Space) -> None:
+@pytest.mark.point(39)
+def test_strategic_patch_of_primitive_lists_and_maps(space: Space) -> None:
     space.make("configmaps", config_map("a", {"x": "1"}, finalizers=["t.io/a", "t.io/b"]))
     at = space.path("configmaps", "a")
     answer = space.api.patch(at, {"metadata": {"finalizers": ["t.io/c"]}}, STRATEGIC)
@@ -184,7 +195,8 @@ def test_39_strategic_patch_of_primitive_lists_and_maps(space: Space) -> None:
     space.api.patch(at, {"metadata": {"finalizers": None}}, MERGE)
 
 
-def test_39_retain_keys_clears_the_other_fields(space: Space) -> None:
+@pytest.mark.point(39)
+def test_retain_keys_clears_the_other_fields(space: Space) -> None:
     space.make("deployments", deployment("d", spec={"strategy": {"type": "RollingUpdate"}}))
     patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
     answer = space.api.patch(space.path("deployments", "d"), patch, STRATEGIC)
@@ -192,7 +204,8 @@ def test_39_retain_keys_clears_the_other_fields(space: Space) -> None:
     assert answer.json["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_39_ports_of_a_service_merge_by_port(space: Space) -> None:
+@pytest.mark.point(39)
+def test_ports_of_a_service_merge_by_port(space: Space) -> None:
     space.make("services", service("s", spec={"ports": [{"port": 80, "name": "a"}, {"port": 90, "name": "b"}]}))
     patch = {"spec": {"ports": [{"port": 80, "name": "a", "targetPort": 8080}]}}
     answer = space.api.patch(space.path("services", "s"), patch, STRATEGIC)
@@ -208,15 +221,17 @@ BAD_STRATEGIC: list[tuple[str, Object]] = [
 ]
 
 
+@pytest.mark.point(39)
 @pytest.mark.parametrize("patch", [one[1] for one in BAD_STRATEGIC], ids=[one[0] for one in BAD_STRATEGIC])
-def test_39_a_bad_strategic_patch_is_refused(server: Server, space: Space, patch: Object) -> None:
+def test_a_bad_strategic_patch_is_rejected(server: Server, space: Space, patch: Object) -> None:
     made = space.make("deployments", deployment("d"))
     refused = space.api.patch(space.path("deployments", "d"), patch, STRATEGIC)
     assert refused.status == expected(server, "bad-strategic-patch"), refused
     assert space.get("deployments", "d") == made
 
 
-def test_39_custom_resources_have_no_strategic_patch(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(39)
+def test_custom_resources_have_no_strategic_patch(space: Space, crds: Definitions) -> None:
     crds.create(crd("gadgets"))
     at = space.path("gadgets", group="test.torchyard.dev/v1")
     space.api.post(at, custom("Gadget", "a"))
@@ -233,7 +248,8 @@ def test_39_custom_resources_have_no_strategic_patch(space: Space, crds: Definit
     )
 
 
-def test_41_dry_run_does_everything_but_persist(space: Space) -> None:
+@pytest.mark.point(41)
+def test_dry_run_does_everything_but_persist(space: Space) -> None:
     dry = {"dryRun": "All"}
     made = space.api.post(space.path("configmaps"), config_map("a"), query=dry)
     assert (made.status, bool(made.json["metadata"]["uid"])) == (201, True)
@@ -250,7 +266,8 @@ def test_41_dry_run_does_everything_but_persist(space: Space) -> None:
         assert space.api.apply(at, config_map("a", {"d": "4"}), query=dry).json["data"] == {"a": "1", "d": "4"}
         assert space.api.delete(at, query=dry).status == 200
         assert space.get("configmaps", "a") == live
-        assert w.quiet(0.2)
+        changed = space.api.patch(at, {"data": {"a": "2"}}).json
+        assert w.next() == {"type": "MODIFIED", "object": changed}
     invalid = space.api.post(space.path("pods"), pod("p", spec={"containers": []}), query=dry)
     assert (invalid.status, invalid.reason) == (422, "Invalid")
     refused = space.api.post(space.path("configmaps"), config_map("b"), query={"dryRun": "Some"})
@@ -258,14 +275,16 @@ def test_41_dry_run_does_everything_but_persist(space: Space) -> None:
     assert refused.causes[0]["field"] == "dryRun"
 
 
+@pytest.mark.point(42)
 @pytest.mark.parametrize("kind", [MERGE, STRATEGIC, JSON_PATCH])
-def test_42_a_patch_of_a_missing_object_is_not_found(space: Space, kind: str) -> None:
+def test_a_patch_of_a_missing_object_is_not_found(space: Space, kind: str) -> None:
     body: Any = [] if kind == JSON_PATCH else {"data": {"a": "2"}}
     missing = space.api.patch(space.path("configmaps", "nobody"), body, kind)
     assert (missing.status, missing.reason) == (404, "NotFound")
     assert missing.message == 'configmaps "nobody" not found'
 
 
-def test_42_only_apply_creates(space: Space) -> None:
+@pytest.mark.point(42)
+def test_only_apply_creates(space: Space) -> None:
     made = space.api.apply(space.path("configmaps", "new"), config_map("new"))
     assert (made.status, made.json["data"]) == (201, {"a": "1"})

@@ -95,7 +95,7 @@ def comparable(answer: Answer) -> tuple[int, Any, list[str]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_pod_is_what_it_would_be_alone(space: Space, case: str) -> None:
+def test_a_pod_from_a_template_equals_one_processed_in_full(space: Space, case: str) -> None:
     made = [send(space, variant(turn, CASES[case])) for turn in range(TIMES)]
     alone = send(space, variant(TIMES - 1, CASES[case], name="alone"), YAML)
     assert comparable(made[-1]) == comparable(alone)
@@ -119,7 +119,7 @@ def test_each_pod_is_what_it_would_be_alone(space: Space, case: str) -> None:
     ],
     ids=json.dumps,
 )
-def test_what_is_wrong_with_one_is_found_whatever_came_before(space: Space, changes: Object) -> None:
+def test_an_invalid_pod_is_rejected_whatever_was_cached_before(space: Space, changes: Object) -> None:
     for turn in range(TIMES):
         assert send(space, variant(turn, {})).status == 201
     wrong = {**variant(0, {}), **changes}
@@ -138,7 +138,7 @@ def test_a_label_that_is_null_is_empty(space: Space) -> None:
 
 
 @pytest.mark.parametrize("value", [7, ["a"], {"a": "b"}, True])
-def test_a_variable_that_is_no_text_is_refused(space: Space, value: Any) -> None:
+def test_an_environment_variable_that_is_not_a_string_is_rejected(space: Space, value: Any) -> None:
     for turn in range(TIMES):
         assert send(space, variant(turn, {})).status == 201
     wrong = variant(9, {})
@@ -146,13 +146,13 @@ def test_a_variable_that_is_no_text_is_refused(space: Space, value: Any) -> None
     assert send(space, wrong).status == 400
 
 
-def test_a_name_that_is_taken_is_refused(space: Space) -> None:
+def test_a_taken_name_is_rejected(space: Space) -> None:
     for turn in range(TIMES):
         assert send(space, variant(turn, {})).status == 201
     assert (send(space, variant(1, {})).status, send(space, variant(1, {})).reason) == (409, "AlreadyExists")
 
 
-def test_every_pod_is_itself(space: Space) -> None:
+def test_every_pod_has_its_own_name_labels_and_environment(space: Space) -> None:
     made = [send(space, variant(turn, {})).json for turn in range(6)]
     for field in ("uid", "resourceVersion", "name"):
         assert len({one["metadata"][field] for one in made}) == len(made)
@@ -163,7 +163,7 @@ def test_every_pod_is_itself(space: Space) -> None:
         assert one == space.get("pods", f"p-{turn}")
 
 
-def test_an_unknown_field_and_one_said_twice_are_told_of_each_time(space: Space) -> None:
+def test_unknown_and_duplicate_fields_warn_each_time(space: Space) -> None:
     for turn in range(TIMES):
         odd = {**variant(turn, {}), "colour": "red"}
         assert send(space, odd).warnings == ['299 - "unknown field \\"colour\\""']
@@ -173,7 +173,7 @@ def test_an_unknown_field_and_one_said_twice_are_told_of_each_time(space: Space)
         assert send(space, text.encode(), fieldValidation="Strict").status == 400
 
 
-def test_a_variable_defined_twice_is_told_of_unless_it_builds_on_the_first(space: Space) -> None:
+def test_a_duplicate_variable_warns_unless_it_refers_to_the_first(space: Space) -> None:
     def with_path(turn: int, value: str) -> Answer:
         obj = variant(turn, {})
         obj["spec"]["containers"][0]["env"] += [{"name": "PATH", "value": "/bin"}, {"name": "PATH", "value": value}]
@@ -183,7 +183,7 @@ def test_a_variable_defined_twice_is_told_of_unless_it_builds_on_the_first(space
     assert [bool(with_path(turn + 9, "/usr/bin").warnings) for turn in range(TIMES)] == [True] * TIMES
 
 
-def test_more_kinds_of_pods_than_are_kept_are_made_all_the_same(space: Space) -> None:
+def test_more_templates_than_the_cache_holds_are_created_correctly(space: Space) -> None:
     for turn in [*range(MAX_TEMPLATES + 3), *range(3)]:
         obj = pod(generateName="p-", spec={"nodeName": f"n{turn}"})
         assert send(space, obj).json["spec"]["nodeName"] == f"n{turn}"
@@ -196,7 +196,7 @@ def test_a_dry_run_leaves_nothing(space: Space) -> None:
         assert space.gone("pods", f"p-{turn + 50}")
 
 
-def test_who_made_a_pod_is_noted(space: Space) -> None:
+def test_the_field_manager_of_each_pod_is_recorded(space: Space) -> None:
     for turn, manager in enumerate(("one", "two", "one")):
         made = send(space, variant(turn, {}), fieldManager=manager).json
         assert [entry["manager"] for entry in made["metadata"]["managedFields"]] == [manager]
@@ -207,7 +207,7 @@ def made_again(space: Space, *turns: int) -> Answer:
     return [send(space, variant(turn, {})) for turn in turns][-1]
 
 
-def test_a_changed_account_is_noticed(space: Space) -> None:
+def test_a_changed_service_account_invalidates_the_template(space: Space) -> None:
     assert "imagePullSecrets" not in made_again(space, 0, 1, 2).json["spec"]
     at = space.path("serviceaccounts", "default")
     assert space.api.patch(at, {"imagePullSecrets": [{"name": "registry"}]}).status == 200
@@ -218,7 +218,7 @@ def test_a_changed_account_is_noticed(space: Space) -> None:
     )
 
 
-def test_new_limits_are_noticed(space: Space) -> None:
+def test_a_new_limit_range_invalidates_the_template(space: Space) -> None:
     assert made_again(space, 0, 1, 2).json["spec"]["containers"][0]["resources"] == {}
     limits = {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}
     space.make("limitranges", {"metadata": {"name": "l"}, "spec": limits})
@@ -241,7 +241,7 @@ def test_a_quota_is_charged_for_each_pod(space: Space) -> None:
     eventually(lambda: "exceeded quota: q" in made_again(space, next(numbers)).message, "a pod beyond the quota")
 
 
-def test_a_namespace_that_goes_away_takes_no_more(space: Space) -> None:
+def test_a_terminating_namespace_accepts_no_more_pods(space: Space) -> None:
     held = variant(0, {"finalizers": ["example.com/held"]})
     assert send(space, held).status == 201
     assert made_again(space, 1, 2, 3).status == 201

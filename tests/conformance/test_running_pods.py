@@ -66,7 +66,8 @@ def started(space: Space, script: str, *, grace: int = 2) -> Object:
     return made
 
 
-def test_18_a_running_pod_shows_its_log_and_runs_commands(space: Space, kubectl: Kubectl) -> None:
+@pytest.mark.point(18)
+def test_a_running_pod_shows_its_log_and_runs_commands(space: Space, kubectl: Kubectl) -> None:
     started(space, "echo one; echo two; sleep 600")
     log = space.path("pods", "p", "log")
     eventually(lambda: space.api.get(log).text == "one\ntwo\n", "the log", 30)
@@ -84,7 +85,8 @@ def test_18_a_running_pod_shows_its_log_and_runs_commands(space: Space, kubectl:
     space.api.delete(space.path("pods", "p"), {"gracePeriodSeconds": 0})
 
 
-def test_21_the_node_ends_a_graceful_deletion(space: Space) -> None:
+@pytest.mark.point(21)
+def test_the_node_finishes_a_graceful_deletion(space: Space) -> None:
     made = started(space, "trap 'sleep 1; exit 0' TERM; while true; do sleep 0.1; done", grace=20)
     since = space.api.get(space.path("pods")).json["metadata"]["resourceVersion"]
     with space.api.watch(space.path("pods"), query={"resourceVersion": since}) as watch:
@@ -100,7 +102,8 @@ def test_21_the_node_ends_a_graceful_deletion(space: Space) -> None:
     assert space.gone("pods", "p")
 
 
-def test_64_a_node_has_a_heartbeat_lease(server: Server) -> None:
+@pytest.mark.point(64)
+def test_a_node_has_a_heartbeat_lease(server: Server) -> None:
     def nodes() -> list[Object]:
         items: list[Object] = server.admin.get(path("nodes")).json["items"]
         return items

@@ -20,7 +20,8 @@ from tests.support.http import STRATEGIC, Client
 from tests.support.waiting import eventually
 
 
-def test_16_the_status_door_changes_only_the_status(space: Space) -> None:
+@pytest.mark.point(16)
+def test_the_status_subresource_changes_only_the_status(space: Space) -> None:
     made = space.make("deployments", deployment("d") | {"status": {"replicas": 7}})
     assert made["status"] == {}
     at = space.path("deployments", "d")
@@ -37,7 +38,8 @@ def test_16_the_status_door_changes_only_the_status(space: Space) -> None:
     assert space.api.get(f"{at}/status").json["status"] == patched.json["status"]
 
 
-def test_16_the_main_door_ignores_the_status(space: Space) -> None:
+@pytest.mark.point(16)
+def test_the_main_resource_ignores_the_status(space: Space) -> None:
     space.make("deployments", deployment("d"))
     at = space.path("deployments", "d")
     space.api.patch(f"{at}/status", {"status": {"replicas": 3}})
@@ -46,7 +48,8 @@ def test_16_the_main_door_ignores_the_status(space: Space) -> None:
     assert space.api.patch(at, {"status": {"replicas": 99}}).json["status"] == {"replicas": 3}
 
 
-def test_16_a_pods_status_write_takes_its_labels_with_it(space: Space) -> None:
+@pytest.mark.point(16)
+def test_a_status_update_of_a_pod_changes_its_labels_too(space: Space) -> None:
     space.make("pods", pod("p"))
     patch = {"metadata": {"labels": {"from": "status"}}, "status": {"phase": "Running"}}
     answer = space.api.patch(space.path("pods", "p", "status"), patch, STRATEGIC)
@@ -54,7 +57,8 @@ def test_16_a_pods_status_write_takes_its_labels_with_it(space: Space) -> None:
     assert answer.json["metadata"]["labels"] == {"from": "status"}
 
 
-def test_16_custom_resources_keep_status_and_the_rest_apart(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(16)
+def test_custom_resources_keep_status_and_spec_apart(space: Space, crds: Definitions) -> None:
     crds.create(crd("gadgets", version={"subresources": {"status": {}}}))
     crds.create(crd("gizmos"))
     gadgets, gizmos = (space.path(plural, group="test.torchyard.dev/v1") for plural in ("gadgets", "gizmos"))
@@ -74,7 +78,8 @@ def test_16_custom_resources_keep_status_and_the_rest_apart(space: Space, crds: 
     assert missing.status == 404
 
 
-def test_17_scale_shows_and_changes_the_replicas(space: Space) -> None:
+@pytest.mark.point(17)
+def test_scale_shows_and_changes_the_replicas(space: Space) -> None:
     space.make("deployments", deployment("d", spec={"replicas": 2}))
     at = space.path("deployments", "d", "scale")
     shown = space.api.get(at).json
@@ -94,7 +99,8 @@ def test_17_scale_shows_and_changes_the_replicas(space: Space) -> None:
     assert (negative.status, negative.reason) == (422, "Invalid")
 
 
-def test_17_scale_of_custom_resources_maps_their_own_paths(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(17)
+def test_scale_of_custom_resources_maps_their_own_paths(space: Space, crds: Definitions) -> None:
     paths = {
         "specReplicasPath": ".spec.workers",
         "statusReplicasPath": ".status.workers",
@@ -120,7 +126,8 @@ def binding(pod_name: str, node_name: str) -> Object:
     return {"metadata": {"name": pod_name}, "target": {"kind": "Node", "name": node_name}}
 
 
-def test_18_binding_gives_a_pod_its_node_once(space: Space) -> None:
+@pytest.mark.point(18)
+def test_a_pod_is_bound_to_a_node_once(space: Space) -> None:
     node(space.api, "node-18")
     space.make("pods", pod("p"))
     at = space.path("pods", "p", "binding")
@@ -136,7 +143,8 @@ def test_18_binding_gives_a_pod_its_node_once(space: Space) -> None:
     assert old_door.status == 404
 
 
-def test_18_eviction_deletes_a_pod_unless_a_budget_forbids_it(space: Space) -> None:
+@pytest.mark.point(18)
+def test_eviction_deletes_a_pod_unless_a_budget_forbids_it(space: Space) -> None:
     for name in ("free", "kept"):
         space.make("pods", pod(name, labels={"who": name}))
     body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "free"}}
@@ -162,7 +170,8 @@ def test_18_eviction_deletes_a_pod_unless_a_budget_forbids_it(space: Space) -> N
     assert not space.gone("pods", "kept")
 
 
-def test_18_ephemeral_containers_are_added_through_their_own_door(space: Space) -> None:
+@pytest.mark.point(18)
+def test_ephemeral_containers_are_added_through_their_subresource(space: Space) -> None:
     space.make("pods", pod("p"))
     extra = {"name": "debugger", "image": "busybox", "targetContainerName": "main"}
     patch = {"spec": {"ephemeralContainers": [extra]}}
@@ -179,7 +188,8 @@ def test_18_ephemeral_containers_are_added_through_their_own_door(space: Space) 
     assert removed.status == 422
 
 
-def test_18_a_service_account_gets_tokens_that_name_it(space: Space) -> None:
+@pytest.mark.point(18)
+def test_a_token_request_returns_a_token_for_the_service_account(space: Space) -> None:
     at = space.path("serviceaccounts", "default", "token")
     answer = space.api.post(at, {"spec": {"expirationSeconds": 3600, "audiences": []}})
     assert answer.status == 201, answer
@@ -195,7 +205,8 @@ def test_18_a_service_account_gets_tokens_that_name_it(space: Space) -> None:
     assert (short.status, short.causes[0]["field"]) == (422, "spec.expirationSeconds")
 
 
-def test_18_finalize_is_the_door_for_a_namespaces_finalizers(space: Space) -> None:
+@pytest.mark.point(18)
+def test_the_finalize_subresource_changes_the_finalizers_of_a_namespace(space: Space) -> None:
     live = space.api.get(path("namespaces", space.name)).json
     assert live["spec"]["finalizers"] == ["kubernetes"]
     main = space.api.put(path("namespaces", space.name), live | {"spec": {"finalizers": []}})
@@ -209,7 +220,8 @@ def test_18_finalize_is_the_door_for_a_namespaces_finalizers(space: Space) -> No
     assert back.status == 200
 
 
-def test_18_a_pod_without_a_node_has_an_empty_log_and_no_streams(space: Space) -> None:
+@pytest.mark.point(18)
+def test_a_pod_without_a_node_has_an_empty_log_and_no_streams(space: Space) -> None:
     space.make("pods", pod("p"))
     log = space.api.get(space.path("pods", "p", "log"))
     assert (log.status, log.body) == (204, b"")
@@ -221,12 +233,14 @@ def test_18_a_pod_without_a_node_has_an_empty_log_and_no_streams(space: Space) -
     assert (plain.status, plain.message) == (400, "pod p does not have a host assigned")
 
 
-def test_18_an_unknown_subresource_is_not_found(space: Space) -> None:
+@pytest.mark.point(18)
+def test_an_unknown_subresource_is_not_found(space: Space) -> None:
     space.make("configmaps", config_map("a"))
     for sub in ("status", "scale", "nothing"):
         assert space.api.get(space.path("configmaps", "a", sub)).status == 404
 
 
+@pytest.mark.point(18)
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
@@ -242,9 +256,7 @@ def test_18_an_unknown_subresource_is_not_found(space: Space) -> None:
         ),
     ],
 )
-def test_18_a_log_is_asked_for_in_terms_that_make_sense(
-    space: Space, query: dict[str, str], status: int, said: str
-) -> None:
+def test_log_options_are_validated(space: Space, query: dict[str, str], status: int, said: str) -> None:
     answer = space.api.get(space.path("pods", "nobody", "log"), query=query)
     assert answer.status == status
     assert answer.message.endswith(said), answer.message

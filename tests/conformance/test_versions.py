@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from tests.conformance.objects import (
     Definitions,
     Object,
@@ -27,7 +28,8 @@ def version(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
-def test_08_one_counter_grows_over_all_kinds_and_lists_are_never_older_than_their_items(space: Space) -> None:
+@pytest.mark.point(8)
+def test_one_counter_grows_over_all_kinds_and_lists_are_never_older_than_their_items(space: Space) -> None:
     first = space.make("configmaps", config_map("a"))
     second = space.make("services", service("s"))
     third = space.make("configmaps", config_map("b"))
@@ -38,7 +40,8 @@ def test_08_one_counter_grows_over_all_kinds_and_lists_are_never_older_than_thei
     assert version(listed) >= max(version(item) for item in listed["items"])
 
 
-def test_08_a_watch_from_a_lists_version_loses_nothing(space: Space) -> None:
+@pytest.mark.point(8)
+def test_a_watch_from_a_lists_version_loses_nothing(space: Space) -> None:
     space.make("secrets", {"metadata": {"name": "before"}})
     listed = space.api.get(space.path("secrets")).json
     for name in ("x", "y", "z"):
@@ -51,7 +54,8 @@ def test_08_a_watch_from_a_lists_version_loses_nothing(space: Space) -> None:
         ]
 
 
-def test_09_an_update_from_a_stale_version_conflicts(space: Space) -> None:
+@pytest.mark.point(9)
+def test_an_update_from_a_stale_version_conflicts(space: Space) -> None:
     old = space.make("configmaps", config_map("a"))
     new = space.api.put(space.path("configmaps", "a"), old | {"data": {"a": "2"}})
     assert new.status == 200
@@ -62,7 +66,8 @@ def test_09_an_update_from_a_stale_version_conflicts(space: Space) -> None:
     assert space.get("configmaps", "a")["data"] == {"a": "2"}
 
 
-def test_09_an_update_of_another_uid_conflicts_and_of_nothing_is_not_found(space: Space) -> None:
+@pytest.mark.point(9)
+def test_an_update_of_another_uid_conflicts_and_of_a_missing_object_is_not_found(space: Space) -> None:
     old = space.make("configmaps", config_map("a"))
     old["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
     refused = space.api.put(space.path("configmaps", "a"), old)
@@ -72,7 +77,8 @@ def test_09_an_update_of_another_uid_conflicts_and_of_nothing_is_not_found(space
     assert (missing.status, missing.message) == (404, 'configmaps "nobody" not found')
 
 
-def test_10_an_update_without_a_version_is_unconditional_for_most_built_ins(space: Space) -> None:
+@pytest.mark.point(10)
+def test_an_update_without_a_version_is_unconditional_for_most_built_ins(space: Space) -> None:
     for resource, obj in (
         ("configmaps", config_map("a")),
         ("deployments", deployment("a")),
@@ -88,7 +94,8 @@ def test_10_an_update_without_a_version_is_unconditional_for_most_built_ins(spac
         assert answer.json["metadata"]["labels"] == {"new": "1"}
 
 
-def test_10_an_update_without_a_version_is_refused_where_it_would_be_dangerous(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(10)
+def test_an_update_without_a_version_is_rejected_for_some_kinds(space: Space, crds: Definitions) -> None:
     crds.create(crd("gadgets"))
     gadgets = space.path("gadgets", group="test.torchyard.dev/v1")
     assert space.api.post(gadgets, custom("Gadget", "a")).status == 201
@@ -106,7 +113,8 @@ def test_10_an_update_without_a_version_is_refused_where_it_would_be_dangerous(s
         assert refused.causes[0]["field"] == "metadata.resourceVersion"
 
 
-def test_11_a_version_inside_a_patch_is_a_precondition(space: Space) -> None:
+@pytest.mark.point(11)
+def test_a_version_inside_a_patch_is_a_precondition(space: Space) -> None:
     made = space.make("configmaps", config_map("a"))
     space.api.patch(space.path("configmaps", "a"), {"data": {"a": "2"}})
     stale = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "data": {"a": "3"}}
@@ -115,7 +123,8 @@ def test_11_a_version_inside_a_patch_is_a_precondition(space: Space) -> None:
     assert refused.message == f'Operation cannot be fulfilled on configmaps "a": {MODIFIED}'
 
 
-def test_11_patches_without_a_version_never_conflict_with_each_other(space: Space) -> None:
+@pytest.mark.point(11)
+def test_patches_without_a_version_never_conflict_with_each_other(space: Space) -> None:
     space.make("configmaps", config_map("a", {"start": "1"}))
 
     def add(number: int) -> int:
@@ -126,7 +135,8 @@ def test_11_patches_without_a_version_never_conflict_with_each_other(space: Spac
     assert len(space.get("configmaps", "a")["data"]) == 41
 
 
-def test_12_a_write_that_changes_nothing_keeps_the_version_and_emits_no_event(space: Space) -> None:
+@pytest.mark.point(12)
+def test_a_write_that_changes_nothing_keeps_the_version_and_emits_no_event(space: Space) -> None:
     made = space.make("configmaps", config_map("a"))
     before = made["metadata"]["resourceVersion"]
     with space.api.watch(
@@ -139,10 +149,12 @@ def test_12_a_write_that_changes_nothing_keeps_the_version_and_emits_no_event(sp
         ):
             assert (answer.status, answer.json["metadata"]["resourceVersion"]) == (200, before)
             assert answer.json == made
-        assert watch.quiet()
+        changed = space.api.patch(space.path("configmaps", "a"), {"data": {"a": "2"}}).json
+        assert watch.next() == {"type": "MODIFIED", "object": changed}
 
 
-def test_13_generation_grows_exactly_when_the_spec_changes(space: Space) -> None:
+@pytest.mark.point(13)
+def test_generation_grows_exactly_when_the_spec_changes(space: Space) -> None:
     made = space.make("deployments", deployment("d"))
     at = space.path("deployments", "d")
     steps: list[tuple[Object, int]] = [
@@ -164,13 +176,17 @@ def test_13_generation_grows_exactly_when_the_spec_changes(space: Space) -> None
     assert space.api.patch(at, {"metadata": {"finalizers": None}}).status == 200
 
 
-def test_13_kinds_without_a_spec_have_no_generation(space: Space) -> None:
+@pytest.mark.point(13)
+def test_kinds_without_a_spec_have_no_generation(space: Space) -> None:
     assert "generation" not in space.make("configmaps", config_map("a"))["metadata"]
     assert "generation" not in space.make("services", service("s"))["metadata"]
     assert "generation" not in space.make("persistentvolumeclaims", claim("c"))["metadata"]
 
 
-def test_13_custom_resources_grow_with_everything_but_metadata_and_status(space: Space, crds: Definitions) -> None:
+@pytest.mark.point(13)
+def test_generation_of_custom_resources_grows_with_everything_but_metadata_and_status(
+    space: Space, crds: Definitions
+) -> None:
     crds.create(crd("gadgets", version={"subresources": {"status": {}}}))
     crds.create(crd("gizmos"))
     for plural, after_status in (("gadgets", 2), ("gizmos", 3)):
@@ -186,7 +202,8 @@ def test_13_custom_resources_grow_with_everything_but_metadata_and_status(space:
         assert patched.json["metadata"]["generation"] == after_status
 
 
-def test_14_identity_and_deletion_marks_are_not_the_clients_to_change(space: Space) -> None:
+@pytest.mark.point(14)
+def test_clients_cannot_change_identity_or_deletion_timestamps(space: Space) -> None:
     made = space.make("pods", pod("p"))
     at = space.path("pods", "p")
     for field, value in (
@@ -208,7 +225,8 @@ def test_14_identity_and_deletion_marks_are_not_the_clients_to_change(space: Spa
         assert (answer.status, answer.json["metadata"]) == (200, made["metadata"])
 
 
-def test_15_delete_preconditions_must_hold(space: Space) -> None:
+@pytest.mark.point(15)
+def test_delete_preconditions_must_hold(space: Space) -> None:
     made = space.make("configmaps", config_map("a"))
     at = space.path("configmaps", "a")
     uid, current = made["metadata"]["uid"], made["metadata"]["resourceVersion"]
@@ -226,7 +244,8 @@ def test_15_delete_preconditions_must_hold(space: Space) -> None:
     assert space.gone("configmaps", "a")
 
 
-def test_15_options_come_in_the_query_too(space: Space, api: Client) -> None:
+@pytest.mark.point(15)
+def test_delete_options_are_read_from_the_query_too(space: Space, api: Client) -> None:
     space.make("configmaps", config_map("a", finalizers=["test.torchyard.dev/hold"]))
     answer = api.delete(space.path("configmaps", "a"), query={"propagationPolicy": "Foreground"})
     assert answer.status == 200

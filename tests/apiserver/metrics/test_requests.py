@@ -15,7 +15,7 @@ CREATED = ("create", "batch", "v1", "jobs", "", "201")
 WATCHED = ("watch", "", "v1", "pods", "", "200")
 
 
-async def test_requests_durations_objects_and_watches_are_told(tmp_path: Path) -> None:
+async def test_requests_durations_objects_and_watches_are_exposed(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     await store.put("/pods/a/one", Draft({"metadata": {}}), expected=0)
     metrics = RequestMetrics(store)

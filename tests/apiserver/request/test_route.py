@@ -29,12 +29,12 @@ from torchyard.apiserver.request.route import Route, parse
         ("GET", "/apis/batch/v1/", Route("get", "batch", "v1")),
     ],
 )
-def test_a_path_says_what_is_asked_of_which_resource(method: str, path: str, route: Route) -> None:
+def test_a_path_is_parsed_to_a_verb_and_a_resource(method: str, path: str, route: Route) -> None:
     assert parse(method, path) == route
 
 
 @pytest.mark.parametrize("path", ["/", "/version", "/apis", "/apis/batch", "/api", "/openapi/v3/api/v1"])
-def test_other_paths_are_no_resources(path: str) -> None:
+def test_other_paths_are_not_resources(path: str) -> None:
     assert parse("GET", path) is None
 
 

@@ -59,7 +59,7 @@ def overwritten_pages(path: Path) -> None:
         (overwritten_pages, "is damaged"),
     ],
 )
-def test_a_file_that_is_not_a_sound_store_is_refused_and_left_untouched(
+def test_a_file_that_is_not_an_intact_store_is_rejected_and_left_unchanged(
     tmp_path: Path, make: object, says: str
 ) -> None:
     path = tmp_path / "store.db"
@@ -72,7 +72,7 @@ def test_a_file_that_is_not_a_sound_store_is_refused_and_left_untouched(
     assert path.read_bytes() == before
 
 
-def test_a_flipped_bit_inside_an_object_is_noticed_when_it_is_read(tmp_path: Path) -> None:
+def test_a_flipped_bit_inside_an_object_is_detected_on_read(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     filled(path).close()
     data = path.read_bytes()
@@ -107,7 +107,7 @@ def test_a_backup_is_a_whole_store_and_never_overwrites(tmp_path: Path) -> None:
     copy.close()
 
 
-def test_rows_of_a_process_killed_right_after_the_append_are_there(tmp_path: Path) -> None:
+def test_rows_survive_a_process_that_is_killed_right_after_the_append(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys; from pathlib import Path; from torchyard.apiserver.store.log import Log, Row;"
         "log = Log(Path(sys.argv[1]));"

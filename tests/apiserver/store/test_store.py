@@ -49,7 +49,7 @@ async def test_a_write_gets_the_next_revision_and_carries_it_in_its_bytes(store:
 
 
 @pytest.mark.parametrize("expected", [0, 7])
-async def test_a_write_against_another_revision_is_stale_and_changes_nothing(store: Store, expected: int) -> None:
+async def test_a_write_against_another_revision_conflicts_and_changes_nothing(store: Store, expected: int) -> None:
     record = await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
     with pytest.raises(RevisionConflict) as caught:
         await store.put("/pods/a/x", Draft(an_object("x")), expected=expected)
@@ -67,14 +67,14 @@ async def test_of_writes_that_arrive_together_exactly_one_wins(store: Store) -> 
 @pytest.mark.parametrize(
     ("watchers", "told", "milliseconds"), [(1, 1, 0.5), (2, 1, 1), (2, 3, 3), (2, 100, 20), (20, 1, 10), (500, 9, 20)]
 )
-async def test_who_is_told_much_or_with_many_waits_longer_for_more(
+async def test_a_watcher_pauses_longer_with_more_events_and_more_watchers(
     store: Store, watchers: int, told: int, milliseconds: float
 ) -> None:
     last = [store.watch("/pods/", since=None, matches=None, encoder=encode) for _ in range(watchers)][-1]
     assert store.batch_pause(last, told) * 1000 == pytest.approx(milliseconds)
 
 
-async def test_a_watch_replays_what_was_missed_and_goes_on_live(store: Store) -> None:
+async def test_a_watch_replays_missed_changes_and_continues_live(store: Store) -> None:
     first = await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
     await store.put("/pods/a/x", Draft(an_object("x", role="worker")), expected=first.rev)
     await store.put("/jobs.batch/a/j", Draft(an_object("j")), expected=0)
@@ -103,7 +103,7 @@ async def test_the_same_selector_watch_replayed_from_history_sees_the_same(store
     assert await seen(watcher) == ["ADDED /pods/a/x 2", "DELETED /pods/a/x 3"]
 
 
-async def test_a_watcher_that_never_reads_is_ended_and_the_others_go_on(
+async def test_a_watcher_that_never_reads_is_ended_and_the_others_continue(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Watcher, "MAX_EVENTS", 10)
@@ -129,7 +129,7 @@ async def test_a_snapshot_shows_the_past_while_it_is_kept(store: Store) -> None:
     assert [one.key for one in store.snapshot(5, "/pods/n/")] == ["/pods/n/a", "/pods/n/c"]
 
 
-async def test_every_moment_of_the_past_is_shown_as_it_was(store: Store) -> None:
+async def test_a_snapshot_of_every_revision_is_as_it_was(store: Store) -> None:
     draw, now = Random(7), dict[str, int]()
     past: list[dict[str, int]] = [{}]
     for number in range(1, 201):
@@ -148,7 +148,7 @@ async def test_every_moment_of_the_past_is_shown_as_it_was(store: Store) -> None
         assert rest == [key for key, _ in wanted if key > after]
 
 
-async def test_compaction_forgets_the_past_and_says_so(store: Store) -> None:
+async def test_compacted_history_raises(store: Store) -> None:
     for n in range(5):
         await store.put("/pods/n/a", Draft(an_object("a", n=str(n))), expected=n)
     assert store.compact(keep_revisions=1) == 3
@@ -214,7 +214,7 @@ async def test_the_cache_lists_in_key_order_within_a_namespace(store: Store) -> 
     assert [one.key for one in store.collection("/pods/").below("/pods/a/")] == ["/pods/a/b", "/pods/a/z"]
 
 
-async def test_the_log_is_used_again_though_there_is_always_somebody_writing(store: Store, tmp_path: Path) -> None:
+async def test_the_write_ahead_log_is_reused_under_continuous_writes(store: Store, tmp_path: Path) -> None:
     store.CHECKPOINT_BYTES = 1 << 16
     write_ahead = tmp_path / "store.db-wal"
     large = {"blob": "x" * 2000}

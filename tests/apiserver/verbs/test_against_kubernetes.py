@@ -257,7 +257,7 @@ sequences = pytest.mark.parametrize(
 
 
 @sequences
-def test_writes_come_out_as_our_functions_say(
+def test_writes_on_a_real_server_match_our_functions(
     theirs: Client, mixed: Callable[[Resource], Made], resource: Resource
 ) -> None:
     @compared
@@ -269,7 +269,7 @@ def test_writes_come_out_as_our_functions_say(
 
 
 @sequences
-def test_writes_come_out_as_on_our_server(
+def test_writes_on_a_real_server_match_our_server(
     ours: Client, theirs: Client, mixed: Callable[[Resource], Made], resource: Resource
 ) -> None:
     @compared
@@ -289,7 +289,7 @@ MISFITS: list[Object] = [
 
 
 @pytest.mark.parametrize("patch", MISFITS, ids=str)
-def test_metadata_that_is_none_is_refused_alike(ours: Client, theirs: Client, patch: Object) -> None:
+def test_invalid_metadata_is_rejected_alike(ours: Client, theirs: Client, patch: Object) -> None:
     one = Both(ours, theirs, WIDGET)
     one.create({"apiVersion": WIDGET.api_version, "kind": WIDGET.kind, "metadata": {}}, "creator")
     one.patch(MERGE, patch, "patcher")

@@ -156,7 +156,7 @@ def test_fields_are_given_up_by_not_applying_them_any_more(kube_bare: Server) ->
 
 
 @pytest.mark.parametrize("then", [{}, {"metadata": {"labels": {}}}, {"metadata": {"labels": {"c": "3"}}}])
-def test_what_nobody_owns_goes_or_stays_with_what_is_around_it(kube_bare: Server, then: Object) -> None:
+def test_unowned_fields_go_or_stay_with_their_parents(kube_bare: Server, then: Object) -> None:
     one = Compared(kube_bare.admin, CONFIG_MAP)
     one.apply({"metadata": {"labels": {"a": "1", "c": "3"}}, "data": {"a": "1"}}, "applier")
     mine = one.live["metadata"]["managedFields"]
@@ -219,7 +219,7 @@ POD_PATCHES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("type", "patch"), POD_PATCHES, ids=lambda one: str(one)[:60])
-def test_odd_patches_are_taken_or_refused_alike(kube_bare: Server, type: str, patch: Any) -> None:
+def test_odd_patches_are_accepted_or_rejected_alike(kube_bare: Server, type: str, patch: Any) -> None:
     one = Compared(kube_bare.admin, POD)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"l": "1"}}, "spec": _pod_spec()}
     one.create(pod, "creator")
@@ -294,7 +294,7 @@ def test_objects_of_the_wrong_shape_cannot_be_applied(kube_bare: Server, content
     assert one.refused == 1
 
 
-def test_an_item_is_told_from_others_by_default_keys(kube_bare: Server) -> None:
+def test_items_are_distinguished_by_default_keys(kube_bare: Server) -> None:
     one = Compared(kube_bare.admin, DEPLOYMENT)
     one.apply(deployment(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]), "first")
     one.apply(in_container(ports=[{"containerPort": 80, "name": "p"}]), "second")

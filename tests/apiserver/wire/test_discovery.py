@@ -103,13 +103,13 @@ def test_custom_groups_follow_by_name_with_the_stable_versions_first() -> None:
     assert group["preferredVersion"] == {"groupVersion": "b.example.com/v10", "version": "v10"}
 
 
-def test_versions_that_are_no_kubernetes_versions_come_last_by_name() -> None:
+def test_versions_that_are_not_kubernetes_versions_come_last_by_name() -> None:
     assert sorted(["foo", "v1alpha1", "bar", "v2"], key=discovery.stability, reverse=True) == [
         *("v2", "v1alpha1", "bar", "foo")
     ]
 
 
-def test_a_custom_resource_says_its_kind_in_full() -> None:
+def test_a_custom_resource_has_its_full_response_kind() -> None:
     document = discovery.aggregated([widgets("example.com", "v1", subresources=True)], core=False)
     resource = document["items"][0]["versions"][0]["resources"][0]
     own = {"group": "example.com", "version": "v1", "kind": "Widget"}
@@ -127,7 +127,7 @@ def test_the_hash_of_a_stored_kind_is_upstreams() -> None:
     assert listed["resources"][0]["storageVersionHash"] == "c+ufeAyjVs8="
 
 
-def test_what_is_not_served_has_no_document() -> None:
+def test_an_unserved_group_version_has_no_document() -> None:
     assert discovery.api_group(builtin_resources(), "example.com") is None
     assert discovery.api_group(builtin_resources(), "") is None
     assert discovery.api_resources(builtin_resources(), "apps", "v9") is None
@@ -149,7 +149,7 @@ V2, V2BETA1 = discovery.content_type("v2"), discovery.content_type("v2beta1")
         ("application/json; g=apidiscovery.k8s.io; v=v2beta1; as=APIGroupDiscoveryList", "v2beta1"),
     ],
 )
-def test_the_form_a_client_asks_for_first_is_chosen(accept: str, version: str | None) -> None:
+def test_the_format_that_a_client_prefers_is_chosen(accept: str, version: str | None) -> None:
     assert discovery.accepted(accept) == version
 
 

@@ -145,7 +145,7 @@ def test_a_custom_resource_is_merged_but_not_strategically() -> None:
     assert patch["x-kubernetes-group-version-kind"] == WIDGET._asdict()
 
 
-def test_a_custom_resource_is_shown_as_its_author_wrote_it_with_what_every_object_has() -> None:
+def test_a_custom_resource_has_its_own_schema_and_the_common_fields() -> None:
     schemas = document(WIDGET.group, WIDGET.version, widgets())["components"]["schemas"]
     widget = schemas["com.example.v1.Widget"]
     assert widget["description"] == "A widget of the tests."
@@ -171,7 +171,7 @@ def references(node: Any) -> Iterator[str]:
             yield from references(value)
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     resources = [*builtin_resources(), widgets()]
     for group, version in {(one.group, one.version) for one in resources}:
         made = document(group, version, widgets())
@@ -190,11 +190,11 @@ def test_the_index_names_every_version_and_its_hash_changes_with_it() -> None:
     assert before["api/v1"]["serverRelativeURL"].startswith("/openapi/v3/api/v1?hash=")
 
 
-def test_what_is_not_served_has_no_document() -> None:
+def test_an_unserved_group_version_has_no_document() -> None:
     assert openapi.document(builtin_resources(), "example.com", "v1") is None
 
 
-def test_the_old_document_has_no_word_it_does_not_know() -> None:
+def test_the_version_2_document_has_only_version_2_keywords() -> None:
     text = json.dumps(openapi.swagger([*builtin_resources(), widgets()]))
     assert '"oneOf": [' not in text
     assert "#/components/" not in text
@@ -215,7 +215,7 @@ WRITTEN += ["apps.v1.DeploymentSpec", "apps.v1.StatefulSetSpec", "core.v1.Config
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_every_field_of_what_people_write_is_described(name: str) -> None:
+def test_every_field_of_common_kinds_is_described(name: str) -> None:
     full = f"io.k8s.api.{name}"
     described = descriptions()[full].fields.keys() | descriptions()[""].fields.keys()
     assert definition(full).fields.keys() <= described

@@ -54,12 +54,12 @@ NAME = block(1, block(1, "x"))
 GOOD = body(POD, NAME + block(2, block(2, block(1, "c") + block(2, "image"))))
 
 
-def test_an_object_is_read_with_its_kind() -> None:
+def test_an_object_is_decoded_with_its_kind() -> None:
     held = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "image"}]}}
     assert decode(GOOD, POD) == {"apiVersion": "v1", "kind": "Pod", **held}
 
 
-def test_a_body_that_does_not_say_its_kind_is_taken_for_the_expected_one() -> None:
+def test_a_body_without_a_kind_is_taken_for_the_expected_one() -> None:
     assert decode(b"k8s\0" + block(2, NAME), POD)["kind"] == "Pod"
 
 
@@ -98,7 +98,7 @@ def port(value: bytes) -> bytes:
         (block(1, b"\xff"), {"name": "�"}),
     ],
 )
-def test_values_of_every_type_are_read(fields: bytes, held: dict[str, Any]) -> None:
+def test_values_of_every_type_are_decoded(fields: bytes, held: dict[str, Any]) -> None:
     assert in_container(fields) == held
 
 
@@ -111,7 +111,7 @@ def test_times_are_null_when_zero_and_cut_to_their_precision() -> None:
     assert held["spec"] == {"renewTime": "2020-01-02T03:04:05.678912Z"}
 
 
-def test_numbers_may_come_packed_or_one_by_one() -> None:
+def test_repeated_numbers_may_be_packed_or_not() -> None:
     context = body(POD, block(2, block(14, number(4, 1000) + block(4, varint(2000) + varint(3000)))))
     assert decode(context, POD)["spec"]["securityContext"] == {"supplementalGroups": [1000, 2000, 3000]}
 
@@ -121,7 +121,7 @@ def test_secrets_are_base64() -> None:
     assert decode(body(secret, block(2, block(1, "k") + block(2, b"\0\1"))), secret)["data"] == {"k": "AAE="}
 
 
-def test_lists_within_maps_are_read() -> None:
+def test_lists_within_maps_are_decoded() -> None:
     raw = block(2, block(5, block(1, "scopes") + block(2, block(1, "a") + block(1, "b"))))
     assert decode(body(REVIEW, raw), REVIEW)["spec"]["extra"] == {"scopes": ["a", "b"]}
 
@@ -143,7 +143,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("raw", "said"), MALFORMED)
-def test_bytes_that_are_no_such_message_are_refused_in_gos_words(raw: bytes, said: str) -> None:
+def test_malformed_messages_are_rejected_with_gos_messages(raw: bytes, said: str) -> None:
     with pytest.raises(StatusError) as refusal:
         decode(body(POD, raw), POD)
     assert refusal.value.status == 400
@@ -152,25 +152,25 @@ def test_bytes_that_are_no_such_message_are_refused_in_gos_words(raw: bytes, sai
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(("raw", "said"), MALFORMED)
-def test_a_real_server_refuses_them_in_the_same_words(raw: bytes, said: str, kube_bare: Server) -> None:
+def test_a_real_server_rejects_them_with_the_same_messages(raw: bytes, said: str, kube_bare: Server) -> None:
     path, headers = "/api/v1/namespaces/default/pods", {"Content-Type": MEDIA_TYPE}
     answer = kube_bare.admin.post(path, body(POD, raw), headers=headers)
     assert answer.message == f'Pod in version "v1" cannot be handled as a Pod: {said}'
 
 
 @pytest.mark.parametrize("sent", [b"", b"k8s\0", b"{}", GOOD[:20], b"k8s\0" + number(2, 7)])
-def test_a_body_that_is_no_envelope_is_refused(sent: bytes) -> None:
+def test_a_body_without_an_envelope_is_rejected(sent: bytes) -> None:
     with pytest.raises(StatusError, match=r"the object provided is unrecognized \(must be of type Pod\)"):
         decode(sent, POD)
 
 
-def test_a_kind_without_messages_is_refused_by_name() -> None:
+def test_a_kind_without_a_protobuf_message_is_rejected_by_name() -> None:
     unknown = GroupVersionKind("example.com", "v1", "Widget")
     with pytest.raises(StatusError, match=r'no kind "Widget" is registered for version "example\.com/v1"'):
         decode(body(unknown, b""), POD)
 
 
-def test_nesting_without_end_is_refused() -> None:
+def test_unbounded_nesting_is_rejected() -> None:
     schema = b""
     for _ in range(2000):
         schema = block(28, schema)  # `not`: a schema within a schema
@@ -179,7 +179,7 @@ def test_nesting_without_end_is_refused() -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from([POD, CRD, REVIEW]))
-def test_arbitrary_bytes_are_read_or_refused(raw: bytes, kind: GroupVersionKind) -> None:
+def test_arbitrary_bytes_are_decoded_or_rejected(raw: bytes, kind: GroupVersionKind) -> None:
     for sent in (raw, b"k8s\0" + raw, body(kind, raw)):
         try:
             assert decode(sent, kind)["kind"]
@@ -188,7 +188,7 @@ def test_arbitrary_bytes_are_read_or_refused(raw: bytes, kind: GroupVersionKind)
 
 
 @given(st.data())
-def test_a_damaged_body_is_read_or_refused(data: st.DataObject) -> None:
+def test_a_damaged_body_is_decoded_or_rejected(data: st.DataObject) -> None:
     damaged = bytearray(GOOD)
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -290,7 +290,7 @@ def read_back(raw: bytes) -> dict[str, Any]:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(("path", "name", "obj"), CREATED, ids=[path.rpartition("/")[2] for path, _, _ in CREATED])
-def test_what_a_real_server_writes_in_protobuf_reads_as_its_json(
+def test_protobuf_of_a_real_server_decodes_to_its_json(
     path: str, name: str, obj: dict[str, Any], kube_bare: Server
 ) -> None:
     made = kube_bare.admin.post(path, {"metadata": {"name": name, "annotations": {"a": "ü"}}, **obj})
@@ -309,7 +309,7 @@ def test_what_a_real_server_writes_in_protobuf_reads_as_its_json(
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("path", READ)
-def test_lists_and_system_objects_of_a_real_server_read_as_their_json(path: str, kube_bare: Server) -> None:
+def test_lists_and_system_objects_of_a_real_server_decode_to_their_json(path: str, kube_bare: Server) -> None:
     as_protobuf = kube_bare.admin.get(path, headers={"Accept": MEDIA_TYPE})
     found, expected = read_back(as_protobuf.body), kube_bare.admin.get(path).json
     if "items" in expected:  # a list read later is of a later version, and its items do not repeat their kind
@@ -355,7 +355,7 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.clients
-def test_what_kubectl_sends_is_read(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_bodies_of_kubectl_are_decoded(kubectl: Kubectl, tmp_path: Path) -> None:
     if kubectl.minor < 32:
         pytest.skip("kubectl sends JSON before 1.32")
     for command, expected in COMMANDS:
