@@ -1,4 +1,4 @@
-"""The resources a server has before the first CustomResourceDefinition."""
+"""The built-in resources."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from torchyard.api.resources import Resource
 
 
 def find(group: str, version: str, plural: str) -> Resource:
-    found = [one for one in builtin_resources() if (one.group, one.version, one.plural) == (group, version, plural)]
-    assert len(found) == 1
-    return found[0]
+    matching = [
+        resource
+        for resource in builtin_resources()
+        if (resource.group, resource.version, resource.plural) == (group, version, plural)
+    ]
+    assert len(matching) == 1
+    return matching[0]
 
 
-def test_every_resource_knows_its_type() -> None:
-    assert [one.plural for one in builtin_resources() if one.type is None] == []
+def test_every_resource_has_a_type() -> None:
+    assert [resource.plural for resource in builtin_resources() if resource.type is None] == []
 
 
-def test_a_resource_carries_what_discovery_shows() -> None:
+def test_a_resource_has_the_fields_of_discovery() -> None:
     jobs = find("batch", "v1", "jobs")
     assert (jobs.kind, jobs.singular, jobs.namespaced, jobs.categories) == ("Job", "job", True, ("all",))
     assert jobs.verbs == ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -25,7 +29,7 @@ def test_a_resource_carries_what_discovery_shows() -> None:
     assert not find("", "v1", "nodes").namespaced
 
 
-def test_subresources_hang_below_their_resource() -> None:
+def test_a_resource_has_its_subresources() -> None:
     deployments = find("apps", "v1", "deployments")
     assert set(deployments.subresources) == {"scale", "status"}
     assert deployments.subresources["scale"].gvk == GroupVersionKind("autoscaling", "v1", "Scale")
@@ -33,16 +37,16 @@ def test_subresources_hang_below_their_resource() -> None:
     assert find("", "v1", "pods").subresources["eviction"].gvk == GroupVersionKind("policy", "v1", "Eviction")
 
 
-def test_events_of_both_groups_are_kept_in_one_place() -> None:
+def test_events_of_both_groups_share_their_storage() -> None:
     event = find("events.k8s.io", "v1", "events")
     assert (event.storage_group, event.storage_version) == ("", "v1")
 
 
-def test_autoscalers_of_both_versions_are_kept_in_the_newer_one() -> None:
+def test_autoscalers_of_both_versions_are_stored_as_v2() -> None:
     for version in ("v1", "v2"):
         autoscaler = find("autoscaling", version, "horizontalpodautoscalers")
         assert (autoscaler.storage_group, autoscaler.storage_version) == ("autoscaling", "v2")
 
 
-def test_metrics_can_only_be_read() -> None:
+def test_metrics_resources_are_read_only() -> None:
     assert find("metrics.k8s.io", "v1beta1", "pods").verbs == ("get", "list")

@@ -1,4 +1,4 @@
-"""Table rows, compared cell by cell with those of a real server."""
+"""Table rows, compared cell by cell with kube-apiserver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torchyard.api.printing import columns_of, table
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 NAMESPACE = "tables"
-# The same objects, seen in another version.
+# The same objects in another version.
 OTHER_VERSIONS = {
     "v1 events": "events.k8s.io/v1 events",
     "autoscaling/v2 horizontalpodautoscalers": "autoscaling/v1 horizontalpodautoscalers",
@@ -35,7 +35,7 @@ def path_of(which: str, *, namespaced: bool) -> str:
 
 
 def create(server: Server, path: str, case: Object) -> None:
-    """Bring an object into the state its case describes."""
+    """Create an object and bring it into the state of its case."""
     body = {key: value for key, value in case.items() if key not in ("status", "terminating")}
     name = body["metadata"]["name"]
     if case.get("terminating"):
@@ -43,8 +43,8 @@ def create(server: Server, path: str, case: Object) -> None:
     answer = server.admin.post(path, body)
     assert answer.status in (201, 409), answer
     if "status" in case and answer.status == 201:
-        made = answer.json
-        answer = server.admin.put(f"{path}/{name}/status", {**made, "status": case["status"]})
+        created = answer.json
+        answer = server.admin.put(f"{path}/{name}/status", {**created, "status": case["status"]})
         assert answer.status == 200, answer
     if case.get("terminating"):
         answer = server.admin.delete(f"{path}/{name}")
@@ -52,7 +52,7 @@ def create(server: Server, path: str, case: Object) -> None:
 
 
 def same_row(group: str, plural: str, row: Object, moments: list[datetime]) -> bool:
-    """Whether our row is the server's at one of the seconds its answer may have been made."""
+    """Whether our row equals the server's at one of the seconds at which the server may have built it."""
     columns = columns_of(group, plural)
     ours = [table(columns, [row["object"]], moment, include="Object")["rows"][0] for moment in moments]
     if row in ours:
@@ -80,7 +80,7 @@ def server(kube_bare: Server) -> Server:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("which", CASES)
-def test_rows_of_namespaced_kinds_are_the_real_servers(server: Server, which: str) -> None:
+def test_rows_of_namespaced_kinds_match_kube_apiserver(server: Server, which: str) -> None:
     path = path_of(which, namespaced=True)
     for case in CASES[which]:
         create(server, path, case)
@@ -91,7 +91,7 @@ def test_rows_of_namespaced_kinds_are_the_real_servers(server: Server, which: st
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("which", CLUSTER_CASES)
-def test_rows_of_cluster_wide_kinds_are_the_real_servers(server: Server, which: str) -> None:
+def test_rows_of_cluster_scoped_kinds_match_kube_apiserver(server: Server, which: str) -> None:
     path = path_of(which, namespaced=False)
     for case in CLUSTER_CASES[which]:
         create(server, path, case)
@@ -100,12 +100,12 @@ def test_rows_of_cluster_wide_kinds_are_the_real_servers(server: Server, which: 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("which", ["v1 namespaces", "apiregistration.k8s.io/v1 apiservices"])
-def test_rows_of_what_every_server_has_are_the_real_servers(server: Server, which: str) -> None:
+def test_rows_of_preinstalled_objects_match_kube_apiserver(server: Server, which: str) -> None:
     compare(server, which, path_of(which, namespaced=False))
 
 
 @pytest.mark.cluster
-def test_rows_of_signing_requests_are_the_real_servers(server: Server) -> None:
+def test_rows_of_signing_requests_match_kube_apiserver(server: Server) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bob")])
     request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
@@ -115,28 +115,30 @@ def test_rows_of_signing_requests_are_the_real_servers(server: Server) -> None:
         "usages": ["client auth"],
     }
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    for one, word in (("pending", ""), ("approved", "Approved"), ("denied", "Denied")):
-        body = {"metadata": {"name": one}, "spec": {**spec, **({"expirationSeconds": 86400} if word else {})}}
-        made = server.admin.post(path, body)
-        assert made.status in (201, 409), made
-        if word and made.status == 201:
+    for csr, word in (("pending", ""), ("approved", "Approved"), ("denied", "Denied")):
+        body = {"metadata": {"name": csr}, "spec": {**spec, **({"expirationSeconds": 86400} if word else {})}}
+        created = server.admin.post(path, body)
+        assert created.status in (201, 409), created
+        if word and created.status == 201:
             conditions = [{"type": word, "status": "True", "reason": "r"}]
-            answer = server.admin.put(f"{path}/{one}/approval", {**made.json, "status": {"conditions": conditions}})
+            answer = server.admin.put(f"{path}/{csr}/approval", {**created.json, "status": {"conditions": conditions}})
             assert answer.status == 200, answer
     compare(server, "certificates.k8s.io/v1 certificatesigningrequests", path)
 
 
 @pytest.mark.cluster
-def test_every_kind_has_the_real_servers_columns(server: Server) -> None:
+def test_columns_of_every_kind_match_kube_apiserver(server: Server) -> None:
     wrong = {}
     for resource in builtin_resources():
         if "list" not in resource.verbs or resource.group == "metrics.k8s.io":
             continue
         path = path_of(f"{resource.api_version} {resource.plural}", namespaced=False)
         real = server.admin.get(path, headers=TABLE, query={"limit": 1}).json["columnDefinitions"]
-        ours = [one.definition() for one in columns_of(resource.group, resource.plural).columns]
-        shape = [[{key: one[key] for key in one if key != "description"} for one in side] for side in (real, ours)]
+        ours = [column.definition() for column in columns_of(resource.group, resource.plural).columns]
+        shape = [
+            [{key: column[key] for key in column if key != "description"} for column in side] for side in (real, ours)
+        ]
         if shape[0] != shape[1]:
             wrong[resource.plural] = shape
-        assert all(one["description"] for one in ours), resource.plural
+        assert all(column["description"] for column in ours), resource.plural
     assert not wrong

@@ -1,4 +1,4 @@
-"""Objects with two spellings: events and autoscalers. Nothing is lost on the way there and back."""
+"""Conversions of events and autoscalers between versions, without loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVENT: Object = {
 }
 
 
-def test_an_event_of_the_core_group_reads_as_one_of_its_own_group() -> None:
+def test_a_core_event_converts_to_events_k8s_io() -> None:
     assert from_core(EVENT) == {
         "metadata": {"name": "e"},
         "regarding": {"kind": "Pod", "name": "p", "fieldPath": "spec"},
@@ -41,7 +41,7 @@ def test_an_event_of_the_core_group_reads_as_one_of_its_own_group() -> None:
     }
 
 
-def test_an_event_survives_both_ways() -> None:
+def test_an_event_survives_a_round_trip_between_groups() -> None:
     reported = {**EVENT, "reportingComponent": "a.b/c", "reportingInstance": "i", "series": {"count": 2}}
     assert to_core(from_core(reported)) == reported
 
@@ -77,11 +77,11 @@ def scaler(**spec: Any) -> Object:
     return {"metadata": {"name": "h", "annotations": {"mine": "x"}}, "spec": {"maxReplicas": 3, **spec}, "status": {}}
 
 
-def test_the_use_of_cpu_is_a_field_of_the_old_version_and_all_else_an_annotation() -> None:
+def test_autoscaling_v1_keeps_other_metrics_in_annotations() -> None:
     old = to_v1(scaler(metrics=[OTHERS[0], CPU, *OTHERS[1:]], behavior=STRATEGY))
     assert old["spec"] == {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
     carried = json.loads(old["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/metrics"])
-    # as a real server writes it
+    # as kube-apiserver writes it
     assert carried == [
         {"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}},
         {
@@ -104,7 +104,7 @@ def test_the_use_of_cpu_is_a_field_of_the_old_version_and_all_else_an_annotation
     ]
 
 
-def test_an_autoscaler_survives_the_old_version() -> None:
+def test_an_autoscaler_survives_a_round_trip_through_v1() -> None:
     new = scaler(metrics=[*OTHERS, CPU], behavior=STRATEGY)
     new["status"] = {
         "currentReplicas": 2,
@@ -118,7 +118,7 @@ def test_an_autoscaler_survives_the_old_version() -> None:
     assert from_v1(old) == new
 
 
-def test_an_annotation_that_cannot_be_read_is_left_out() -> None:
+def test_an_invalid_annotation_is_ignored() -> None:
     broken = scaler(targetCPUUtilizationPercentage=50)
     broken["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/metrics"] = "{"
     assert from_v1(broken)["spec"]["metrics"] == [CPU]

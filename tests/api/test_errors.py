@@ -1,4 +1,4 @@
-"""Errors as an API client sees them."""
+"""API errors as clients receive them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from torchyard.api import errors, field_errors
 
 
-def test_invalid_names_every_fault_with_its_field() -> None:
+def test_invalid_lists_every_error_with_its_field() -> None:
     error = errors.invalid(
         "Job",
         "batch",
@@ -39,14 +39,12 @@ def test_invalid_names_every_fault_with_its_field() -> None:
         (errors.unauthorized(), 401, "Unauthorized", "Unauthorized"),
     ],
 )
-def test_the_status_says_what_a_real_cluster_says(
-    error: errors.StatusError, status: int, reason: str, message: str
-) -> None:
+def test_status_objects_match_kube_apiserver(error: errors.StatusError, status: int, reason: str, message: str) -> None:
     body = error.body()
     assert (body["code"], body["reason"], body["message"]) == (status, reason, message)
     assert body["status"] == "Failure"
 
 
-def test_a_yard_error_carries_its_hint() -> None:
+def test_a_yard_error_includes_its_hint() -> None:
     error = errors.YardError("the port is taken", hint="choose another with --port", code="PortTaken")
     assert (error.code, str(error)) == ("PortTaken", "the port is taken (choose another with --port)")

@@ -1,4 +1,4 @@
-"""The little languages of batch: sets of indexes, and schedules."""
+"""Parsers of completion indexes and schedules."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_indexes_are_counted(text: str, count: int) -> None:
         ("1-2-3", "can have at most two parts"),
     ],
 )
-def test_indexes_out_of_order_or_range_are_refused(text: str, complaint: str) -> None:
+def test_indexes_out_of_order_or_range_are_errors(text: str, complaint: str) -> None:
     with pytest.raises(IndexesError, match=complaint):
         count_indexes(text, 10)
 
 
-def _written(indexes: set[int]) -> str:
+def _format(indexes: set[int]) -> str:
     parts: list[list[int]] = []
     for index in sorted(indexes):
         if parts and parts[-1][-1] == index - 1:
@@ -42,15 +42,15 @@ def _written(indexes: set[int]) -> str:
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
-def test_the_first_overlap_is_the_lowest_common_index(one: set[int], other: set[int]) -> None:
-    assert first_overlap(_written(one), _written(other), 31) == min(one & other, default=None)
-    assert count_indexes(_written(one), 31) == len(one)
+def test_the_first_overlap_is_the_lowest_common_index(left: set[int], right: set[int]) -> None:
+    assert first_overlap(_format(left), _format(right), 31) == min(left & right, default=None)
+    assert count_indexes(_format(left), 31) == len(left)
 
 
 @pytest.mark.parametrize(
     "text", ["* * * * *", "*/5 0-4,6 1 JAN mon-fri", "@hourly", "@every 1h30m", "0 0 ? * *", "1,,2 * * * *"]
 )
-def test_a_schedule_is_understood(text: str) -> None:
+def test_valid_schedules_have_no_problem(text: str) -> None:
     assert schedule_problem(text) == ""
 
 
@@ -66,5 +66,5 @@ def test_a_schedule_is_understood(text: str) -> None:
         ("@foo", "unrecognized descriptor: @foo"),
     ],
 )
-def test_a_schedule_that_makes_no_sense_is_told_so(text: str, problem: str) -> None:
+def test_an_invalid_schedule_has_a_problem(text: str, problem: str) -> None:
     assert schedule_problem(text) == problem

@@ -1,4 +1,4 @@
-"""Manifests as people write and damage them."""
+"""Reading valid and damaged manifests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.kubernetes import ROOT
 
 from torchyard.api.manifests import ManifestError, find_misplaced_lines, read
 
-# The gloo demo as its document prints it.
+# The gloo demo as printed in its document.
 PRINTED = """\
 apiVersion: "kubeflow.org/v1"
 kind: "PyTorchJob"
@@ -44,7 +44,7 @@ pytorchReplicaSpecs:
 """
 
 
-def test_the_printed_demo_is_told_which_line_is_the_likely_cause() -> None:
+def test_lost_indentation_is_reported_with_its_line() -> None:
     with pytest.raises(ManifestError) as refused:
         read(PRINTED, "demo.yaml")
     assert refused.value.message.startswith(
@@ -58,7 +58,7 @@ def test_the_printed_demo_is_told_which_line_is_the_likely_cause() -> None:
 @pytest.mark.parametrize(
     "path", sorted(ROOT.glob("examples/*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
-def test_a_whole_manifest_is_read_and_nothing_in_it_is_suspected(path: Path) -> None:
+def test_a_valid_manifest_has_no_misplaced_lines(path: Path) -> None:
     text = path.read_text()
     assert read(text, "x")
     assert find_misplaced_lines(text) == []
@@ -75,12 +75,12 @@ def test_a_whole_manifest_is_read_and_nothing_in_it_is_suspected(path: Path) -> 
         ("apiVersion: v1\nkind: Pod\nmetadata:\nname: a", 'line 4: "name" has the same indentation as "metadata"'),
     ],
 )
-def test_a_damaged_manifest_is_explained(text: str, words: str) -> None:
+def test_an_invalid_manifest_is_an_error_with_its_reason(text: str, words: str) -> None:
     with pytest.raises(ManifestError, match=words):
         read(text, "x.yaml")
 
 
-def test_lists_and_several_documents_are_taken_apart() -> None:
+def test_lists_and_multiple_documents_are_expanded() -> None:
     text = """
 kind: List
 apiVersion: v1
@@ -89,4 +89,4 @@ items:
 ---
 {apiVersion: batch/v1, kind: Job, metadata: {generateName: b-}}
 """
-    assert [one["kind"] for one in read(text, "x")] == ["Pod", "Job"]
+    assert [obj["kind"] for obj in read(text, "x")] == ["Pod", "Job"]

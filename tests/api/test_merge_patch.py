@@ -1,4 +1,4 @@
-"""What a merge patch must say so that one object becomes another."""
+"""Computing merge patches."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
         ({"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}),
     ],
 )
-def test_a_patch_says_what_differs(old: dict[str, Any], new: dict[str, Any], patch: dict[str, Any]) -> None:
+def test_a_patch_contains_only_the_differences(old: dict[str, Any], new: dict[str, Any], patch: dict[str, Any]) -> None:
     assert merge_patch(old, new) == patch
 
 
 @given(OBJECTS, OBJECTS)
-def test_what_the_server_makes_of_it_is_the_new_object(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_applying_the_patch_gives_the_new_object(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert apply_merge_patch(old, merge_patch(old, new)) == new

@@ -1,4 +1,4 @@
-"""Names and metadata: what is allowed, and the words for what is not."""
+"""Validation of names and metadata."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_name_must_follow_its_kinds_rule(rule: NameRule, name: str, problems: 
     assert names.name_problems(name, rule) == problems
 
 
-def test_a_generated_name_has_58_letters_of_the_base_and_5_random_ones() -> None:
+def test_a_generated_name_has_58_characters_of_the_base_and_5_random_ones() -> None:
     name = names.generate_name("a" * 80 + "-", Random(1))
     assert len(name) == 63
     assert name.startswith("a" * 58)
@@ -62,7 +62,7 @@ def test_a_generated_name_has_58_letters_of_the_base_and_5_random_ones() -> None
 
 def errors_of(meta: dict[str, Any], **rules: Any) -> list[tuple[str, str, str]]:
     return [
-        (one.field, one.reason, one.message) for one in names.validate_metadata(meta, **{"namespaced": True, **rules})
+        (err.field, err.reason, err.message) for err in names.validate_metadata(meta, **{"namespaced": True, **rules})
     ]
 
 
@@ -104,19 +104,19 @@ def test_a_prefix_may_end_in_a_dash_but_not_in_a_dot() -> None:
     ],
 )
 def test_labels_are_qualified_names_with_short_values(labels: dict[str, str], messages: list[str]) -> None:
-    found = errors_of({**META, "labels": labels})
-    assert [message for _, _, message in found] == messages
-    assert {field for field, _, _ in found} <= {"metadata.labels"}
+    errs = errors_of({**META, "labels": labels})
+    assert [message for _, _, message in errs] == messages
+    assert {field for field, _, _ in errs} <= {"metadata.labels"}
 
 
-def test_annotations_together_have_a_limit() -> None:
+def test_the_total_size_of_annotations_is_limited() -> None:
     assert errors_of({**META, "annotations": {"UPPER.case/Key": "x" * 1000}}) == []
     assert errors_of({**META, "annotations": {"a": "x" * 262144}}) == [
         ("metadata.annotations", "FieldValueTooLong", "Too long: may not be more than 262144 bytes")
     ]
 
 
-def test_built_in_kinds_want_a_domain_in_a_finalizers_name() -> None:
+def test_finalizers_of_built_in_kinds_need_a_domain() -> None:
     meta = {**META, "finalizers": ["a", "kubernetes", "a.b/c"]}
     assert errors_of(meta) == [
         (
@@ -128,15 +128,15 @@ def test_built_in_kinds_want_a_domain_in_a_finalizers_name() -> None:
     assert errors_of(meta, built_in=False) == []
 
 
-def test_owners_must_be_complete_and_only_one_may_control() -> None:
+def test_owner_references_must_be_complete_with_at_most_one_controller() -> None:
     owners = [
         {"apiVersion": "", "kind": "", "name": "", "uid": ""},
         {"apiVersion": "v1", "kind": "Event", "name": "a", "uid": "b"},
         {"apiVersion": "a/v1", "kind": "X", "name": "a", "uid": "b", "controller": True},
         {"apiVersion": "v1", "kind": "Pod", "name": "c", "uid": "b", "controller": True},
     ]
-    found = errors_of({**META, "ownerReferences": owners})
-    assert [field.removeprefix("metadata.ownerReferences") for field, _, _ in found] == [
+    errs = errors_of({**META, "ownerReferences": owners})
+    assert [field.removeprefix("metadata.ownerReferences") for field, _, _ in errs] == [
         ".apiVersion",
         ".kind",
         ".name",
@@ -144,10 +144,10 @@ def test_owners_must_be_complete_and_only_one_may_control() -> None:
         "",
         "",
     ]
-    assert found[-1][2].endswith('Found "true" in references for X/a and Pod/c')
+    assert errs[-1][2].endswith('Found "true" in references for X/a and Pod/c')
 
 
-def test_a_cluster_wide_kind_has_no_namespace_and_others_need_one() -> None:
+def test_only_namespaced_kinds_have_a_namespace() -> None:
     assert errors_of({"name": "x"}) == [("metadata.namespace", "FieldValueRequired", "Required value")]
     assert errors_of(META, namespaced=False) == [
         ("metadata.namespace", "FieldValueForbidden", "Forbidden: not allowed on this type")
@@ -196,8 +196,8 @@ OLD: dict[str, Any] = {
         ),
     ],
 )
-def test_a_change_of_metadata_keeps_what_is_the_servers(
+def test_an_update_cannot_change_metadata_that_the_server_sets(
     change: dict[str, Any], old_change: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    found = names.validate_metadata_update({**OLD, **change}, {**OLD, **old_change})
-    assert [(one.field, one.message) for one in found] == expected
+    errs = names.validate_metadata_update({**OLD, **change}, {**OLD, **old_change})
+    assert [(err.field, err.message) for err in errs] == expected

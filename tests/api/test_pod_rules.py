@@ -1,4 +1,4 @@
-"""Small decisions about pods that others build on."""
+"""Derived values of pods, resizing, diffs and selectable fields."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from torchyard.api.pod.updates import apply_resize
         ("", "IfNotPresent"),
     ],
 )
-def test_an_image_without_a_fixed_tag_is_pulled_always(image: str, policy: str) -> None:
+def test_the_default_pull_policy_depends_on_the_tag(image: str, policy: str) -> None:
     assert pull_policy(image) == policy
 
 
@@ -52,16 +52,16 @@ WHOLE = {"cpu": "1", "memory": "1Gi"}
         ([{"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}], "Burstable"),
     ],
 )
-def test_the_class_of_service_follows_from_cpu_and_memory(resources: list[Object], quality: str) -> None:
+def test_the_qos_class_follows_from_cpu_and_memory(resources: list[Object], quality: str) -> None:
     assert quality_of_service(pod(*resources)) == quality
 
 
-def test_a_pod_is_resized_by_its_resources_and_nothing_else() -> None:
+def test_resize_changes_only_resources() -> None:
     sent = {"spec": {"containers": [{"name": "c0", "image": "other", "resources": {"limits": WHOLE}}]}}
     assert apply_resize(pod({}), sent)["spec"]["containers"] == [{"name": "c0", "resources": {"limits": WHOLE}}]
 
 
-def test_differences_name_the_path_and_both_values() -> None:
+def test_a_diff_has_the_path_and_both_values() -> None:
     old = {"a": [{"b": 1}], "c": "x", "gone": {}}
     new = {"a": [{"b": 2}], "c": "x", "empty": None}
     assert format_diff(old, new) == "  a[0].b: - 1 + 2"
@@ -70,13 +70,13 @@ def test_differences_name_the_path_and_both_values() -> None:
     assert not semantically_equal({"a": 0}, {})
 
 
-def test_a_long_list_of_differences_is_cut() -> None:
-    told = format_diff({str(n): n for n in range(1, 21)}, {})
-    assert told.splitlines()[-1] == "  … and 12 more"
+def test_a_long_diff_is_truncated() -> None:
+    text = format_diff({str(n): n for n in range(1, 21)}, {})
+    assert text.splitlines()[-1] == "  … and 12 more"
 
 
 @pytest.mark.parametrize("key", STRATEGIES)
-def test_every_kind_names_its_selectable_fields_without_an_object(key: tuple[str, str]) -> None:
+def test_selectable_fields_of_every_kind_work_with_an_empty_object(key: tuple[str, str]) -> None:
     fields = STRATEGIES[key].selectable({})
     assert all(isinstance(value, str) for value in fields.values())
 
@@ -104,5 +104,5 @@ def test_every_kind_names_its_selectable_fields_without_an_object(key: tuple[str
         (("events.k8s.io", "events"), {"involvedObject": {"name": "p"}}, {"regarding.name": "p"}),
     ],
 )
-def test_the_fields_a_selector_may_name(key: tuple[str, str], obj: Object, fields: dict[str, str]) -> None:
+def test_selectable_fields_of_a_kind(key: tuple[str, str], obj: Object, fields: dict[str, str]) -> None:
     assert STRATEGIES[key].selectable(obj).items() >= fields.items()

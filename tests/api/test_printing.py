@@ -1,4 +1,4 @@
-"""Tables: their shape, and pods' rows with a fixed clock."""
+"""Table responses, and rows of pods with a fixed clock."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def row(obj: Object, group: str = "", plural: str = "pods") -> list[Any]:
 
 
 @pytest.mark.parametrize("case", PODS, ids=lambda case: str(case["metadata"]["name"]))
-def test_one_word_sums_up_a_pod(case: Object) -> None:
+def test_the_status_column_of_a_pod(case: Object) -> None:
     pod = {**case, "metadata": dict(case["metadata"])}
     if case.get("terminating"):
         pod["metadata"]["deletionTimestamp"] = "2024-03-04T10:00:00Z"
     assert row(pod)[2] == WORDS[case["metadata"]["name"]]
 
 
-def test_a_row_tells_ages_and_the_last_restart() -> None:
-    crashing = next(one for one in PODS if one["metadata"]["name"] == "crashing")
+def test_a_row_has_the_age_and_the_last_restart() -> None:
+    crashing = next(pod for pod in PODS if pod["metadata"]["name"] == "crashing")
     pod = {**crashing, "metadata": {**crashing["metadata"], "creationTimestamp": "2024-03-04T09:00:00Z"}}
     assert row(pod) == [
         "crashing",
@@ -80,14 +80,14 @@ def test_a_row_tells_ages_and_the_last_restart() -> None:
     ]
 
 
-def test_a_kind_without_a_printer_shows_name_and_creation() -> None:
+def test_a_kind_without_a_printer_has_name_and_creation_time() -> None:
     assert columns_of("example.com", "things") is GENERIC
     assert row(POD, "example.com", "things") == ["p", "2024-03-04T10:00:00Z"]
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 @pytest.mark.parametrize(
-    ("asked", "shown"),
+    ("requested", "included"),
     [
         ("", {"kind": "PartialObjectMetadata", "metadata": POD["metadata"]}),
         ("Metadata", {"kind": "PartialObjectMetadata", "metadata": POD["metadata"]}),
@@ -95,24 +95,30 @@ def test_a_kind_without_a_printer_shows_name_and_creation() -> None:
         ("None", None),
     ],
 )
-def test_a_table_carries_the_objects_as_asked(asked: str, shown: Object | None, version: str) -> None:
-    if shown is not None and shown["kind"] == "PartialObjectMetadata":
-        shown = {**shown, "apiVersion": f"meta.k8s.io/{version}"}
-    found = table(
+def test_a_table_includes_objects_as_requested(requested: str, included: Object | None, version: str) -> None:
+    if included is not None and included["kind"] == "PartialObjectMetadata":
+        included = {**included, "apiVersion": f"meta.k8s.io/{version}"}
+    printed = table(
         columns_of("", "pods"),
         [POD],
         NOW,
         metadata={"resourceVersion": "7"},
-        include=include_object(asked),
+        include=include_object(requested),
         version=version,
     )
-    assert (found["kind"], found["apiVersion"]) == ("Table", f"meta.k8s.io/{version}")
-    assert found["metadata"] == {"resourceVersion": "7"}
-    assert [one["name"] for one in found["columnDefinitions"]][:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
-    assert found["rows"] == [{"cells": row(POD), "object": shown}]
+    assert (printed["kind"], printed["apiVersion"]) == ("Table", f"meta.k8s.io/{version}")
+    assert printed["metadata"] == {"resourceVersion": "7"}
+    assert [column["name"] for column in printed["columnDefinitions"]][:5] == [
+        "Name",
+        "Ready",
+        "Status",
+        "Restarts",
+        "Age",
+    ]
+    assert printed["rows"] == [{"cells": row(POD), "object": included}]
 
 
-def test_an_unknown_include_object_is_refused_in_the_real_servers_words() -> None:
+def test_an_unknown_include_object_is_rejected_as_by_kube_apiserver() -> None:
     with pytest.raises(
         StatusError, match="includeObject: Invalid value: \"Foo\": must be 'Metadata', 'Object', 'None'"
     ):
@@ -124,15 +130,15 @@ def test_later_tables_of_a_watch_need_no_definitions() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_rows_of_finished_pods_say_so(phase: str) -> None:
-    (found,) = table(columns_of("", "pods"), [{**POD, "status": {"phase": phase}}], NOW)["rows"]
-    assert [(one["type"], one["status"], one["reason"]) for one in found["conditions"]] == [
+def test_rows_of_finished_pods_have_a_completed_condition(phase: str) -> None:
+    (row,) = table(columns_of("", "pods"), [{**POD, "status": {"phase": phase}}], NOW)["rows"]
+    assert [(condition["type"], condition["status"], condition["reason"]) for condition in row["conditions"]] == [
         ("Completed", "True", phase)
     ]
 
 
-def test_every_row_fits_its_columns_even_for_an_empty_object() -> None:
+def test_every_row_has_a_cell_per_column_even_for_an_empty_object() -> None:
     for (group, plural), columns in COLUMNS.items():
-        if plural == "ipaddresses":  # upstream's rows are longer than their columns
+        if plural == "ipaddresses":  # upstream's rows have more cells than columns
             continue
         assert len(columns.cells({"metadata": {"name": "x"}}, NOW)) == len(columns.columns), (group, plural)

@@ -1,4 +1,4 @@
-"""Amounts: exact, ordered, and spelled as a real API server spells them."""
+"""Quantities: exact arithmetic, order, canonical form."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from torchyard.api.quantity import Format, Quantity, QuantityError
         ("0.0000000001", "1n"),
     ],
 )
-def test_an_amount_is_spelled_as_the_server_does(text: str | float, spelled: str) -> None:
+def test_canonical_form_matches_kube_apiserver(text: str | float, spelled: str) -> None:
     assert quantity.canonical(text) == spelled
 
 
@@ -54,7 +54,7 @@ def test_an_amount_is_spelled_as_the_server_does(text: str | float, spelled: str
     ("text", "spelled"),
     [("0.0001", "1m"), ("1n", "1m"), ("999999999n", "1"), ("1500m", "1500m"), ("-1.0001", "-1001m")],
 )
-def test_a_resource_list_keeps_thousandths_rounded_up(text: str, spelled: str) -> None:
+def test_a_resource_list_is_rounded_up_to_milli_units(text: str, spelled: str) -> None:
     assert str(quantity.parse(text).rounded_to_milli()) == spelled
 
 
@@ -74,12 +74,12 @@ def test_a_resource_list_keeps_thousandths_rounded_up(text: str, spelled: str) -
         ("9" * 5000, "unable to parse numeric part of quantity"),
     ],
 )
-def test_what_is_no_amount_is_refused_in_gos_words(text: str, complaint: str) -> None:
+def test_an_invalid_quantity_is_an_error_with_gos_message(text: str, complaint: str) -> None:
     with pytest.raises(QuantityError, match=complaint):
         quantity.parse(text)
 
 
-def test_amounts_add_up_exactly_and_keep_the_left_format() -> None:
+def test_quantities_add_exactly_and_keep_the_left_format() -> None:
     total = quantity.parse("1Gi") + quantity.parse("512Mi")
     assert str(total) == "1536Mi"
     assert str(quantity.parse("0") + quantity.parse("1Gi")) == "1Gi"
@@ -96,7 +96,7 @@ def test_values_are_rounded_away_from_zero(text: str, value: int, milli: int) ->
     assert (amount.value, amount.milli) == (value, milli)
 
 
-def test_amounts_compare_by_what_they_are_worth() -> None:
+def test_quantities_compare_by_amount() -> None:
     assert quantity.parse("1024Mi") == quantity.parse("1Gi")
     assert quantity.compare("1G", "1Gi") == -1
     assert quantity.compare("2", "2000m") == 0
@@ -105,7 +105,7 @@ def test_amounts_compare_by_what_they_are_worth() -> None:
 
 
 @given(st.integers(-(10**24), 10**24), st.sampled_from(Format))
-def test_spelling_and_parsing_again_loses_nothing(nano: int, form: Format) -> None:
+def test_parsing_the_canonical_form_loses_nothing(nano: int, form: Format) -> None:
     amount = Quantity(nano, form)
     assert quantity.parse(str(amount)).nano == nano
     assert quantity.canonical(str(amount)) == str(amount)

@@ -1,4 +1,4 @@
-"""Selectors: what they match, and the words for what they do not understand (as a real API server has them)."""
+"""Selectors: what they match, and the messages about invalid ones, as in kube-apiserver."""
 
 from __future__ import annotations
 
@@ -75,20 +75,20 @@ def test_a_label_selector_matches(text: str, labels: dict[str, str] | None, expe
         ("a => b", "unable to parse requirement: found '>', expected: identifier"),
     ],
 )
-def test_a_bad_label_selector_is_a_400_that_says_what_was_expected(text: str, message: str) -> None:
+def test_an_invalid_label_selector_is_a_400_with_the_expected_token(text: str, message: str) -> None:
     with pytest.raises(StatusError) as caught:
         selectors.parse_labels(text)
     assert (caught.value.status, caught.value.message) == (400, message)
 
 
-def test_a_bad_key_or_value_is_told_with_its_rule() -> None:
+def test_an_invalid_key_or_value_is_an_error_with_its_rule() -> None:
     with pytest.raises(StatusError, match=r'requirement: <nil>: Invalid value: "a&b": name part must consist of'):
         selectors.parse_labels("a&b")
     with pytest.raises(StatusError, match=r'requirement: values\[0\]\[a\]: Invalid value: "é": a valid label must be'):
         selectors.parse_labels("a=é")
 
 
-def test_equalities_are_what_an_index_can_use() -> None:
+def test_equalities_of_a_selector() -> None:
     selector = selectors.parse_labels("a=b,c in (d),e in (f,g),!h")
     assert selector.equalities == {"a": "b", "c": "d"}
     assert str(selector) == "a=b,c in (d),e in (f,g),!h"
@@ -104,8 +104,8 @@ def test_an_absent_selector_object_selects_nothing_and_an_empty_one_everything()
     assert not selector.matches({"a": "b", "c": "d"})
 
 
-def test_a_selector_objects_faults_name_their_fields() -> None:
-    found = selectors.validate_object(
+def test_errors_of_a_selector_object_have_their_fields() -> None:
+    errs = selectors.validate_object(
         {
             "matchLabels": {"a": "-"},
             "matchExpressions": [
@@ -116,7 +116,7 @@ def test_a_selector_objects_faults_name_their_fields() -> None:
         },
         "spec.selector",
     )
-    assert [(error.field, error.reason) for error in found] == [
+    assert [(error.field, error.reason) for error in errs] == [
         ("spec.selector.matchLabels", "FieldValueInvalid"),
         ("spec.selector.matchExpressions[0].values", "FieldValueRequired"),
         ("spec.selector.matchExpressions[1].values", "FieldValueForbidden"),
@@ -154,7 +154,7 @@ def test_a_field_selector_matches(text: str, fields: dict[str, str], expected: b
         ("metadata.name=a\\x", "invalid field selector: invalid escape sequence: \\x"),
     ],
 )
-def test_a_bad_field_selector_is_a_400(text: str, message: str) -> None:
+def test_an_invalid_field_selector_is_a_400(text: str, message: str) -> None:
     with pytest.raises(StatusError) as caught:
         selectors.parse_fields(text)
     assert (caught.value.status, caught.value.message) == (400, message)
@@ -168,7 +168,7 @@ def test_a_bad_field_selector_is_a_400(text: str, message: str) -> None:
         ("ConfigMap", '"x" is not a known field selector: only "metadata.name", "metadata.namespace"'),
     ],
 )
-def test_a_field_that_a_kind_does_not_offer_is_refused_in_that_kinds_words(kind: str, message: str) -> None:
+def test_an_unsupported_field_is_rejected_with_the_message_of_its_kind(kind: str, message: str) -> None:
     selector = selectors.parse_fields("metadata.name=a,x=y")
     with pytest.raises(StatusError) as caught:
         selectors.check_fields(selector, kind, ["metadata.name", "metadata.namespace"])

@@ -1,4 +1,4 @@
-"""What carries over and what is dropped as a service changes, before any address is given out."""
+"""What carries over and what is dropped when a Service changes, before allocation."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def service(**spec: Any) -> Object:
         ({"type": "ExternalName", "externalName": "a.b"}, False, False),
     ],
 )
-def test_a_services_type_says_what_it_needs(spec: Object, address: bool, ports: bool) -> None:
+def test_the_type_of_a_service_determines_what_is_allocated(spec: Object, address: bool, ports: bool) -> None:
     obj = service(**spec)
     assert (needs_cluster_ip(obj), needs_node_ports(obj)) == (address, ports)
 
 
-def test_what_was_allocated_and_is_left_out_carries_over() -> None:
+def test_omitted_allocated_values_carry_over() -> None:
     old = service(
         type="NodePort", clusterIP="10.96.0.7", clusterIPs=["10.96.0.7"], ports=[{"port": 80, "nodePort": 30007}]
     )
@@ -44,14 +44,14 @@ def test_what_was_allocated_and_is_left_out_carries_over() -> None:
     assert new["spec"]["ports"][0]["nodePort"] == 30007
 
 
-def test_a_service_that_becomes_a_name_lets_go_of_its_address() -> None:
+def test_changing_to_external_name_releases_the_cluster_ip() -> None:
     old = service(clusterIP="10.96.0.7", clusterIPs=["10.96.0.7"], ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
     new = {**old, "spec": {**old["spec"], "type": "ExternalName", "externalName": "a.b"}}
     SERVICE.prepare_update(new, old)
     assert new["spec"].keys().isdisjoint({"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"})
 
 
-def test_a_service_that_stops_being_reachable_from_outside_lets_go_of_its_node_ports() -> None:
+def test_changing_to_cluster_ip_releases_the_node_ports() -> None:
     old = service(
         type="NodePort", clusterIP="10.96.0.7", clusterIPs=["10.96.0.7"], ports=[{"port": 80, "nodePort": 30007}]
     )

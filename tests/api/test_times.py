@@ -1,4 +1,4 @@
-"""Times and durations as Kubernetes and kubectl write them."""
+"""Times and durations in the formats of Kubernetes and kubectl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchyard.api import times
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (-3, "<invalid>"),
         (-1.5, "0s"),
@@ -31,8 +31,8 @@ from torchyard.api import times
         (9 * 365 * 86400 + 86400, "9y"),
     ],
 )
-def test_an_age_reads_as_kubectl_prints_it(seconds: float, said: str) -> None:
-    assert times.human_duration(timedelta(seconds=seconds)) == said
+def test_human_duration_matches_kubectl(seconds: float, text: str) -> None:
+    assert times.human_duration(timedelta(seconds=seconds)) == text
 
 
 def test_times_are_written_in_utc() -> None:
@@ -46,7 +46,7 @@ def test_times_are_written_in_utc() -> None:
 @pytest.mark.parametrize(
     "text", ["", "now", "2026-01-02", "2026-13-02T03:04:05Z", "2026-01-02T03:04:05", "2026-01-02 03:04:05Z"]
 )
-def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_time_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(times.TimeError, match="2006-01-02T15:04:05Z"):
         times.parse_rfc3339(text)
 
@@ -65,13 +65,13 @@ def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
         ("2m", 120, "2m0s"),
     ],
 )
-def test_a_duration_is_read_and_written_as_go_does(text: str, seconds: float, again: str) -> None:
+def test_durations_are_parsed_and_formatted_as_in_go(text: str, seconds: float, again: str) -> None:
     length = times.parse_duration(text)
     assert length.total_seconds() == pytest.approx(seconds)
     assert times.format_duration(length) == again
 
 
 @pytest.mark.parametrize("text", ["", "1", "1 s", "s", "1x", "9999999h"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_an_error(text: str) -> None:
     with pytest.raises(times.TimeError, match="invalid duration"):
         times.parse_duration(text)

@@ -1,4 +1,4 @@
-"""Namespaces, nodes, secrets, quotas, roles, events and the other kinds every cluster has."""
+"""Cases of namespaces, nodes, secrets, quotas, roles, events and the other small core kinds."""
 
 from __future__ import annotations
 

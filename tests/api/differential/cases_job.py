@@ -1,4 +1,4 @@
-"""Jobs and CronJobs, good and bad."""
+"""Valid and invalid Jobs and CronJobs."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ BAD: dict[str, Object] = {
     "a manager without a domain": job({"managedBy": "x"}),
     "a manager with a long name": job({"managedBy": "a.b/" + "c" * 70}),
     "a manager with a bad name": job({"managedBy": "A/c d"}),
-    "a manager that is nobody": job({"managedBy": ""}),
+    "an empty manager": job({"managedBy": ""}),
     "a selector that is not its own": job({"selector": {"matchLabels": {"a": "b"}}}),
     "a manual selector that selects nothing": job({"manualSelector": True, "selector": {"matchLabels": {"a": "b"}}}),
     "a manual selector that is missing": job({"manualSelector": True}),

@@ -1,4 +1,4 @@
-"""Kinds that are kept but that nothing here acts upon: policies, flow control, devices, address books."""
+"""Cases of kinds that the server only stores: policies, flow control, devices, IP addresses."""
 
 from __future__ import annotations
 

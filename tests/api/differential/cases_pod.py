@@ -1,4 +1,4 @@
-"""Pods, good and bad."""
+"""Valid and invalid pods."""
 
 from __future__ import annotations
 
@@ -398,7 +398,7 @@ BAD: dict[str, Object] = {
         }
     ),
     "only huge pages": pod(container={"resources": {"limits": {"hugepages-2Mi": "4Mi"}}}),
-    "claims nobody made": pod(
+    "claims that do not exist": pod(
         {"resourceClaims": [{"name": "a", "resourceClaimName": "x"}, {"name": "a"}, {"name": "B"}]},
         container={
             "resources": {"claims": [{"name": "z"}, {"name": "a"}, {"name": "a", "request": "R"}, {"name": ""}]}

@@ -1,4 +1,4 @@
-"""Services, endpoints, ingresses and network policies."""
+"""Cases of Services, endpoints, ingresses and network policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes, claims, storage classes and the kinds of CSI."""
+"""Cases of volumes, claims, storage classes and the CSI kinds."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ BAD: dict[str, Object] = {
     ),
     "a class with much to say": storage("StorageClass", provisioner="a", parameters={"a": "x" * 300000}),
     "a class with many words": storage(
-        "StorageClass", provisioner="a", parameters={str(one): "x" for one in range(513)}
+        "StorageClass", provisioner="a", parameters={str(number): "x" for number in range(513)}
     ),
     "a class that recycles": storage("StorageClass", provisioner="a", reclaimPolicy="Recycle"),
     "a driver": storage(
@@ -169,7 +169,7 @@ UPDATES: list[Case] = [
     Case("the source", volume(**ONE, **HOST), set_("spec.hostPath.path", "/y")),
     Case("the size of a volume", volume(**ONE, **HOST), set_("spec.capacity.storage", "2Gi")),
     Case("the mode of a volume", volume(**ONE, **HOST), set_("spec.volumeMode", "Block")),
-    Case("whom it is for", volume(**ONE, **HOST), set_("spec.claimRef", {"name": "a", "namespace": "b"})),
+    Case("the claim reference", volume(**ONE, **HOST), set_("spec.claimRef", {"name": "a", "namespace": "b"})),
     Case("what becomes of it", volume(**ONE, **HOST), set_("spec.persistentVolumeReclaimPolicy", "Delete")),
     Case(
         "where it is, once",

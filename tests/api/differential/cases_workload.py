@@ -1,4 +1,4 @@
-"""Deployments, sets and replication controllers."""
+"""Cases of Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of objects, for cases that are about updates."""
+"""Changes of objects, for cases about updates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.api.objects import Object
 
 
 def set_(path: str, value: Any) -> Callable[[Object], None]:
-    """A change: `spec.containers.0.image` becomes a value, or goes away for None."""
+    """Return a change that sets the field at a path such as `spec.containers.0.image`, or removes it for None."""
     *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
 
     def change(obj: Object) -> None:
@@ -26,7 +26,7 @@ def set_(path: str, value: Any) -> Callable[[Object], None]:
 
 def both(*changes: Callable[[Object], None]) -> Callable[[Object], None]:
     def change(obj: Object) -> None:
-        for one in changes:
-            one(obj)
+        for apply in changes:
+            apply(obj)
 
     return change

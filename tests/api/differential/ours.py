@@ -1,4 +1,4 @@
-"""What our rules say about a case: the hooks of a kind, in the order the server calls them."""
+"""Our verdict about a case: the hooks of a kind, in the order in which the server calls them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _taint(node: Object) -> None:
     node["spec"]["taints"] = [*(node["spec"].get("taints") or ()), taint]
 
 
-# What a server's admission does to an object before it is validated.
+# What admission does to an object before validation.
 _ADMISSION: dict[str, Callable[[Object], None]] = {
     "Node": _taint,
     "Pod": _admit_pod,
@@ -54,14 +54,14 @@ def created(obj: Object) -> Verdict:
         if admit := _ADMISSION.get(resource.kind):
             admit(mine)
     except StatusError as refusal:
-        return Verdict(False, said=refusal.message)
+        return Verdict(False, message=refusal.message)
     strategy.prepare_create(mine)
-    found = names.validate_metadata(meta, namespaced=resource.namespaced, name_rule=strategy.name_rule)
-    return _verdict(found + strategy.validate(mine), mine, strategy)
+    errs = names.validate_metadata(meta, namespaced=resource.namespaced, name_rule=strategy.name_rule)
+    return _verdict(errs + strategy.validate(mine), mine, strategy)
 
 
 def changed(case: Case, old: Object) -> Verdict:
-    """The verdict on the case's change of an object as a real server stored it."""
+    """Return the verdict on the change of an object that kube-apiserver stored."""
     assert case.change is not None
     strategy = resource_of(old).strategy
     mine, before = copy.deepcopy(old), copy.deepcopy(old)
@@ -69,10 +69,10 @@ def changed(case: Case, old: Object) -> Verdict:
     strategy.default(mine)
     if mine["kind"] == "Pod":
         add_default_tolerations(mine)
-    found = names.validate_metadata_update(mine["metadata"], before["metadata"])
-    found += _rules(strategy, case.part)(mine, before)
+    errs = names.validate_metadata_update(mine["metadata"], before["metadata"])
+    errs += _rules(strategy, case.part)(mine, before)
     assert json.dumps(before) == json.dumps(old), "a hook changed the old object"
-    verdict = _verdict(found, mine, strategy)
+    verdict = _verdict(errs, mine, strategy)
     if case.part:
         verdict.warnings = []
     return verdict
@@ -99,8 +99,8 @@ def _resize(new: Object, old: Object) -> list[FieldError]:
     return validate_resize(new, old)
 
 
-def _verdict(found: list[FieldError], obj: Object, strategy: Strategy) -> Verdict:
-    if found:
-        causes = [(one.field, one.reason, comparable_message(one.message)) for one in found]
-        return Verdict(False, causes, said=str([str(one) for one in found]))
+def _verdict(errs: list[FieldError], obj: Object, strategy: Strategy) -> Verdict:
+    if errs:
+        causes = [(err.field, err.reason, comparable_message(err.message)) for err in errs]
+        return Verdict(False, causes, message=str([str(err) for err in errs]))
     return Verdict(True, obj=comparable_object(obj), warnings=strategy.warnings(obj))

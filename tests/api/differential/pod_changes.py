@@ -1,4 +1,4 @@
-"""What may become of a pod that is there: its updates, and the parts that have an endpoint of their own."""
+"""Cases of pod updates, through the main endpoint and through subresources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods to begin with: a plain one, and those with a volume or variables."""
+"""Base pods of the cases: a plain one, and pods with a volume or variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real kube-apiserver says about a case."""
+"""The verdict of kube-apiserver about a case."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from torchyard.api.resources import Resource
 
 @dataclass
 class Judgement:
-    """The real server's verdict, and the object it had stored before the change (none for a creation)."""
+    """The verdict of kube-apiserver, and the object that it stored before the change (empty for a creation)."""
 
     verdict: Verdict
-    made: Object = field(default_factory=dict)
+    stored: Object = field(default_factory=dict)
 
 
 def path_of(resource: Resource) -> str:
@@ -28,7 +28,7 @@ def path_of(resource: Resource) -> str:
 
 
 class Judge:
-    """A namespace of a real server."""
+    """A namespace of a kube-apiserver."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -37,21 +37,21 @@ class Judge:
         assert answer.status in (201, 409), answer
 
     def judge(self, case: Case) -> Judgement:
-        """Nothing stays behind: creations are dry runs, and what is made to be changed is removed again."""
+        """Judge a case without leaving objects behind: creations are dry runs, and objects of updates are deleted."""
         path = path_of(resource_of(case.obj))
         if case.change is None:
             answer = self.client.post(f"{path}?fieldValidation=Strict&dryRun=All", case.obj)
             return Judgement(_verdict(answer))
         answer = self.client.post(path, case.obj)
         assert answer.status == 201, f"the object to change was refused: {answer.message}"
-        made: Object = answer.json
-        made["metadata"].pop("managedFields", None)
-        own = f"{path}/{made['metadata']['name']}"
+        created: Object = answer.json
+        created["metadata"].pop("managedFields", None)
+        own = f"{path}/{created['metadata']['name']}"
         try:
-            changed = copy.deepcopy(made)
+            changed = copy.deepcopy(created)
             case.change(changed)
             part = f"/{case.part}" if case.part else ""
-            return Judgement(_verdict(self.client.put(f"{own}{part}?dryRun=All", changed)), made)
+            return Judgement(_verdict(self.client.put(f"{own}{part}?dryRun=All", changed)), created)
         finally:
             self.remove(own)
 
@@ -59,7 +59,7 @@ class Judge:
         self.client.patch(path, {"metadata": {"finalizers": None}})
         self.client.delete(path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
         if path.startswith("/api/v1/namespaces/") and path.count("/") == 4:
-            # nobody empties namespaces here
+            # no namespace controller runs here
             self.client.put(f"{path}/finalize", {**self.client.get(path).json, "spec": {}})
 
 
@@ -68,7 +68,7 @@ def _verdict(answer: Answer) -> Verdict:
     if answer.status < 300:
         return Verdict(True, obj=comparable_object(answer.json), warnings=warnings)
     causes = [
-        (one.get("field", ""), one.get("reason", ""), comparable_message(one.get("message", "")))
-        for one in answer.causes
+        (cause.get("field", ""), cause.get("reason", ""), comparable_message(cause.get("message", "")))
+        for cause in answer.causes
     ]
-    return Verdict(False, causes, said=f"{answer.status} {answer.message}")
+    return Verdict(False, causes, message=f"{answer.status} {answer.message}")

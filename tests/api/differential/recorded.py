@@ -1,6 +1,6 @@
-"""What a real kube-apiserver 1.34 said about every case, so that our rules can be judged where there is none.
+"""The recorded verdicts of kube-apiserver 1.34 about every case, for tests without a real server.
 
-`python -m tests.api.differential.recorded` asks a real server and writes the record anew.
+`python -m tests.api.differential.recorded` records them again.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ CASES: dict[str, Case] = {
 
 @cache
 def judgements() -> dict[str, Judgement]:
-    """The record, by the name of the case."""
+    """Return the recorded judgements by the name of the case."""
     return {name: _read(line) for name, line in json.loads(FILE.read_text()).items()}
 
 
 def _read(line: dict[str, object]) -> Judgement:
-    made = line.pop("made", {})
-    assert isinstance(made, dict)
+    created = line.pop("stored", {})
+    assert isinstance(created, dict)
     verdict = Verdict(**{"accepted": False, **line})  # type: ignore[arg-type]
-    verdict.causes = [(one[0], one[1], one[2]) for one in verdict.causes]
-    return Judgement(verdict, made)
+    verdict.causes = [(cause[0], cause[1], cause[2]) for cause in verdict.causes]
+    return Judgement(verdict, created)
 
 
 def as_line(judgement: Judgement) -> dict[str, object]:
-    """A judgement as it is recorded: what is empty is left out."""
-    fields = {**asdict(judgement.verdict), "made": judgement.made}
-    fields.pop("said")
+    """Return a judgement as it is recorded, without empty fields."""
+    fields = {**asdict(judgement.verdict), "stored": judgement.stored}
+    fields.pop("message")
     return json.loads(json.dumps({name: value for name, value in fields.items() if value}))  # type: ignore[no-any-return]
 
 

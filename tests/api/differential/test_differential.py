@@ -1,4 +1,4 @@
-"""Every rule about a kind, judged by a real kube-apiserver: the same verdict, the same words, the same defaults."""
+"""Validation rules of every kind against kube-apiserver: the same verdict, messages and defaults."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def judge(kube_bare: Server) -> Judge:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_our_rules_say_what_a_real_server_said(name: str) -> None:
+def test_our_rules_match_the_recorded_verdicts(name: str) -> None:
     case, judgement = CASES[name], judgements()[name]
-    verdict = ours.created(case.obj) if case.change is None else ours.changed(case, judgement.made)
+    verdict = ours.created(case.obj) if case.change is None else ours.changed(case, judgement.stored)
     assert differences(case, verdict, judgement.verdict) == []
 
 
@@ -30,12 +30,12 @@ _passing = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", CASES)
-def test_the_record_says_what_a_real_server_says(judge: Judge, name: str) -> None:
-    said, recorded = as_line(judge.judge(CASES[name])), as_line(judgements()[name])
-    for line in (said, recorded):
-        line.get("made", {}).get("metadata", {}).pop("resourceVersion", None)  # type: ignore[attr-defined]
+def test_the_recorded_verdicts_match_kube_apiserver(judge: Judge, name: str) -> None:
+    answered, recorded = as_line(judge.judge(CASES[name])), as_line(judgements()[name])
+    for line in (answered, recorded):
+        line.get("stored", {}).get("metadata", {}).pop("resourceVersion", None)  # type: ignore[attr-defined]
         for unordered in ("causes", "warnings"):
             line[unordered] = sorted(line.get(unordered, ()))  # type: ignore[call-overload]
-    assert _passing.sub("…", json.dumps(said, sort_keys=True)) == _passing.sub(
+    assert _passing.sub("…", json.dumps(answered, sort_keys=True)) == _passing.sub(
         "…", json.dumps(recorded, sort_keys=True)
     )

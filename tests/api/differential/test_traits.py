@@ -1,4 +1,4 @@
-"""What a kind does beside being valid: generations, unconditional updates, answers to DELETE, by a real server."""
+"""Traits of every kind against kube-apiserver: generations, unconditional updates, responses to DELETE."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tests.support.kubernetes import Server
 
 from torchyard.api.objects import Object
 
-# names that mean something
+# names with a meaning
 _NAMED = ("apiservices", "ipaddresses", "namespaces")
 
 
 def _samples() -> dict[str, Object]:
-    """The first good object of each kind."""
-    found: dict[str, Object] = {}
+    """Return the first valid object of each kind."""
+    samples: dict[str, Object] = {}
     for name, case in CASES.items():
         if ": good: " in name:
             resource = resource_of(case.obj)
-            found.setdefault(f"{resource.plural}.{resource.group}".rstrip("."), case.obj)
-    return found
+            samples.setdefault(f"{resource.plural}.{resource.group}".rstrip("."), case.obj)
+    return samples
 
 
 SAMPLES = _samples()
@@ -36,19 +36,19 @@ def judge(kube_bare: Server) -> Judge:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_kind_behaves_as_on_a_real_server(judge: Judge, name: str) -> None:
+def test_traits_of_a_kind_match_kube_apiserver(judge: Judge, name: str) -> None:
     obj = copy.deepcopy(SAMPLES[name])
     resource = resource_of(obj)
     strategy = resource.strategy
     if resource.plural not in _NAMED:
         obj["metadata"]["name"] = "traits"
     collection = path_of(resource)
-    made = judge.client.post(collection, obj)
-    assert made.status == 201, made.message
-    path = f"{collection}/{made.json['metadata']['name']}"
+    created = judge.client.post(collection, obj)
+    assert created.status == 201, created.message
+    path = f"{collection}/{created.json['metadata']['name']}"
     try:
-        assert ("generation" in made.json["metadata"]) is (strategy.generation_fields is not None)
-        unpinned = copy.deepcopy(made.json)
+        assert ("generation" in created.json["metadata"]) is (strategy.generation_fields is not None)
+        unpinned = copy.deepcopy(created.json)
         del unpinned["metadata"]["resourceVersion"]
         unpinned["metadata"]["labels"] = {**(unpinned["metadata"].get("labels") or {}), "changed": "yes"}
         assert (judge.client.put(path, unpinned).status == 200) is strategy.unconditional_update

@@ -1,4 +1,4 @@
-"""A case, what is said about it, and how two verdicts differ."""
+"""A case, the verdict about it, and the differences between two verdicts."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ Part = Literal["", "status", "ephemeralcontainers", "resize"]
 
 @dataclass(frozen=True)
 class Case:
-    """An object to create; with `change`, one to create and then to change by the main or another endpoint."""
+    """An object to create; with `change`, an object to create and then to update through an endpoint."""
 
     name: str
     obj: Object
     change: Callable[[Object], None] | None = None
     part: Part = ""
-    # what is different on purpose: the path, and why
+    # intended differences: the path, and the reason
     unlike: tuple[str, str] | None = None
 
 
 @dataclass
 class Verdict:
-    """Accepted with this object and these warnings, or refused for these causes."""
+    """Accepted with this object and these warnings, or rejected with these causes."""
 
     accepted: bool
     causes: list[tuple[str, str, str]] = field(default_factory=list)
     obj: Object = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    said: str = ""
+    message: str = ""
 
 
 def resource_of(obj: Object) -> Resource:
-    return next(one for one in builtin_resources() if one.api_version == obj["apiVersion"] and one.kind == obj["kind"])
+    return next(
+        resource
+        for resource in builtin_resources()
+        if resource.api_version == obj["apiVersion"] and resource.kind == obj["kind"]
+    )
 
 
 _uid = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -49,62 +53,64 @@ _OWN_METADATA = ("labels", "annotations", "finalizers")
 
 
 def comparable_message(message: str) -> str:
-    """Structures are shown as users write them, not as upstream's internal types; a diff is only its first line."""
+    """Remove from a message what cannot be equal: upstream's internal representation of structures, and details of a
+    diff.
+    """
     return _uid.sub("UID", _value.sub(r"\1: …", message.split("\n", maxsplit=1)[0]))
 
 
 def _without_empty(value: Any) -> Any:
-    """Absent, null and empty are one and the same to Go's encoder; numbers and false are kept."""
+    """Drop absent, null and empty values, which are equal for Go's encoder; keep numbers and false."""
     if isinstance(value, dict):
-        pairs = {key: _without_empty(one) for key, one in value.items()}
-        return {key: one for key, one in pairs.items() if one not in (None, "", [], {})}
+        pairs = {key: _without_empty(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in pairs.items() if inner not in (None, "", [], {})}
     if isinstance(value, list):
-        return [_without_empty(one) for one in value]
+        return [_without_empty(item) for item in value]
     return value
 
 
 def comparable_object(obj: Object) -> Any:
-    """All that rules decide: no names, versions and times, which every server gives in its own way."""
-    # Jobs write their uid, which no two servers share, all over themselves
+    """Reduce an object to what rules decide: without names, versions and times, which differ between servers."""
+    # Jobs contain their uid, which differs between servers, in several fields
     uid = obj.get("metadata", {}).get("uid") or "-"
     comparable = json.loads(_time.sub('"TIME"', json.dumps(obj).replace(uid, "UID")))
     comparable["metadata"] = {key: comparable["metadata"].get(key) for key in _OWN_METADATA}
     if obj["kind"] == "Service" and comparable["spec"].get("clusterIP") != "None":
-        # allocated once the service was found valid
+        # allocated after validation
         for name in ("clusterIP", "clusterIPs"):
             comparable["spec"].pop(name, None)
     return _without_empty({key: value for key, value in comparable.items() if key not in ("apiVersion", "kind")})
 
 
-def _told_apart(ours: Any, theirs: Any, path: str = "") -> list[str]:
-    """Where two objects differ, path by path."""
+def _object_differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
+    """Return the differences between two objects, path by path."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         keys = [*theirs, *(key for key in ours if key not in theirs)]
-        return [line for key in keys for line in _told_apart(ours.get(key), theirs.get(key), f"{path}.{key}")]
+        return [line for key in keys for line in _object_differences(ours.get(key), theirs.get(key), f"{path}.{key}")]
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         pairs = enumerate(zip(ours, theirs, strict=True))
-        return [line for index, (one, other) in pairs for line in _told_apart(one, other, f"{path}[{index}]")]
+        return [line for index, (left, other) in pairs for line in _object_differences(left, other, f"{path}[{index}]")]
     return [] if ours == theirs else [f"{path}: ours {ours!r}, theirs {theirs!r}"]
 
 
 def differences(case: Case, ours: Verdict, theirs: Verdict) -> list[str]:
-    """Every difference that is not on purpose. Go's maps have no order, so neither have causes."""
-    found = _differences(ours, theirs)
+    """Return every unintended difference. Causes have no order, because Go's maps have none."""
+    lines = _differences(ours, theirs)
     if case.unlike is not None:
         path, why = case.unlike
-        assert any(path in line for line in found), f"no longer different, so not to be excused by: {why}"
-        found = [line for line in found if path not in line]
-    return found
+        assert any(path in line for line in lines), f"no longer different, so not to be excused by: {why}"
+        lines = [line for line in lines if path not in line]
+    return lines
 
 
 def _differences(ours: Verdict, theirs: Verdict) -> list[str]:
     if ours.accepted != theirs.accepted:
-        return [f"ours accepted: {ours.accepted} {ours.said}", f"theirs accepted: {theirs.accepted} {theirs.said}"]
+        return [f"ours accepted: {ours.accepted} {ours.message}", f"theirs accepted: {theirs.accepted} {theirs.message}"]
     if not ours.accepted:
-        missing = [f"not told by us: {cause}" for cause in theirs.causes if cause not in ours.causes]
-        invented = [f"told by us only: {cause}" for cause in ours.causes if cause not in theirs.causes]
+        missing = [f"missing in ours: {cause}" for cause in theirs.causes if cause not in ours.causes]
+        invented = [f"only in ours: {cause}" for cause in ours.causes if cause not in theirs.causes]
         fewer = len(ours.causes) != len(theirs.causes) and not missing and not invented
         return missing + invented + ([f"{len(ours.causes)} causes, not {len(theirs.causes)}"] if fewer else [])
-    found = _told_apart(ours.obj, theirs.obj)
-    found += [f"not warned by us: {line}" for line in theirs.warnings if line not in ours.warnings]
-    return found + [f"warned by us only: {line}" for line in ours.warnings if line not in theirs.warnings]
+    lines = _object_differences(ours.obj, theirs.obj)
+    lines += [f"warning missing in ours: {line}" for line in theirs.warnings if line not in ours.warnings]
+    return lines + [f"warned by us only: {line}" for line in ours.warnings if line not in theirs.warnings]

@@ -1,4 +1,4 @@
-"""What a PyTorchJob may say: upstream's rules by their field and words, and the inputs that upstream chokes on."""
+"""Validation of PyTorchJobs: upstream's rules with their fields and messages, and inputs on which upstream fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = "spec.pytorchReplicaSpecs"
 
 
 def errs(obj: Object) -> list[tuple[str, str]]:
-    return [(one.field, one.message) for one in validate(obj)]
+    return [(err.field, err.message) for err in validate(obj)]
 
 
 def bare(containers: list[Object]) -> Object:
@@ -146,35 +146,39 @@ CASES: dict[str, tuple[Object, list[tuple[str, str]]]] = {
 }
 
 
+@pytest.mark.row("U5")
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_u5_rules(case: str) -> None:
-    given, expected = CASES[case]
-    assert errs(given) == expected
+def test_invalid_jobs_have_these_errors(case: str) -> None:
+    invalid_job, expected = CASES[case]
+    assert errs(invalid_job) == expected
 
 
-def test_u5_a_name_that_no_service_could_have() -> None:
+@pytest.mark.row("U5")
+def test_a_job_name_must_be_valid_for_a_service() -> None:
     ((field, message),) = errs(job("0-test"))
     assert field == "metadata.name"
     assert message.startswith('Invalid value: "0-test": should match: a DNS-1035 label must consist of')
 
 
+@pytest.mark.row("U5")
 @pytest.mark.parametrize(
     ("old", "new"),
     [("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"), (None, "kueue.x-k8s.io/multikueue")],
 )
-def test_u5_the_manager_cannot_be_changed(old: str | None, new: str) -> None:
+def test_managed_by_is_immutable(old: str | None, new: str) -> None:
     before = job(run={"managedBy": old} if old else {})
-    ((field, message),) = [(one.field, one.message) for one in validate_update(job(run={"managedBy": new}), before)]
+    ((field, message),) = [(err.field, err.message) for err in validate_update(job(run={"managedBy": new}), before)]
     assert (field, message) == ("spec.runPolicy.managedBy", f'Invalid value: "{new}": field is immutable')
 
 
+@pytest.mark.row("U5")
 @pytest.mark.parametrize(
-    ("given", "expected"), [(job(elasticPolicy={"nProcPerNode": 2}), [DEPRECATED_PROCESSES]), (job(), [])]
+    ("obj", "expected"), [(job(elasticPolicy={"nProcPerNode": 2}), [DEPRECATED_PROCESSES]), (job(), [])]
 )
-def test_u5_the_old_process_count_is_warned_about(given: Object, expected: list[str]) -> None:
-    assert warnings(given) == expected
+def test_the_deprecated_process_count_causes_a_warning(obj: Object, expected: list[str]) -> None:
+    assert warnings(obj) == expected
 
 
 @pytest.mark.parametrize("longest", [job, lambda name: job(name, worker=None)])
-def test_the_longest_names_that_fit_are_taken(longest: Callable[[str], Object]) -> None:
+def test_the_longest_valid_names_are_accepted(longest: Callable[[str], Object]) -> None:
     assert errs(longest("a" * 54)) == []

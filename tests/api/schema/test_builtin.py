@@ -1,4 +1,4 @@
-"""The generated table of built-in types, as its readers see it."""
+"""The generated table of built-in types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POD = GroupVersionKind("", "v1", "Pod")
 
 
 def at(path: str, kind: GroupVersionKind = POD) -> Type:
-    """The type at a dotted path; `[]` steps into a list, `{}` into a map."""
+    """Return the type at a dotted path; `[]` steps into a list, `{}` into a map."""
     node = type_of(kind)
     for step in path.split("."):
         assert node is not None
@@ -26,11 +26,11 @@ def test_every_definition_resolves() -> None:
         assert definition(name).name == name
 
 
-def test_every_kind_has_the_three_fields_of_an_object_or_is_a_review_of_one() -> None:
+def test_every_kind_has_the_standard_fields_of_an_object() -> None:
     for kind in kinds():
-        found = type_of(kind)
-        assert found is not None
-        assert {"apiVersion", "kind"} <= found.fields.keys(), kind
+        type_ = type_of(kind)
+        assert type_ is not None
+        assert {"apiVersion", "kind"} <= type_.fields.keys(), kind
 
 
 def test_an_unknown_kind_has_no_type() -> None:
@@ -39,12 +39,12 @@ def test_an_unknown_kind_has_no_type() -> None:
         definition("io.k8s.api.core.v1.Nothing")
 
 
-def test_a_definition_is_made_once_and_shared() -> None:
+def test_a_definition_is_built_once_and_shared() -> None:
     assert type_of(POD) is type_of(POD)
     assert at("spec.containers.[]").fields is at("spec.initContainers.[]").fields
 
 
-def test_a_recursive_definition_ends() -> None:
+def test_a_recursive_definition_can_be_built() -> None:
     schema = definition("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
     properties = schema.fields["properties"].values
     assert properties is not None
@@ -65,7 +65,7 @@ def test_a_recursive_definition_ends() -> None:
         ("status", "object", ""),
     ],
 )
-def test_scalars_carry_their_format(path: str, shape: str, format: str) -> None:
+def test_scalars_have_their_format(path: str, shape: str, format: str) -> None:
     assert (at(path).shape, at(path).format) == (shape, format)
 
 
@@ -83,11 +83,11 @@ def test_scalars_carry_their_format(path: str, shape: str, format: str) -> None:
         ("status", "always"),
     ],
 )
-def test_go_omits_keeps_or_always_writes_a_zero(path: str, zero: str) -> None:
+def test_zero_values_are_omitted_kept_or_always_written(path: str, zero: str) -> None:
     assert at(path).zero == zero
 
 
-def test_lists_know_how_they_merge() -> None:
+def test_lists_have_their_merge_strategy() -> None:
     ports = at("spec.containers.[].ports")
     assert (ports.list_type, ports.list_keys) == ("map", ("containerPort", "protocol"))
     assert (ports.patch_strategy, ports.patch_merge_key) == (("merge",), "containerPort")
@@ -100,11 +100,11 @@ def test_lists_know_how_they_merge() -> None:
     assert at("metadata.ownerReferences.[]").atomic_map
 
 
-def test_a_place_may_overrule_what_its_definition_says() -> None:
+def test_a_field_may_override_its_definition() -> None:
     assert definition("io.k8s.api.core.v1.ObjectReference").atomic_map
     assert not at("spec.claimRef", GroupVersionKind("", "v1", "PersistentVolume")).atomic_map
 
 
-def test_metrics_are_known_though_the_api_server_does_not_serve_them() -> None:
+def test_metrics_kinds_have_types() -> None:
     usage = at("containers.[].usage.{}", GroupVersionKind("metrics.k8s.io", "v1beta1", "PodMetrics"))
     assert usage.format == "quantity"

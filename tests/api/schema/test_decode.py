@@ -1,4 +1,4 @@
-"""An object as a Go server holds it: pruned, spelled one way, zeros left out or written as its structs say."""
+"""Decoding as a Go server does: pruning, canonical forms, zero values."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def in_container(**fields: Any) -> dict[str, Any]:
         ({"surprise": 1}, {}),
     ],
 )
-def test_zeros_are_left_out_unless_the_field_is_a_pointer_or_always_written(
+def test_zero_values_are_omitted_unless_the_field_is_a_pointer_or_always_written(
     sent: dict[str, Any], held: dict[str, Any]
 ) -> None:
     assert in_container(**sent) == {"name": "c", "resources": {}, **held}
 
 
-def test_what_go_always_writes_is_there() -> None:
+def test_fields_that_go_always_writes_are_added() -> None:
     assert decoded("Pod", {}) == {"metadata": {}, "spec": {}, "status": {}}
     assert decoded("Deployment", {}, "apps") == {
         "metadata": {},
@@ -65,21 +65,21 @@ def test_what_go_always_writes_is_there() -> None:
     assert event["reportingComponent"] == ""
 
 
-def test_written_zeros_are_not_shared_between_objects() -> None:
+def test_added_zero_values_are_not_shared_between_objects() -> None:
     first, second = decoded("Deployment", {}, "apps"), decoded("Deployment", {}, "apps")
     first["spec"]["template"]["metadata"]["labels"] = {"a": "b"}
     assert second["spec"]["template"]["metadata"] == {}
 
 
 def test_an_empty_list_that_go_always_writes_is_null() -> None:
-    # (whole kinds keep an empty one until it is stored, since it has an owner until then)
+    # (Strategy.empty_is_null handles whole kinds, because field ownership needs the empty list until it is stored)
     volume = decoded("Pod", {"spec": {"volumes": [{"name": "v", "projected": {"sources": []}}]}})["spec"]["volumes"][0]
     assert volume["projected"] == {"sources": None}
     assert decoded("Role", {"rules": []}, "rbac.authorization.k8s.io")["rules"] == []
     assert decoded("Role", {}, "rbac.authorization.k8s.io")["rules"] is None
 
 
-def test_a_missing_required_list_is_not_made_up() -> None:
+def test_a_missing_required_list_is_not_added() -> None:
     assert "containers" not in decoded("Pod", {"spec": {}})["spec"]
 
 
@@ -87,7 +87,7 @@ def test_a_missing_required_list_is_not_made_up() -> None:
     ("sent", "held"),
     [("1000m", "1"), ("0.5", "500m"), ("1024Mi", "1Gi"), (1.5, "1500m"), (1024, "1024"), (None, "0"), ("1e3", "1e3")],
 )
-def test_quantities_have_one_spelling(sent: Any, held: str) -> None:
+def test_quantities_are_decoded_to_their_canonical_form(sent: Any, held: str) -> None:
     assert in_container(resources={"limits": {"cpu": sent}})["resources"]["limits"]["cpu"] == held
 
 
@@ -99,16 +99,16 @@ def test_quantities_have_one_spelling(sent: Any, held: str) -> None:
         ("2020-01-02T03:04:05+02:00", "2020-01-02T01:04:05Z", "2020-01-02T01:04:05.000000Z"),
     ],
 )
-def test_times_have_one_spelling(sent: str, held: str, micro: str) -> None:
+def test_times_are_decoded_to_their_canonical_form(sent: str, held: str, micro: str) -> None:
     assert decoded("Pod", {"metadata": {"creationTimestamp": sent}})["metadata"]["creationTimestamp"] == held
     assert decoded("Lease", {"spec": {"renewTime": sent}}, "coordination.k8s.io")["spec"]["renewTime"] == micro
 
 
-def test_bytes_have_one_spelling() -> None:
+def test_bytes_are_decoded_to_their_canonical_form() -> None:
     assert decoded("Secret", {"data": {"a": "Y\nQ==", "b": None}})["data"] == {"a": "YQ==", "b": ""}
 
 
-def test_free_form_json_is_left_alone() -> None:
+def test_free_form_json_is_unchanged() -> None:
     managed: list[Any] = [{"fieldsV1": {"f:spec": {}, "x": None}}]
     assert decoded("Pod", {"metadata": {"managedFields": managed}})["metadata"]["managedFields"] == managed
 
@@ -128,7 +128,7 @@ SCALARS: dict[str, list[Any]] = {
     "int-or-string": [0, 5, "a", "50%"],
     "any": [{}, {"a": 1}, {"x": {"y": [1, None]}}],
 }
-# without these a workload has nothing in it, and kubectl patches by name
+# without these fields a workload is empty, and kubectl patches by name
 WANTED = frozenset(("spec", "template", "containers", "jobTemplate", "name"))
 
 
@@ -138,11 +138,11 @@ def generate(type: Type, chance: random.Random, depth: int = 0) -> Any:
     if type.shape == "object":
         share = 0.3 if depth < 9 else 0.05
         chosen = {key: child for key, child in type.fields.items() if key in WANTED or chance.random() < share}
-        made = {key: generate(child, chance, depth + 1) for key, child in chosen.items()}
-        return made | {"name": f"n{chance.random()}"} if "name" in made else made
+        obj = {key: generate(child, chance, depth + 1) for key, child in chosen.items()}
+        return obj | {"name": f"n{chance.random()}"} if "name" in obj else obj
     if type.shape == "list" and type.items:
         made_items = (generate(type.items, chance, depth + 1) for _ in range(chance.choice((0, 1, 1, 2))))
-        # kubectl computes a patch, which a null in a list of objects would stop
+        # kubectl computes a patch, which a null in a list of objects would break
         return [{} if item is None and type.items.shape == "object" else item for item in made_items]
     if type.shape == "map" and type.values:
         return {key: generate(type.values, chance, depth + 1) for key in chance.sample(("a", "b", "cpu"), 2)}
@@ -150,10 +150,12 @@ def generate(type: Type, chance: random.Random, depth: int = 0) -> Any:
 
 
 def without(obj: Any, *keys: str) -> Any:
-    """Less what kubectl sets, and less empty and null lists: we leave the required ones to validation."""
+    """Return the object without fields that kubectl sets, and without empty and null lists, which we leave to
+    validation.
+    """
     if isinstance(obj, dict):
-        kept = {key: value for key, value in obj.items() if key not in keys and value not in (None, [])}
-        return {key: without(value, *keys) for key, value in kept.items()}
+        remaining = {key: value for key, value in obj.items() if key not in keys and value not in (None, [])}
+        return {key: without(value, *keys) for key, value in remaining.items()}
     return [without(each, *keys) for each in obj] if isinstance(obj, list) else obj
 
 
@@ -177,32 +179,32 @@ def test_go_decodes_and_encodes_workloads_to_the_same_objects(seed: int, tmp_pat
         )
         type = type_of(GroupVersionKind(group, "v1", kind))
         assert type is not None
-        made = generate(type, chance) | {"apiVersion": f"{group}/v1", "kind": kind}
-        made["metadata"] = {"name": f"n{index}", "labels": {"a": "b"}}
-        objects.append(made)
+        obj = generate(type, chance) | {"apiVersion": f"{group}/v1", "kind": kind}
+        obj["metadata"] = {"name": f"n{index}", "labels": {"a": "b"}}
+        objects.append(obj)
     (tmp_path / "list.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    said = Kubectl("1.34", binary)("set", "sa", "--local", "-f", str(tmp_path / "list.json"), "-o", "json", "someone")
-    theirs = {each["metadata"]["name"]: each for each in _documents(said)}
+    output = Kubectl("1.34", binary)("set", "sa", "--local", "-f", str(tmp_path / "list.json"), "-o", "json", "someone")
+    theirs = {each["metadata"]["name"]: each for each in _documents(output)}
     ignored = ("serviceAccount", "serviceAccountName", "managedFields")
     assert len(theirs) == len(objects)
-    for made in objects:
-        group = made["apiVersion"].partition("/")[0]
-        ours = decoded(made["kind"], made, group)
+    for obj in objects:
+        group = obj["apiVersion"].partition("/")[0]
+        ours = decoded(obj["kind"], obj, group)
         assert without(ours, *ignored) == without(theirs[ours["metadata"]["name"]], *ignored)
 
 
 def _documents(text: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     decoder = json.JSONDecoder()
     while text := text.strip():
         document, end = decoder.raw_decode(text)
-        found += document["items"] if document["kind"] == "List" else [document]
+        documents += document["items"] if document["kind"] == "List" else [document]
         text = text[end:]
-    return found
+    return documents
 
 
 @pytest.mark.parametrize("kind", kinds(), ids="/".join)
-def test_what_is_held_is_held_unchanged_when_it_is_sent_again(kind: GroupVersionKind) -> None:
+def test_decoding_is_idempotent(kind: GroupVersionKind) -> None:
     type = type_of(kind)
     assert type is not None
     chance = random.Random(kind.kind)
@@ -215,7 +217,7 @@ JUNK: list[Any] = [None, True, -1, 2**63, 1.5, 1e400, "", "x", "\ud800", [], [No
 
 
 def spoil(value: Any, chance: random.Random) -> Any:
-    """The same with junk in some places."""
+    """Return a copy with junk in some places."""
     if chance.random() < 0.05:
         return chance.choice(JUNK)
     if isinstance(value, dict):
@@ -224,7 +226,7 @@ def spoil(value: Any, chance: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("kind", kinds(), ids="/".join)
-def test_junk_is_decoded_or_refused(kind: GroupVersionKind) -> None:
+def test_arbitrary_json_is_decoded_or_rejected(kind: GroupVersionKind) -> None:
     type = type_of(kind)
     assert type is not None
     chance = random.Random(kind.kind)

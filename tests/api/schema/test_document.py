@@ -1,4 +1,4 @@
-"""What is refused, what is warned of, and in which words: a table judged by our reader and by a real API server."""
+"""Rejections, warnings and their messages: a table of documents, checked against our reader and kube-apiserver."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cannot(kind: str, reason: str) -> str:
     return f'{kind} in version "v1" cannot be handled as a {kind}: {reason}'
 
 
-# document of a Pod, what it has, the Go field it has it in, the type of that
+# a Pod document, its JSON type, the Go field, the Go type
 MISFITS: list[tuple[dict[str, Any], str, str, str]] = [
     (pod({"hostNetwork": "true"}), "string", "PodSpec.spec.hostNetwork", "bool"),
     (pod({"hostname": 5}), "number", "PodSpec.spec.hostname", "string"),
@@ -89,8 +89,8 @@ MISFITS: list[tuple[dict[str, Any], str, str, str]] = [
 ]
 AMOUNTS: list[Any] = ["1x", "", True, {}]
 BYTES = [("!!!", 0), ("YQ", 0), ("YWFhYQ", 4), ("YQ=a", 2), ("YQ==YQ==", 4), ("Y Q==", 1)]
-# a text that is no JSON, and what Go's scanner says about it
-TORN = [
+# a text that is not valid JSON, and the message of Go's scanner
+INVALID_JSON = [
     ("", "unexpected end of JSON input"),
     ('{"a":', "unexpected end of JSON input"),
     ('{"a":"b', "unexpected end of JSON input"),
@@ -102,7 +102,7 @@ TORN = [
     ('{"kind":"Pod",}', "invalid character '}' looking for beginning of object key string"),
     ('{"kind":"Pod"} x', "invalid character 'x' after top-level value"),
 ]
-# kind, document, what the refusal says
+# kind, document, message
 REFUSED: list[tuple[GroupVersionKind, Any, str]] = [
     *(
         (POD, document, cannot("Pod", f"json: cannot unmarshal {has} into Go struct field {field} of type {go}"))
@@ -110,7 +110,7 @@ REFUSED: list[tuple[GroupVersionKind, Any, str]] = [
     ),
     *((POD, limits(amount), cannot("Pod", NO_QUANTITY)) for amount in AMOUNTS),
     *((SECRET, secret(text), cannot("Secret", f"illegal base64 data at input byte {at}")) for text, at in BYTES),
-    *((POD, text, f"{NO_JSON}{what} ({text or '<empty>'})") for text, what in TORN),
+    *((POD, text, f"{NO_JSON}{reason} ({text or '<empty>'})") for text, reason in INVALID_JSON),
     (
         SECRET,
         secret(5),
@@ -170,7 +170,7 @@ def ours(
 
 
 @pytest.mark.parametrize(("kind", "document", "message"), REFUSED, ids=lambda value: str(value)[:60])
-def test_a_document_that_does_not_fit_is_refused_in_gos_words(
+def test_a_document_of_the_wrong_type_is_rejected_with_gos_message(
     kind: GroupVersionKind, document: Any, message: str
 ) -> None:
     with pytest.raises(StatusError) as refusal:
@@ -181,7 +181,7 @@ def test_a_document_that_does_not_fit_is_refused_in_gos_words(
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(("kind", "document", "message"), REFUSED, ids=lambda value: str(value)[:60])
-def test_a_real_server_uses_the_same_words(
+def test_messages_about_wrong_types_match_kube_apiserver(
     kind: GroupVersionKind, document: Any, message: str, kube_bare: Server
 ) -> None:
     answer = kube_bare.admin.post(
@@ -205,7 +205,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("time", "message"), TIMES)
-def test_a_bad_time_is_refused_element_by_element(time: str, message: str) -> None:
+def test_an_invalid_time_is_rejected_with_its_element(time: str, message: str) -> None:
     with pytest.raises(StatusError) as refusal:
         ours(POD, {"metadata": {"deletionTimestamp": time}})
     assert refusal.value.message == cannot("Pod", f'parsing time "{time}"{message}')
@@ -213,7 +213,7 @@ def test_a_bad_time_is_refused_element_by_element(time: str, message: str) -> No
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(("time", "message"), TIMES)
-def test_a_real_server_refuses_a_bad_time_alike(time: str, message: str, kube_bare: Server) -> None:
+def test_messages_about_invalid_times_match_kube_apiserver(time: str, message: str, kube_bare: Server) -> None:
     answer = kube_bare.admin.post(COLLECTIONS[POD], {"metadata": {"deletionTimestamp": time}})
     assert answer.message == cannot("Pod", f'parsing time "{time}"{message}')
 
@@ -226,7 +226,7 @@ def duplicate(*fields: str) -> list[str]:
     return [f'duplicate field "{field}"' for field in fields]
 
 
-FAULTS: list[tuple[Any, list[str]]] = [
+STRICT_ERRORS: list[tuple[Any, list[str]]] = [
     (UNKNOWN, unknown("spec.containers[0].zap", "spec.foo", "spec.bar", "top")),
     (pod({"HostNetwork": True}), unknown("spec.HostNetwork")),
     (
@@ -238,8 +238,8 @@ FAULTS: list[tuple[Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "errs"), FAULTS)
-def test_unknown_and_repeated_fields_are_warned_of_or_refused(document: Any, errs: list[str]) -> None:
+@pytest.mark.parametrize(("document", "errs"), STRICT_ERRORS)
+def test_unknown_and_duplicate_fields_cause_warnings_or_errors(document: Any, errs: list[str]) -> None:
     assert ours(POD, document)[1] == errs
     assert ours(POD, document, "Ignore")[1] == []
     if errs:
@@ -250,33 +250,33 @@ def test_unknown_and_repeated_fields_are_warned_of_or_refused(document: Any, err
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("document", "errs"), FAULTS)
-def test_a_real_server_finds_the_same_faults(document: Any, errs: list[str], kube_bare: Server) -> None:
+@pytest.mark.parametrize(("document", "errs"), STRICT_ERRORS)
+def test_strict_errors_match_kube_apiserver(document: Any, errs: list[str], kube_bare: Server) -> None:
     headers = {"Content-Type": "application/json"}
     answer = kube_bare.admin.post(COLLECTIONS[POD], text(document), query={"dryRun": "All"}, headers=headers)
     assert [json.loads(warning.removeprefix("299 - ")) for warning in answer.warnings] == errs
 
 
 @pytest.mark.parametrize("labels", ['{"a" :"1","a":"2"}', '{"a":"\\u0022","a":"1"}', '{"a":"\\"","a"\n:"2"}'])
-def test_no_spelling_hides_a_repeated_field(labels: str) -> None:
+def test_duplicate_fields_are_found_in_any_spelling(labels: str) -> None:
     document = f'{{"metadata":{{"name":"x","labels":{labels}}}}}'
     assert ours(POD, document)[1] == duplicate("metadata.labels.a")
 
 
-def test_a_kind_that_is_not_said_is_filled_in() -> None:
+def test_a_missing_kind_is_set() -> None:
     assert ours(DEPLOYMENT, {"metadata": {"name": "x"}})[0]["apiVersion"] == "apps/v1"
     assert ours(POD, "null")[0]["kind"] == "Pod"
 
 
-def test_a_parsed_document_takes_the_same_way() -> None:
+def test_a_parsed_document_is_decoded_the_same_way() -> None:
     type = type_of(POD)
     assert type is not None
-    found, warnings = read_object(pod({"foo": 1, "hostNetwork": False}), POD, type)
-    assert "hostNetwork" not in found["spec"]
+    decoded, warnings = read_object(pod({"foo": 1, "hostNetwork": False}), POD, type)
+    assert "hostNetwork" not in decoded["spec"]
     assert warnings == ['unknown field "spec.foo"']
 
 
-def test_a_schema_nested_beyond_reason_is_refused() -> None:
+def test_a_too_deeply_nested_schema_is_rejected() -> None:
     schema = '{"not":' * 900 + "{}" + "}" * 900
     body = f'{{"spec":{{"versions":[{{"schema":{{"openAPIV3Schema":{schema}}}}}]}}}}'
     with pytest.raises(StatusError, match="depth"):
@@ -301,7 +301,7 @@ NOT_CUSTOM: list[tuple[Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("document", "status", "message"), NOT_CUSTOM)
-def test_a_custom_object_must_say_what_it_is(document: Any, status: int, message: str) -> None:
+def test_a_custom_object_must_have_its_kind(document: Any, status: int, message: str) -> None:
     with pytest.raises(StatusError) as refusal:
         read_custom(text(document), GIZMO)
     assert (refusal.value.status, refusal.value.message) == (status, message)
@@ -309,14 +309,14 @@ def test_a_custom_object_must_say_what_it_is(document: Any, status: int, message
 
 @pytest.fixture(scope="module")
 def gizmos(kube_bare: Server) -> Iterator[str]:
-    """The collection of a custom resource on a real server."""
+    """The collection of a custom resource on a kube-apiserver."""
     definitions = COLLECTIONS[CRD]
     schema = {"openAPIV3Schema": {"type": "object"}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
     names = {"kind": "Gizmo", "plural": "gizmos"}
     spec = {"group": GIZMO.group, "scope": "Cluster", "names": names, "versions": [version]}
-    made = kube_bare.admin.post(definitions, {"metadata": {"name": "gizmos.custom.example.com"}, "spec": spec})
-    assert made.status == 201, made
+    created = kube_bare.admin.post(definitions, {"metadata": {"name": "gizmos.custom.example.com"}, "spec": spec})
+    assert created.status == 201, created
     path = "/apis/custom.example.com/v1/gizmos"
     eventually(lambda: kube_bare.admin.get(path).status == 200, "serving the custom resource")
     yield path
@@ -325,14 +325,14 @@ def gizmos(kube_bare: Server) -> Iterator[str]:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(("document", "status", "message"), NOT_CUSTOM)
-def test_a_real_server_asks_the_same_of_custom_objects(
+def test_kind_checks_of_custom_objects_match_kube_apiserver(
     document: Any, status: int, message: str, gizmos: str, kube_bare: Server
 ) -> None:
     answer = kube_bare.admin.post(gizmos, text(document), headers={"Content-Type": "application/json"})
     assert (answer.status, answer.message) == (status, message)
 
 
-def test_repeated_fields_of_a_custom_object_are_found_everywhere() -> None:
+def test_duplicate_fields_of_a_custom_object_are_found_at_any_depth() -> None:
     body = '{"apiVersion":"custom.example.com/v1","kind":"Gizmo","a":{"b":1,"b":2},"c":[{"d":{"e":1,"e":1}}]}'
     obj, twice = read_custom(body.encode(), GIZMO)
     assert obj["a"] == {"b": 2}

@@ -1,4 +1,4 @@
-"""The tables in the package are what the generator makes of a real server's own description."""
+"""The tables in the package match the generator's output for a real server's description."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATA = ROOT / "src" / "torchyard" / "api" / "schema" / "data"
 
 
 @pytest.mark.cluster
-def test_the_tables_are_as_the_generator_writes_them(kubernetes_assets: Path, tmp_path: Path) -> None:
+def test_the_tables_match_the_generator(kubernetes_assets: Path, tmp_path: Path) -> None:
     if not (SOURCE / "protobuf-fields.json").exists():
         pytest.skip("the description of a real server that the tables were made from is not here")
     generator = [sys.executable, str(ROOT / "tools" / "generate_tables.py")]

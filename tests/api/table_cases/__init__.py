@@ -1,6 +1,6 @@
-"""Objects in every state their table row can show, for the comparison with a real server.
+"""Objects in every state that a table row can show, for the comparison with kube-apiserver.
 
-Each case is what a client would create; `status` is written through the status endpoint where there is one, and
+Each case is what a client would create. `status` is written through the status subresource if there is one, and
 `terminating` objects are deleted while a finalizer holds them.
 """
 

@@ -1,4 +1,4 @@
-"""What the table cases share."""
+"""Helpers of the table cases."""
 
 from __future__ import annotations
 

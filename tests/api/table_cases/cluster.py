@@ -1,4 +1,4 @@
-"""Nodes, events, quotas and small kinds."""
+"""Nodes, events, quotas and small core kinds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torchyard.api.objects import Object
 
 
 def node(name: str, *, labels: Object | None = None, status: Object | None = None, **spec: Any) -> Object:
-    found: Object = {"metadata": {"name": name, "labels": labels or {}}, "spec": spec}
-    return {**found, "status": status} if status else found
+    obj: Object = {"metadata": {"name": name, "labels": labels or {}}, "spec": spec}
+    return {**obj, "status": status} if status else obj
 
 
 INFO = dict.fromkeys(("machineID", "systemUUID", "bootID", "kubeProxyVersion", "operatingSystem", "architecture"), "")

@@ -1,4 +1,4 @@
-"""Pods: every word their status can be."""
+"""Pods with every possible status."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ def running() -> Object:
 
 
 def ended(code: int = 0, reason: str = "", signal: int = 0) -> Object:
-    found: Object = {"exitCode": code, "finishedAt": LONG_AGO}
-    return {"terminated": {**found, **({"reason": reason} if reason else {}), **({"signal": signal} if signal else {})}}
+    terminated: Object = {"exitCode": code, "finishedAt": LONG_AGO}
+    return {
+        "terminated": {**terminated, **({"reason": reason} if reason else {}), **({"signal": signal} if signal else {})}
+    }
 
 
 def container(name: str, state: Object, **more: Any) -> Object:
-    found: Object = {"name": name, "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
-    return {**found, **more}
+    status: Object = {"name": name, "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    return {**status, **more}
 
 
 def pod(name: str, *, init: list[Object] | None = None, spec: Object | None = None, **more: Any) -> Object:
     body: Object = {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}], **(spec or {})}
     if init is not None:
-        body["initContainers"] = [{"image": "i", **one} for one in init]
+        body["initContainers"] = [{"image": "i", **container} for container in init]
     return {"metadata": {"name": name}, "spec": body, **more}
 
 

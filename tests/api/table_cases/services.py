@@ -10,8 +10,8 @@ from torchyard.api.objects import Object
 
 
 def service(name: str, *, status: Object | None = None, **spec: Any) -> Object:
-    found: Object = {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
-    return {**found, "status": status} if status else found
+    obj: Object = {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
+    return {**obj, "status": status} if status else obj
 
 
 PORTS = [{"name": "a", "port": 80}, {"name": "b", "port": 53, "protocol": "UDP"}]
@@ -50,7 +50,7 @@ ENDPOINT_SLICES: list[Object] = [
     {
         "metadata": {"name": "many"},
         "addressType": "IPv4",
-        "endpoints": [{"addresses": [one["ip"]]} for one in ADDRESSES],
+        "endpoints": [{"addresses": [address["ip"]]} for address in ADDRESSES],
         "ports": [{"name": f"p{number}", "port": number} for number in range(1, 6)],
     },
 ]
@@ -61,8 +61,8 @@ def backend() -> Object:
 
 
 def rule(host: str = "") -> Object:
-    found: Object = {"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend()}]}}
-    return {**found, "host": host} if host else found
+    obj: Object = {"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend()}]}}
+    return {**obj, "host": host} if host else obj
 
 
 INGRESSES: list[Object] = [

@@ -10,8 +10,8 @@ from torchyard.api.objects import Object
 def claim(name: str, *, annotations: Object | None = None, status: Object | None = None, **more: Any) -> Object:
     terminating = more.pop("terminating", False)
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **more}
-    found: Object = {"metadata": {"name": name, "annotations": annotations or {}}, "spec": spec}
-    return {**found, **({"status": status} if status else {}), **({"terminating": True} if terminating else {})}
+    obj: Object = {"metadata": {"name": name, "annotations": annotations or {}}, "spec": spec}
+    return {**obj, **({"status": status} if status else {}), **({"terminating": True} if terminating else {})}
 
 
 CLAIMS = [
@@ -36,8 +36,8 @@ CLAIMS = [
 def volume(name: str, *, status: Object | None = None, **spec: Any) -> Object:
     terminating = spec.pop("terminating", False)
     body = {"capacity": {"storage": "1000Mi"}, "accessModes": ["ReadWriteOncePod"], "hostPath": {"path": "/x"}, **spec}
-    found: Object = {"metadata": {"name": name}, "spec": body}
-    return {**found, **({"status": status} if status else {}), **({"terminating": True} if terminating else {})}
+    obj: Object = {"metadata": {"name": name}, "spec": body}
+    return {**obj, **({"status": status} if status else {}), **({"terminating": True} if terminating else {})}
 
 
 VOLUMES = [

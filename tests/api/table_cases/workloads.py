@@ -1,4 +1,4 @@
-"""Jobs, deployments and their kin, autoscalers, disruption budgets."""
+"""Jobs, workloads, autoscalers, disruption budgets."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torchyard.api.objects import Object
 
 def job(name: str, *conditions: str, spec: Object | None = None, **more: Any) -> Object:
     template = {"metadata": {}, "spec": {"restartPolicy": "Never", "containers": TEMPLATE["spec"]["containers"]}}
-    found = {"metadata": {"name": name}, "spec": {"template": template, **(spec or {})}}
+    obj = {"metadata": {"name": name}, "spec": {"template": template, **(spec or {})}}
     times = more.pop("times", {"startTime": LONG_AGO})
     if conditions or more or times:
-        stamped = [{"type": one, "status": "True", "lastTransitionTime": LONG_AGO} for one in conditions]
+        stamped = [{"type": type_, "status": "True", "lastTransitionTime": LONG_AGO} for type_ in conditions]
         extra: Object = {key: more.pop(key) for key in ("succeeded", "failed") if key in more}
-        found["status"] = {"conditions": stamped, **times, **extra}
-    return {**found, **more}
+        obj["status"] = {"conditions": stamped, **times, **extra}
+    return {**obj, **more}
 
 
 DONE = {"startTime": LONG_AGO, "completionTime": LATER}
@@ -133,10 +133,10 @@ ON_OBJECT = metric(
 ON_OBJECT_NOW = metric(
     "Object", metric={"name": "qps"}, describedObject={"kind": "Service", "name": "s"}, current={"value": "5"}
 )
-OUTSIDE = metric("External", metric={"name": "queue"}, target={"type": "AverageValue", "averageValue": "30"})
-OUTSIDE_NOW = metric("External", metric={"name": "queue"}, current={"averageValue": "10", "value": "20"})
-OUTSIDE_VALUE = metric("External", metric={"name": "queue"}, target={"type": "Value", "value": "30"})
-OUTSIDE_VALUE_NOW = metric("External", metric={"name": "queue"}, current={"value": "20"})
+EXTERNAL = metric("External", metric={"name": "queue"}, target={"type": "AverageValue", "averageValue": "30"})
+EXTERNAL_NOW = metric("External", metric={"name": "queue"}, current={"averageValue": "10", "value": "20"})
+EXTERNAL_VALUE = metric("External", metric={"name": "queue"}, target={"type": "Value", "value": "30"})
+EXTERNAL_VALUE_NOW = metric("External", metric={"name": "queue"}, current={"value": "20"})
 AUTOSCALERS = [
     autoscaler("cpu", [CPU], [], minReplicas=2),
     autoscaler("cpu-now", [CPU], [CPU_NOW]),
@@ -145,10 +145,10 @@ AUTOSCALERS = [
     autoscaler("pods", [PER_POD], [PER_POD_NOW]),
     autoscaler("pods-unknown", [PER_POD, ON_OBJECT], []),
     autoscaler("object", [ON_OBJECT], [ON_OBJECT_NOW]),
-    autoscaler("outside", [OUTSIDE], [OUTSIDE_NOW]),
-    autoscaler("outside-unknown", [OUTSIDE, OUTSIDE_VALUE], []),
-    autoscaler("outside-value", [OUTSIDE_VALUE], [OUTSIDE_VALUE_NOW]),
-    autoscaler("four", [CPU, MEMORY, PER_POD, OUTSIDE], [CPU_NOW, MEMORY_NOW]),
+    autoscaler("external", [EXTERNAL], [EXTERNAL_NOW]),
+    autoscaler("external-unknown", [EXTERNAL, EXTERNAL_VALUE], []),
+    autoscaler("external-value", [EXTERNAL_VALUE], [EXTERNAL_VALUE_NOW]),
+    autoscaler("four", [CPU, MEMORY, PER_POD, EXTERNAL], [CPU_NOW, MEMORY_NOW]),
 ]
 BUDGETS: list[Object] = [
     {"metadata": {"name": "least"}, "spec": {"minAvailable": 2, "selector": SELECTOR}},

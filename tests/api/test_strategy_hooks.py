@@ -1,4 +1,4 @@
-"""Whatever fits a kind's types may be sent: the hooks answer with faults, never with an exception."""
+"""Strategy hooks accept every object that matches the types of its kind: they return errors and never raise."""
 
 from __future__ import annotations
 
@@ -61,11 +61,15 @@ SCALARS: dict[tuple[str, str], tuple[Any, ...]] = {
 }
 NUMBERS = (0, 0, 1, -1, 2, 80, 3600, 70000, 2**31 - 1)
 KEYS = ("a", "b", "cpu", "memory", "storage", "nvidia.com/gpu", "hugepages-2Mi", "x y", ".dockercfg", "pods", "tls.crt")
-RESOURCES = [one for one in builtin_resources() if "create" in one.verbs and one.type is not None and one.type.fields]
+RESOURCES = [
+    resource
+    for resource in builtin_resources()
+    if "create" in resource.verbs and resource.type is not None and resource.type.fields
+]
 
 
 def anything(of: Type, random: Random, depth: int = 0) -> Any:
-    """A value of a type, as odd as its type lets it be."""
+    """Return an arbitrary value of a type."""
     match of.shape:
         case "object":
             chosen = [name for name in of.fields if random.random() < (0.75 if depth < 3 else 0.3)]
@@ -110,16 +114,16 @@ def prepared(resource: Resource, random: Random) -> tuple[Object, list[FieldErro
     strategy, obj = resource.strategy, some_object(resource, random)
     strategy.default(obj)
     strategy.prepare_create(obj)
-    found = validate_metadata(obj["metadata"], namespaced=resource.namespaced, name_rule=strategy.name_rule)
-    found += strategy.validate(obj)
+    errs = validate_metadata(obj["metadata"], namespaced=resource.namespaced, name_rule=strategy.name_rule)
+    errs += strategy.validate(obj)
     strategy.selectable(obj)
-    if not found:
+    if not errs:
         strategy.warnings(obj)
-    return obj, found
+    return obj, errs
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_hooks_answer_with_faults_only(seed: int) -> None:
+def test_strategy_hooks_return_errors_and_never_raise(seed: int) -> None:
     random = Random(seed)
     for resource in RESOURCES:
         _check_hooks(resource, random)
@@ -135,8 +139,8 @@ def _check_hooks(resource: Resource, random: Random) -> None:
         new, before = some_object(resource, random), copy.deepcopy(old)
         strategy.default(new)
         prepare(new, old)
-        found = validate_metadata_update(new["metadata"], old["metadata"]) + check(new, old)
-        assert all(isinstance(error, FieldError) for error in found)
+        errs = validate_metadata_update(new["metadata"], old["metadata"]) + check(new, old)
+        assert all(isinstance(error, FieldError) for error in errs)
         assert old == before, "a hook changed the old object"
 
 
@@ -144,8 +148,8 @@ GOOD = {name: case.obj for name, case in CASES.items() if ": good: " in name}
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_an_object_that_is_written_back_unchanged_stays_as_it_is(name: str) -> None:
-    """What is defaulted once is not defaulted to something else the next time."""
+def test_writing_an_object_back_unchanged_does_not_change_it(name: str) -> None:
+    """Defaulting is idempotent."""
     resource = resource_of(GOOD[name])
     assert resource.type is not None
     obj, _ = decode(copy.deepcopy(GOOD[name]), resource.type)
