@@ -105,7 +105,10 @@ def differences(case: Case, ours: Verdict, theirs: Verdict) -> list[str]:
 
 def _differences(ours: Verdict, theirs: Verdict) -> list[str]:
     if ours.accepted != theirs.accepted:
-        return [f"ours accepted: {ours.accepted} {ours.message}", f"theirs accepted: {theirs.accepted} {theirs.message}"]
+        return [
+            f"ours accepted: {ours.accepted} {ours.message}",
+            f"theirs accepted: {theirs.accepted} {theirs.message}",
+        ]
     if not ours.accepted:
         missing = [f"missing in ours: {cause}" for cause in theirs.causes if cause not in ours.causes]
         invented = [f"only in ours: {cause}" for cause in ours.causes if cause not in theirs.causes]
