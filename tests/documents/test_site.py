@@ -26,6 +26,15 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_path_on_the_architecture_page_exists() -> None:
+    """Paths are below src/torchyard; those of the request and of the pod are below apiserver and node."""
+    source = ROOT / "src" / "torchyard"
+    paths = re.findall(r"`([\w.]+/[\w/.]*)`", (ROOT / "docs" / "architecture.md").read_text())
+    roots = (ROOT, source, source / "apiserver", source / "node")
+    assert len(paths) > 50
+    assert [path for path in paths if not any((root / path).exists() for root in roots)] == []
+
+
 def test_the_cli_reference_is_current(tmp_path: Path) -> None:
     generated = tmp_path / "cli.md"
     command = [sys.executable, str(ROOT / "tools" / "generate_cli_reference.py"), str(generated)]
