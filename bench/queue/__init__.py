@@ -1,1 +1,1 @@
-"""How fast queues admit: Kueue's own generator shapes, driven through the API."""
+"""How fast the queues admit: the load of Kueue's own test (`load`), driven through the API (`__main__`)."""

@@ -1,4 +1,4 @@
-"""blockAdmission: nobody is admitted before the pods of all who were are ready."""
+"""blockAdmission: nothing is admitted before the pods of all admitted workloads are ready."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def simulate(*objects: Object) -> QueueSimulation:
     return sim
 
 
-def becomes_ready(sim: QueueSimulation, name: str) -> None:
+def set_pods_ready(sim: QueueSimulation, name: str) -> None:
     obj = sim.objects[name]
     metadata = {**obj["metadata"], "resourceVersion": str(int(obj["metadata"]["resourceVersion"]) + 10**6)}
     ready = {"type": messages.PODS_READY, "status": "True", "reason": messages.REASON_STARTED, "message": ""}
@@ -28,21 +28,18 @@ def becomes_ready(sim: QueueSimulation, name: str) -> None:
 def test_next_workload_is_admitted_when_the_previous_one_is_ready() -> None:
     sim = simulate(queue(cpu=4), local(), *(workload(name, at=at) for at, name in enumerate("abc")))
     assert sim.run_until_idle() == ["a"]
-    becomes_ready(sim, "a")
+    set_pods_ready(sim, "a")
     assert sim.run_until_idle() == ["b"]
     sim.finish("b")
-    assert sim.run_until_idle() == ["c"], "who has ended is waited for no more"
+    assert sim.run_until_idle() == ["c"], "a finished workload does not block"
 
 
 def test_blocked_workload_waits_for_pods_ready() -> None:
     sim = simulate(queue(cpu=4), local(), workload("a"), workload("b", at=1))
-    said = [
-        (one.info.key[1], one.why.reason, one.why.message)
-        for one in (*sim.run_cycle(), *sim.run_cycle())
-        if isinstance(one, StayPending)
-    ]
-    assert said[0] == (
-        "b",
+    decisions = [*sim.run_cycle(), *sim.run_cycle()]
+    first, *_ = (decision for decision in decisions if isinstance(decision, StayPending))
+    assert first.info.key[1] == "b"
+    assert first.why == (
         "WaitingForPodsReady",
         "waiting for all admitted workloads to be in PodsReady condition",
     )
@@ -52,19 +49,19 @@ def test_unready_workload_blocks_all_cluster_queues() -> None:
     queues = [queue("team"), local("q", "team"), queue("other"), local("o", "other")]
     sim = simulate(*queues, workload("a"), workload("b", queue="o", at=1))
     assert sim.run_until_idle() == ["a"]
-    becomes_ready(sim, "a")
+    set_pods_ready(sim, "a")
     assert sim.run_until_idle() == ["b"]
 
 
 def test_lost_pod_blocks_admission_again() -> None:
     sim = simulate(queue(), local(), workload("a"))
     sim.run_until_idle()
-    becomes_ready(sim, "a")
+    set_pods_ready(sim, "a")
     ready = sim.objects["a"]
     metadata = {**ready["metadata"], "resourceVersion": str(int(ready["metadata"]["resourceVersion"]) + 1)}
     lost = [
-        {**one, "status": "False"} if one["type"] == messages.PODS_READY else one
-        for one in ready["status"]["conditions"]
+        {**condition, "status": "False"} if condition["type"] == messages.PODS_READY else condition
+        for condition in ready["status"]["conditions"]
     ]
     sim.put({**ready, "metadata": metadata, "status": {**ready["status"], "conditions": lost}})
     sim.put(workload("b"))
@@ -76,11 +73,11 @@ def test_preemption_is_not_blocked() -> None:
     sim = simulate(strong, local(), workload("low", cpu=2))
     assert sim.run_until_idle() == ["low"]
     sim.put(workload("high", cpu=2, priority=5))
-    assert any(isinstance(one, Preempt) for one in sim.run_cycle())
+    assert any(isinstance(decision, Preempt) for decision in sim.run_cycle())
     sim.release("low")
     assert sim.run_until_idle() == ["high"]
 
 
 def test_without_block_admission_all_are_admitted_at_once() -> None:
     sim = QueueSimulation(flavor(), queue(cpu=4), local(), *(workload(name) for name in "abc"))
-    assert sum(isinstance(one, Admit) for _ in range(3) for one in sim.run_cycle()) == 3
+    assert sum(isinstance(decision, Admit) for _ in range(3) for decision in sim.run_cycle()) == 3

@@ -1,4 +1,4 @@
-"""A job that is started and stopped again is what it was, whatever its templates say and whatever its flavors add."""
+"""A job that is started and stopped again is restored exactly, for any template and any admission."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOLERATIONS = st.lists(st.sampled_from([{"key": "gpu", "operator": "Exists"}, {"
 
 @st.composite
 def templates(draw: st.DrawFn) -> Object:
-    """With fields that are there, empty, null or left out."""
+    """Templates with fields that are set or omitted."""
     template: Object = {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}
     for name, values in (("nodeSelector", TEXTS), ("tolerations", TOLERATIONS)):
         value = draw(st.none() | values)
@@ -43,25 +43,25 @@ INFOS = st.builds(
     count=st.integers(1, 4),
     node_selector=TEXTS,
     tolerations=TOLERATIONS,
-    labels=TEXTS.map(lambda found: {f"kueue.x-k8s.io/{key}": value for key, value in found.items()}),
+    labels=TEXTS.map(lambda labels: {f"kueue.x-k8s.io/{key}": value for key, value in labels.items()}),
     annotations=TEXTS,
 )
 
 
-def stopped(adapter: JobIntegration, job: Object, infos: list[PodSetInfo]) -> Object | None:
-    """The job after a start and a stop; None if it cannot be started with these."""
-    sets = copy.deepcopy(adapter.pod_sets(job))
+def start_and_stop(integration: JobIntegration, job: Object, infos: list[PodSetInfo]) -> Object | None:
+    """The job after a start and a stop; None if it cannot be started with these infos."""
+    pod_sets = copy.deepcopy(integration.pod_sets(job))
     try:
-        started = apply_merge_patch(copy.deepcopy(job), adapter.start(job, infos))
+        started = apply_merge_patch(copy.deepcopy(job), integration.start(job, infos))
     except CannotStart:
         return None
-    assert not adapter.is_suspended(started)
-    found: Object = apply_merge_patch(started, adapter.suspend(started))
-    patch = adapter.restore(found, sets)
+    assert not integration.is_suspended(started)
+    stopped: Object = apply_merge_patch(started, integration.suspend(started))
+    patch = integration.restore(stopped, pod_sets)
     if patch is not None:
-        found = apply_merge_patch(found, patch)
-        assert adapter.restore(found, sets) is None, "once is enough"
-    return found
+        stopped = apply_merge_patch(stopped, patch)
+        assert integration.restore(stopped, pod_sets) is None, "a second restore changes nothing"
+    return stopped
 
 
 @settings(max_examples=150)
@@ -75,7 +75,7 @@ def test_batch_job_is_restored_exactly(
     spec = {"suspend": True, "parallelism": parallelism, "completions": parallelism, "template": template}
     job: Object = {"metadata": {"name": "j", "annotations": annotations}, "spec": spec}
     count = min(info.count, parallelism) if names.MIN_PARALLELISM in annotations else parallelism
-    after = stopped(BatchJobIntegration(), job, [PodSetInfo(**{**vars(info), "count": count})])
+    after = start_and_stop(BatchJobIntegration(), job, [PodSetInfo(**{**vars(info), "count": count})])
     assert after is None or after == job
 
 
@@ -94,5 +94,5 @@ def test_pytorchjob_is_restored_exactly(
         PodSetInfo(**{**vars(first), "name": "master", "count": 1}),
         PodSetInfo(**{**vars(second), "name": "worker", "count": count}),
     ]
-    after = stopped(PyTorchJobIntegration(), job, infos)
+    after = start_and_stop(PyTorchJobIntegration(), job, infos)
     assert after is None or after == job

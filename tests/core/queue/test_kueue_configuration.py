@@ -1,4 +1,4 @@
-"""Kueue's configuration file: what of it our queues go by, and what they refuse."""
+"""Kueue's configuration file: which fields are used, and which are rejected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL = """waitForPodsReady:
   blockAdmission: true
   requeuingStrategy: {timestamp: Eviction, backoffLimitCount: 5, backoffBaseSeconds: 10, backoffMaxSeconds: 100}
 """
-EVERY = QueueSettings(
+ALL_SETTINGS = QueueSettings(
     timeout=600,
     recovery_timeout=90,
     block_admission=True,
@@ -25,46 +25,46 @@ EVERY = QueueSettings(
     backoff_max=100,
     pods_ready=True,
 )
-TAKEN = {
-    "nothing said": (NEW, QueueSettings()),
-    "everything said": (NEW + ALL, EVERY),
-    "what is about Kueue's process": (NEW + "health: {}\nleaderElection: {leaderElect: true}\n", QueueSettings()),
-    "off": (NEW + "waitForPodsReady: {enable: false, blockAdmission: true}\n", QueueSettings(pods_ready=False)),
-    "an old file, which waits for nothing by itself": (OLD, QueueSettings(pods_ready=False)),
-    "an old file that waits, and blocks then": (
+ACCEPTED = {
+    "empty": (NEW, QueueSettings()),
+    "every field": (NEW + ALL, ALL_SETTINGS),
+    "fields about Kueue's process": (NEW + "health: {}\nleaderElection: {leaderElect: true}\n", QueueSettings()),
+    "disabled": (NEW + "waitForPodsReady: {enable: false, blockAdmission: true}\n", QueueSettings(pods_ready=False)),
+    "v1beta1 does not wait by default": (OLD, QueueSettings(pods_ready=False)),
+    "v1beta1 blocks admission if it waits": (
         OLD + "waitForPodsReady: {enable: true}\n",
         QueueSettings(timeout=300, recovery_timeout=300, block_admission=True),
     ),
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), TAKEN.values(), ids=TAKEN)
+@pytest.mark.parametrize(("text", "expected"), ACCEPTED.values(), ids=ACCEPTED)
 def test_configuration_is_read(text: str, expected: QueueSettings) -> None:
     assert load_queue_settings(text) == expected
 
 
-REFUSED = {
-    "no YAML": ("a: [", "is not valid YAML"),
-    "nothing at all": ("", "apiVersion: Required value"),
-    "another kind": ("kind: Pod\napiVersion: v1", 'apiVersion: Unsupported value: "v1"'),
-    "what we do not do": (NEW + "fairSharing: {enable: true}", "fairSharing: Forbidden: not supported"),
-    "a name that nobody knows": (NEW + "waitForPodsReady: {timeOut: 5m}", "waitForPodsReady.timeOut: Forbidden"),
-    "a length without a unit": (NEW + "waitForPodsReady: {timeout: 5}", "waitForPodsReady.timeout: Invalid value: 5"),
-    "no length": (NEW + "waitForPodsReady: {timeout: 0s}", "must be greater than 0"),
-    "no flag": (NEW + "waitForPodsReady: {blockAdmission: maybe}", "must be true or false"),
-    "no number": (
+REJECTED = {
+    "invalid YAML": ("a: [", "is not valid YAML"),
+    "empty file": ("", "apiVersion: Required value"),
+    "other kind": ("kind: Pod\napiVersion: v1", 'apiVersion: Unsupported value: "v1"'),
+    "unsupported field": (NEW + "fairSharing: {enable: true}", "fairSharing: Forbidden: not supported"),
+    "unknown field": (NEW + "waitForPodsReady: {timeOut: 5m}", "waitForPodsReady.timeOut: Forbidden"),
+    "duration without a unit": (NEW + "waitForPodsReady: {timeout: 5}", "waitForPodsReady.timeout: Invalid value: 5"),
+    "zero duration": (NEW + "waitForPodsReady: {timeout: 0s}", "must be greater than 0"),
+    "invalid flag": (NEW + "waitForPodsReady: {blockAdmission: maybe}", "must be true or false"),
+    "negative number": (
         NEW + "waitForPodsReady: {requeuingStrategy: {backoffBaseSeconds: -1}}",
         "waitForPodsReady.requeuingStrategy.backoffBaseSeconds: Invalid value: -1: must be a whole number",
     ),
-    "another order": (
+    "unsupported timestamp": (
         NEW + "waitForPodsReady: {requeuingStrategy: {timestamp: Creation}}",
         'waitForPodsReady.requeuingStrategy.timestamp: Unsupported value: "Creation"',
     ),
 }
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
-def test_unsupported_field_is_named(text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), REJECTED.values(), ids=REJECTED)
+def test_unsupported_field_is_named(text: str, message: str) -> None:
     with pytest.raises(YardError) as error:
         load_queue_settings(text)
-    assert said in str(error.value)
+    assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""Which way our jobs get into the queues of a cluster."""
+"""How PyTorchJobs get into the queues of a cluster."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LISTED = {"integrations": {"externalFrameworks": [EXTERNAL]}}
 
 CASES: dict[str, tuple[list[Object], list[Object], Object | None, IntegrationMode, str]] = {
     "no Kueue": ([{"name": "batch"}], [], None, IntegrationMode.NONE, ""),
-    "its own integration": ([GROUP], [HOOK], None, IntegrationMode.BUILT_IN, "v1beta2"),
-    "an older one": ([OLD], [HOOK], None, IntegrationMode.BUILT_IN, "v1beta1"),
-    "left to us": ([GROUP], [OTHER_HOOK], LISTED, IntegrationMode.EXTERNAL, "v1beta2"),
-    "left to us and not told": ([GROUP], [OTHER_HOOK], {}, IntegrationMode.EXTERNAL, "v1beta2"),
+    "built-in integration": ([GROUP], [HOOK], None, IntegrationMode.BUILT_IN, "v1beta2"),
+    "v1beta1 only": ([OLD], [HOOK], None, IntegrationMode.BUILT_IN, "v1beta1"),
+    "external integration": ([GROUP], [OTHER_HOOK], LISTED, IntegrationMode.EXTERNAL, "v1beta2"),
+    "external integration not listed": ([GROUP], [OTHER_HOOK], {}, IntegrationMode.EXTERNAL, "v1beta2"),
 }
 
 
@@ -26,14 +26,14 @@ CASES: dict[str, tuple[list[Object], list[Object], Object | None, IntegrationMod
 def test_mode_follows_served_groups_and_webhooks(
     groups: list[Object], hooks: list[Object], configuration: Object | None, mode: IntegrationMode, version: str
 ) -> None:
-    found = detect_kueue(groups, hooks, configuration)
-    assert (found.mode, found.version) == (mode, version)
-    assert found.reasons
+    integration = detect_kueue(groups, hooks, configuration)
+    assert (integration.mode, integration.version) == (mode, version)
+    assert integration.reasons
 
 
 def test_reasons_name_the_framework_to_list() -> None:
-    said = detect_kueue([GROUP], [], {}).reasons[-1]
-    assert said == f"list {EXTERNAL} under integrations.externalFrameworks, or Kueue may queue the pods a second time"
+    reason = detect_kueue([GROUP], [], {}).reasons[-1]
+    assert reason == f"list {EXTERNAL} under integrations.externalFrameworks, or Kueue may queue the pods a second time"
     assert "ask the administrator" in detect_kueue([GROUP], [], None).reasons[-1]
 
 

@@ -1,4 +1,4 @@
-"""Between flavors that are full, the one whose holders can be made to go is chosen, as Kueue's oracle has it."""
+"""Of several full flavors, one with preemption candidates is chosen, as Kueue's preemption oracle does."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TWO = group(("one", [quota("cpu", 2)]), ("two", [quota("cpu", 2)]))
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
-@pytest.mark.parametrize("stops", ["TryNextFlavor", "MayStopSearch"])
-def test_flavor_without_preemption_candidates_is_skipped(stops: str) -> None:
-    team = queue("team", TWO, preemption=LOWER, flavorFungibility={"whenCanPreempt": stops})
+@pytest.mark.parametrize("policy", ["TryNextFlavor", "MayStopSearch"])
+def test_flavor_without_preemption_candidates_is_skipped(policy: str) -> None:
+    team = queue("team", TWO, preemption=LOWER, flavorFungibility={"whenCanPreempt": policy})
     sim = QueueSimulation(flavor("one"), flavor("two"), team, local())
     sim.put(workload("strong", cpu=2, priority=9))
     assert sim.run_and_log() == ["strong admitted"]
@@ -24,11 +24,13 @@ def test_flavor_without_preemption_candidates_is_skipped(stops: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stops", "goes"), [("TryNextFlavor", "borrower"), ("MayStopSearch", "weak")], ids=["all tried", "the first taken"]
+    ("policy", "preempted"),
+    [("TryNextFlavor", "borrower"), ("MayStopSearch", "weak")],
+    ids=["try all flavors", "stop at the first"],
 )
-def test_reclaim_is_preferred_to_preemption_in_the_own_queue(stops: str, goes: str) -> None:
-    policy: Any = {**LOWER, "reclaimWithinCohort": "Any"}
-    mine = queue("mine", TWO, cohort="all", preemption=policy, flavorFungibility={"whenCanPreempt": stops})
+def test_reclaim_is_preferred_to_preemption_in_the_own_queue(policy: str, preempted: str) -> None:
+    preemption: Any = {**LOWER, "reclaimWithinCohort": "Any"}
+    mine = queue("mine", TWO, cohort="all", preemption=preemption, flavorFungibility={"whenCanPreempt": policy})
     empty = group(("one", [quota("cpu", 0)]), ("two", [quota("cpu", 0)]))
     sim = QueueSimulation(flavor("one"), flavor("two"), mine, queue("theirs", empty, cohort="all"))
     sim.put(local("mine", "mine"), local("theirs", "theirs"), workload("weak", cpu=2, queue="mine"))
@@ -36,7 +38,7 @@ def test_reclaim_is_preferred_to_preemption_in_the_own_queue(stops: str, goes: s
     sim.put(workload("borrower", cpu=2, queue="theirs"))
     assert sim.run_and_log() == ["borrower admitted"]
     sim.put(workload("strong", cpu=2, queue="mine", priority=9))
-    assert sim.run_and_log()[:2] == [f"{goes} preempted", "strong admitted"]
+    assert sim.run_and_log()[:2] == [f"{preempted} preempted", "strong admitted"]
 
 
 def test_preemptor_that_will_not_borrow_goes_before_borrowers() -> None:

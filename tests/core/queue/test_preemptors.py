@@ -1,89 +1,83 @@
-"""A workload that others give quota back for: nobody of its queue passes it meanwhile, as in Kueue."""
+"""Preemptors that wait for the quota of the workloads they preempt: as in Kueue, their queue does not pass them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.support.queues import QueueSimulation, flavor, local, queue, workload
+from tests.support.queues import QueueSimulation, admitted_names, flavor, local, preempted_names, queue, workload
 
 from torchyard.api.queue import messages
-from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingDecision, StayPending
+from torchyard.core.queue.scheduler import SchedulingDecision, StayPending
 
 LOWER = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 
 
-def admitted(decisions: list[SchedulingDecision]) -> list[str]:
-    return [one.info.key[1] for one in decisions if isinstance(one, Admit)]
-
-
-def preempted(decisions: list[SchedulingDecision]) -> list[str]:
-    return [target.info.key[1] for one in decisions if isinstance(one, Preempt) for target in one.targets]
-
-
 def run_cycles(sim: QueueSimulation) -> list[SchedulingDecision]:
-    """Until there is nothing more to look at; nobody gives anything back."""
-    found = sim.run_cycle()
+    """Run cycles until nothing is active; no quota is released."""
+    decisions = sim.run_cycle()
     while sim.state.pending.active:
-        found += sim.run_cycle()
-    return found
+        decisions += sim.run_cycle()
+    return decisions
 
 
-def with_a_large_one() -> QueueSimulation:
-    """Two that hold a queue's four cpus, a third that waits, and one that needs all of it."""
+def simulate_preemption() -> QueueSimulation:
+    """Two workloads use the four cpus of a queue, a third is pending, and `large` preempts for all of them."""
     sim = QueueSimulation(flavor(), queue(cpu=4, preemption=LOWER), local())
     sim.put(workload("a", cpu=2, at=1), workload("b", cpu=2, at=2))
-    assert admitted(run_cycles(sim)) == ["a", "b"]
+    assert admitted_names(run_cycles(sim)) == ["a", "b"]
     sim.put(workload("next", cpu=2, at=3), workload("large", cpu=4, priority=9, at=4))
-    assert sorted(preempted(run_cycles(sim))) == ["a", "b"]
+    assert sorted(preempted_names(run_cycles(sim))) == ["a", "b"]
     return sim
 
 
 def test_quota_released_in_parts_stays_reserved_for_the_preemptor() -> None:
-    sim = with_a_large_one()
+    sim = simulate_preemption()
     sim.release("b")
     assert run_cycles(sim) == []
     sim.release("a")
-    assert admitted(run_cycles(sim)) == ["large"]
+    assert admitted_names(run_cycles(sim)) == ["large"]
 
 
 def test_preemptor_reports_the_pending_preemption() -> None:
     sim = QueueSimulation(flavor(), queue(cpu=4, preemption=LOWER), local(), workload("a", cpu=3))
     run_cycles(sim)
     sim.put(workload("large", cpu=4, priority=9))
-    told = [(one.why.reason, one.why.message) for one in run_cycles(sim) if isinstance(one, StayPending)]
-    why = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed"
-    assert told == [
-        (messages.REASON_WAITING_FOR_PREEMPTED_WORKLOADS, f"{why}. Pending the preemption of 1 workload(s)")
+    reasons = [decision.why for decision in run_cycles(sim) if isinstance(decision, StayPending)]
+    shortage = (
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed"
+    )
+    assert reasons == [
+        (messages.REASON_WAITING_FOR_PREEMPTED_WORKLOADS, f"{shortage}. Pending the preemption of 1 workload(s)")
     ]
 
 
 def test_new_workload_does_not_pass_the_preemptor() -> None:
-    sim = with_a_large_one()
+    sim = simulate_preemption()
     sim.put(workload("small", cpu=1, at=5))
     sim.release("b")
     assert run_cycles(sim) == []
 
 
 def test_deleted_preemptor_frees_its_quota_for_others() -> None:
-    sim = with_a_large_one()
+    sim = simulate_preemption()
     sim.release("b")
     run_cycles(sim)
     sim.finish("large")
-    assert admitted(run_cycles(sim)) == ["b"]
+    assert admitted_names(run_cycles(sim)) == ["b"]
 
 
 def test_higher_priority_workload_passes_the_preemptor() -> None:
-    sim = with_a_large_one()
+    sim = simulate_preemption()
     sim.release("b")
     sim.put(workload("urgent", cpu=2, priority=10, at=6))
-    assert admitted(run_cycles(sim)) == ["urgent"]
+    assert admitted_names(run_cycles(sim)) == ["urgent"]
 
 
 def test_target_whose_eviction_was_not_written_is_preempted_again() -> None:
-    sim = with_a_large_one()
+    sim = simulate_preemption()
     sim.release("b")
     sim.state.put_workload(sim.objects["a"], force=True)
-    assert preempted(run_cycles(sim)) == ["a"]
+    assert preempted_names(run_cycles(sim)) == ["a"]
 
 
 def test_cohort_does_not_borrow_the_quota_of_a_preemptor() -> None:
@@ -94,11 +88,11 @@ def test_cohort_does_not_borrow_the_quota_of_a_preemptor() -> None:
     sim.put(workload("c", cpu=1, queue="theirs"))
     run_cycles(sim)
     sim.put(workload("large", cpu=4, priority=9, queue="mine"), workload("borrower", cpu=1, queue="theirs"))
-    assert sorted(preempted(run_cycles(sim))) == ["a", "b"]
+    assert sorted(preempted_names(run_cycles(sim))) == ["a", "b"]
     sim.release("b")
-    assert admitted(run_cycles(sim)) == []
+    assert admitted_names(run_cycles(sim)) == []
     sim.release("a")
-    assert admitted(run_cycles(sim)) == ["large"]
+    assert admitted_names(run_cycles(sim)) == ["large"]
 
 
 def test_cohort_uses_the_quota_that_a_preemptor_does_not_need() -> None:
@@ -108,9 +102,9 @@ def test_cohort_uses_the_quota_that_a_preemptor_does_not_need() -> None:
     sim.put(workload("a", cpu=2, queue="mine"), workload("b", cpu=2, queue="mine"))
     run_cycles(sim)
     sim.put(workload("large", cpu=4, priority=9, queue="mine"))
-    assert sorted(preempted(run_cycles(sim))) == ["a", "b"]
+    assert sorted(preempted_names(run_cycles(sim))) == ["a", "b"]
     sim.put(workload("c", cpu=2, queue="theirs"))
-    assert admitted(run_cycles(sim)) == ["c"]
+    assert admitted_names(run_cycles(sim)) == ["c"]
 
 
 def test_quota_that_preemption_will_leave_is_not_used_before_it_is_free() -> None:
@@ -122,14 +116,14 @@ def test_quota_that_preemption_will_leave_is_not_used_before_it_is_free() -> Non
     run_cycles(sim)
     sim.put(workload("first", cpu=2, priority=9, queue="mine"))
     sim.put(workload("own", cpu=1, queue="b"), workload("borrower", cpu=1, queue="c"))
-    found = run_cycles(sim)
-    assert (preempted(found), admitted(found)) == (["a"], ["own"])
+    decisions = run_cycles(sim)
+    assert (preempted_names(decisions), admitted_names(decisions)) == (["a"], ["own"])
     sim.release("a")
-    assert sorted(admitted(run_cycles(sim))) == ["borrower", "first"]
+    assert sorted(admitted_names(run_cycles(sim))) == ["borrower", "first"]
 
 
-def two_that_want_the_same() -> tuple[QueueSimulation, list[SchedulingDecision]]:
-    """A borrower of four cpus, and the owners of two each: only one of them can have it evicted."""
+def simulate_overlapping_targets() -> tuple[QueueSimulation, list[SchedulingDecision]]:
+    """A borrower of four cpus, and the owners of two cpus each, who both need to preempt it."""
     shared: Any = {"cohort": "all", "preemption": LOWER}
     sim = QueueSimulation(flavor(), *(queue(name, cpu=cpu, **shared) for name, cpu in (("a", 2), ("b", 2), ("c", 1))))
     sim.put(*(local(name, name) for name in "abc"), workload("borrower", cpu=4, queue="c"))
@@ -140,34 +134,34 @@ def two_that_want_the_same() -> tuple[QueueSimulation, list[SchedulingDecision]]
 
 
 def test_preemptor_with_overlapping_targets_is_not_passed_by_its_queue() -> None:
-    sim, found = two_that_want_the_same()
-    assert preempted(found) == ["borrower"]
-    assert admitted(found) == [], "there is a cpu that the small one could have"
-    told = [(one.info.key[1], one.why.reason, one.why.message) for one in found if isinstance(one, StayPending)]
-    assert told[-1] == (
-        "second",
+    sim, decisions = simulate_overlapping_targets()
+    assert preempted_names(decisions) == ["borrower"]
+    assert admitted_names(decisions) == [], "one cpu is free that `small` could use"
+    *_, last = (decision for decision in decisions if isinstance(decision, StayPending))
+    assert last.info.key[1] == "second"
+    assert last.why == (
         messages.REASON_WAITING_FOR_QUOTA,
         "Workload has overlapping preemption targets with another workload",
     )
     sim.release("borrower")
-    assert admitted(run_cycles(sim)) == ["first", "second", "small"]
+    assert admitted_names(run_cycles(sim)) == ["first", "second", "small"]
 
 
 def test_preemptor_with_overlapping_targets_waits_without_being_rescheduled() -> None:
-    sim, _ = two_that_want_the_same()
+    sim, _ = simulate_overlapping_targets()
     assert not sim.state.pending.active
     assert run_cycles(sim) == []
 
 
 def test_second_preemptor_continues_when_the_first_is_deleted() -> None:
-    sim, _ = two_that_want_the_same()
+    sim, _ = simulate_overlapping_targets()
     sim.finish("first")
-    found = run_cycles(sim)
-    assert [(one.info.key[1], one.why.reason) for one in found if isinstance(one, StayPending)] == [
-        ("second", messages.REASON_WAITING_FOR_PREEMPTED_WORKLOADS)
-    ]
+    decisions = run_cycles(sim)
+    assert [
+        (decision.info.key[1], decision.why.reason) for decision in decisions if isinstance(decision, StayPending)
+    ] == [("second", messages.REASON_WAITING_FOR_PREEMPTED_WORKLOADS)]
     sim.release("borrower")
-    assert admitted(run_cycles(sim)) == ["second", "small"]
+    assert admitted_names(run_cycles(sim)) == ["second", "small"]
 
 
 def test_head_that_fits_without_promises_is_not_passed_by_its_queue() -> None:
@@ -178,8 +172,8 @@ def test_head_that_fits_without_promises_is_not_passed_by_its_queue() -> None:
     sim.put(workload("a", cpu=2, queue="mine"), workload("b", cpu=1, queue="mine"))
     run_cycles(sim)
     sim.put(workload("large", cpu=4, priority=9, queue="mine"))
-    assert preempted(run_cycles(sim)) == ["a"]
+    assert preempted_names(run_cycles(sim)) == ["a"]
     sim.put(workload("medium", cpu=2, queue="theirs", at=1), workload("small", cpu=1, queue="theirs", at=2))
-    assert admitted(run_cycles(sim)) == [], "there will be a cpu left that the small one could have"
+    assert admitted_names(run_cycles(sim)) == [], "one cpu will be left that `small` could use"
     sim.release("a")
-    assert admitted(run_cycles(sim)) == ["large", "small"]
+    assert admitted_names(run_cycles(sim)) == ["large", "small"]

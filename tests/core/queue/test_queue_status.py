@@ -1,4 +1,4 @@
-"""The figures in the statuses of queues."""
+"""The counts in the statuses of queues."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from torchyard.core.queue.queue_status import cluster_queue_status, local_queue_
 
 
 def pending(sim: QueueSimulation) -> tuple[int, int]:
-    """In the ClusterQueue, and in the LocalQueue that leads to it."""
-    inside = cluster_queue_status(sim.state.cache.cluster_queues["team"], "")
-    return inside["pendingWorkloads"], local_queue_status(("default", "q"), sim.state, "")["pendingWorkloads"]
+    """In the ClusterQueue, and in its LocalQueue."""
+    status = cluster_queue_status(sim.state.cache.cluster_queues["team"], "")
+    return status["pendingWorkloads"], local_queue_status(("default", "q"), sim.state, "")["pendingWorkloads"]
 
 
-SHUT: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[int, int]]] = {
-    "an open queue": ([flavor()], queue(cpu=1), (1, 1)),
-    "a stopped queue": ([flavor()], queue(stopPolicy="Hold"), (2, 2)),
-    "a queue without its flavor": ([], queue(), (2, 2)),
-    "a queue that takes nobody": ([flavor()], queue(namespaceSelector=None), (0, 0)),
+STATUSES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[int, int]]] = {
+    "active queue": ([flavor()], queue(cpu=1), (1, 1)),
+    "stopped queue": ([flavor()], queue(stopPolicy="Hold"), (2, 2)),
+    "missing flavor": ([], queue(), (2, 2)),
+    "no namespace selected": ([flavor()], queue(namespaceSelector=None), (0, 0)),
 }
 
 
-@pytest.mark.parametrize(("flavors", "team", "waiting"), SHUT.values(), ids=SHUT)
+@pytest.mark.parametrize(("flavors", "team", "expected"), STATUSES.values(), ids=STATUSES)
 def test_pending_count_includes_workloads_of_inactive_cluster_queues(
-    flavors: list[dict[str, Any]], team: dict[str, Any], waiting: tuple[int, int]
+    flavors: list[dict[str, Any]], team: dict[str, Any], expected: tuple[int, int]
 ) -> None:
     sim = QueueSimulation(*flavors, team, local(), workload("a"), workload("b", at=1), workload("held", active=False))
     sim.run_until_idle()
-    assert pending(sim) == waiting
+    assert pending(sim) == expected
 
 
 def test_pending_count_is_exact_when_a_queue_is_stopped_and_resumed() -> None:

@@ -1,4 +1,4 @@
-"""Who is admitted, in which flavor, in which order, and what is said to those who wait."""
+"""Which workloads are admitted, in which flavor and order, and the reasons of those that stay pending."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import pytest
 from tests.support.queues import QueueSimulation, flavor, group, local, pod_set, queue, quota, workload
 
 from torchyard.api.queue import messages
+from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.scheduler import Admit, Preempt, StayPending
 
 
-def waits(sim: QueueSimulation) -> dict[str, tuple[str, str]]:
-    found: dict[str, tuple[str, str]] = {}
+def pending_reasons(sim: QueueSimulation) -> dict[str, ReasonMessage]:
+    reasons: dict[str, ReasonMessage] = {}
     for _ in range(50):
         decisions = sim.run_cycle()
-        found |= {
-            one.info.key[1]: (one.why.reason, one.why.message) for one in decisions if isinstance(one, StayPending)
-        }
-        if not any(isinstance(one, Admit) for one in decisions):
-            return found
+        reasons |= {decision.info.key[1]: decision.why for decision in decisions if isinstance(decision, StayPending)}
+        if not any(isinstance(decision, Admit) for decision in decisions):
+            return reasons
     raise AssertionError("the scheduler does not become idle")
 
 
 def test_workload_is_admitted_as_a_whole_or_not_at_all() -> None:
     sim = QueueSimulation(flavor(), queue(cpu=4), local(), workload("two", pod_set("a", cpu=3), pod_set("b", cpu=2)))
-    said = waits(sim)["two"]
+    why = pending_reasons(sim)["two"]
     assert sim.reserving() == set()
-    assert said[0] == messages.REASON_EXCEEDS_MAX_QUOTA
-    assert said[1] == (
+    assert why.reason == messages.REASON_EXCEEDS_MAX_QUOTA
+    assert why.message == (
         "couldn't assign flavors to pod set b: insufficient quota for cpu in flavor default, previously considered"
         " podsets requests (3) + current podset request (2) > maximum capacity (4)"
     )
@@ -34,7 +33,7 @@ def test_workload_is_admitted_as_a_whole_or_not_at_all() -> None:
 
 def test_pending_message_names_the_missing_quantity() -> None:
     sim = QueueSimulation(flavor(), queue(cpu=10), local(), workload("a", cpu=9), workload("b", at=1, cpu=10))
-    assert waits(sim)["b"] == (
+    assert pending_reasons(sim)["b"] == (
         messages.REASON_WAITING_FOR_QUOTA,
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 9 more needed",
     )
@@ -42,11 +41,11 @@ def test_pending_message_names_the_missing_quantity() -> None:
 
 def test_workload_that_joins_an_inadmissible_heap_gets_its_reason() -> None:
     sim = QueueSimulation(flavor(), queue(cpu=2), local(), workload("a", cpu=2), workload("b", at=1, cpu=2))
-    waits(sim)
+    pending_reasons(sim)
     sim.put(workload("c", at=2, cpu=2))
     [heap] = sim.state.pending.joined
     assert ("default", "c") in heap.unreported
-    assert heap.pending_reason[1].endswith("2 more needed")
+    assert heap.pending_reason.message.endswith("2 more needed")
 
 
 def test_best_effort_fifo_skips_a_blocked_head_and_strict_fifo_does_not() -> None:
@@ -75,28 +74,28 @@ def test_flavors_are_tried_in_order() -> None:
 
 
 def test_node_selector_selects_flavor_by_the_flavors_own_keys() -> None:
-    wish = pod_set(cpu=1)
-    wish["template"]["spec"]["nodeSelector"] = {"kind": "fast", "zone": "anywhere"}
-    sim = QueueSimulation(*FLAVORS, queue("team", TWO), local(), workload("a", wish))
+    pods = pod_set(cpu=1)
+    pods["template"]["spec"]["nodeSelector"] = {"kind": "fast", "zone": "anywhere"}
+    sim = QueueSimulation(*FLAVORS, queue("team", TWO), local(), workload("a", pods))
     assert sim.run_until_idle() == ["a"]
     assert sim.objects["a"]["status"]["admission"]["podSetAssignments"][0]["flavors"] == {"cpu": "fast"}
 
 
 def test_node_selector_without_matching_flavor_is_reported() -> None:
-    wish = pod_set(cpu=1)
-    wish["template"]["spec"]["nodeSelector"] = {"kind": "gold"}
-    reason, said = waits(QueueSimulation(*FLAVORS, queue("team", TWO), local(), workload("a", wish)))["a"]
+    pods = pod_set(cpu=1)
+    pods["template"]["spec"]["nodeSelector"] = {"kind": "gold"}
+    reason, message = pending_reasons(QueueSimulation(*FLAVORS, queue("team", TWO), local(), workload("a", pods)))["a"]
     assert reason == messages.REASON_NO_MATCHING_FLAVOR
-    assert "flavor fast doesn't match node affinity, flavor spot doesn't match node affinity" in said
+    assert "flavor fast doesn't match node affinity, flavor spot doesn't match node affinity" in message
 
 
 def test_node_selector_ignores_flavors_without_its_key() -> None:
-    wish = pod_set(cpu=2)
-    wish["template"]["spec"]["nodeSelector"] = {"kind": "fast"}
+    pods = pod_set(cpu=2)
+    pods["template"]["spec"]["nodeSelector"] = {"kind": "fast"}
     plain = flavor("plain", {"zone": "a"})
     both = group(("plain", [quota("cpu", 2)]), ("fast", [quota("cpu", 2)]))
     sim = QueueSimulation(
-        plain, FLAVORS[1], queue("team", both), local(), workload("a", wish), workload("b", wish, at=1)
+        plain, FLAVORS[1], queue("team", both), local(), workload("a", pods), workload("b", pods, at=1)
     )
     assert sim.run_until_idle() == ["a", "b"]
     assert [next(iter(sim.state.cache.workloads["default", name].usage)) for name in "ab"] == [
@@ -106,11 +105,11 @@ def test_node_selector_ignores_flavors_without_its_key() -> None:
 
 
 def test_reported_reason_of_several_flavors_is_the_most_temporary_one() -> None:
-    """As Kueue weighs them: waiting, then too big, then no match."""
-    wish = pod_set(cpu=3)
-    wish["template"]["spec"]["nodeSelector"] = {"kind": "fast"}
+    """Kueue's precedence: waiting for quota, exceeds the quota, no matching flavor."""
+    pods = pod_set(cpu=3)
+    pods["template"]["spec"]["nodeSelector"] = {"kind": "fast"}
     assert (
-        waits(QueueSimulation(*FLAVORS, queue("team", TWO), local(), workload("a", wish)))["a"][0]
+        pending_reasons(QueueSimulation(*FLAVORS, queue("team", TWO), local(), workload("a", pods)))["a"].reason
         == messages.REASON_EXCEEDS_MAX_QUOTA
     )
 
@@ -120,16 +119,18 @@ def test_pending_message_names_every_pod_set_that_does_not_fit() -> None:
     sim = QueueSimulation(flavor(), queue(cpu=4, preemption=policy), local(), workload("a", cpu=3, priority=5))
     sim.run_until_idle()
     sim.put(workload("b", pod_set("x", cpu=2), pod_set("y", cpu=1), at=1))
-    assert waits(sim)["b"][1] == (
+    assert pending_reasons(sim)["b"].message == (
         "couldn't assign flavors to pod set x: insufficient unused quota for cpu in flavor default, 1 more needed; "
         "couldn't assign flavors to pod set y: insufficient unused quota for cpu in flavor default, 2 more needed"
     )
 
 
 def test_resource_without_quota_has_no_matching_flavor() -> None:
-    reason, said = waits(QueueSimulation(flavor(), queue(), local(), workload("a", pod_set(cpu=1, gpu=1))))["a"]
+    reason, message = pending_reasons(
+        QueueSimulation(flavor(), queue(), local(), workload("a", pod_set(cpu=1, gpu=1)))
+    )["a"]
     assert reason == messages.REASON_NO_MATCHING_FLAVOR
-    assert said.endswith("resource nvidia.com/gpu unavailable in ClusterQueue")
+    assert message.endswith("resource nvidia.com/gpu unavailable in ClusterQueue")
 
 
 def test_flavor_with_untolerated_taint_is_not_used() -> None:
@@ -138,14 +139,14 @@ def test_flavor_with_untolerated_taint_is_not_used() -> None:
     plain, tolerant = pod_set(cpu=1), pod_set(cpu=1)
     tolerant["template"]["spec"]["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
     sim = QueueSimulation(tainted, queue(), local(), workload("a", plain), workload("b", tolerant))
-    said = waits(sim)
+    reasons = pending_reasons(sim)
     assert sim.reserving() == {"b"}
-    assert said["a"][1].endswith("untolerated taint {gpu yes NoSchedule <nil>} in flavor default")
+    assert reasons["a"].message.endswith("untolerated taint {gpu yes NoSchedule <nil>} in flavor default")
 
 
 def test_pending_message_names_the_resource_without_quota() -> None:
     sim = QueueSimulation(flavor(), queue(), local(), workload("a", pod_set(cpu=1, gpu=1)))
-    assert waits(sim)["a"][1].endswith("resource nvidia.com/gpu unavailable in ClusterQueue")
+    assert pending_reasons(sim)["a"].message.endswith("resource nvidia.com/gpu unavailable in ClusterQueue")
 
 
 COHORT = {
@@ -155,14 +156,14 @@ COHORT = {
 }
 
 
-@pytest.mark.parametrize(("borrower", "lender", "most"), COHORT.values(), ids=COHORT)
+@pytest.mark.parametrize(("borrower", "lender", "admitted"), COHORT.values(), ids=COHORT)
 def test_cluster_queue_borrows_within_borrowing_and_lending_limits(
-    borrower: dict[str, int], lender: dict[str, int], most: int
+    borrower: dict[str, int], lender: dict[str, int], admitted: int
 ) -> None:
     queues = [queue("team", cohort="all", **borrower), queue("other", cohort="all", **lender)]
     sim = QueueSimulation(flavor(), *queues, local(), *(workload(f"w{index}", at=index) for index in range(10)))
     sim.run_until_idle()
-    assert len(sim.reserving()) == most
+    assert len(sim.reserving()) == admitted
 
 
 def test_lent_quota_is_reclaimed() -> None:
@@ -171,7 +172,7 @@ def test_lent_quota_is_reclaimed() -> None:
     sim = QueueSimulation(flavor(), *queues, local(), local("o", "other"), *(workload(f"w{i}", at=i) for i in range(8)))
     assert len(sim.run_until_idle()) == 8
     sim.put(workload("mine", queue="o", at=20, cpu=2))
-    [decision] = [one for one in sim.run_cycle() if isinstance(one, Preempt)]
+    [decision] = [decision for decision in sim.run_cycle() if isinstance(decision, Preempt)]
     assert {target.reason for target in decision.targets} == {messages.REASON_IN_COHORT_RECLAMATION}
     assert len(decision.targets) == 2
     for target in decision.targets:
@@ -189,23 +190,23 @@ def test_lowest_priority_is_preempted_once_and_its_quota_held_until_released() -
     )
     sim.run_until_idle()
     sim.put(workload("high", priority=9, at=5, cpu=2))
-    [decision] = [one for one in sim.run_cycle() if isinstance(one, Preempt)]
+    [decision] = [decision for decision in sim.run_cycle() if isinstance(decision, Preempt)]
     assert [target.info.key[1] for target in decision.targets] == ["low"]
-    # Until its pods are gone nobody gets its quota, and it is not told twice.
+    # Until its pods are gone no workload gets its quota, and it is not evicted twice.
     sim.put(workload("later", at=9, cpu=2))
-    assert not any(isinstance(one, Admit | Preempt) for one in sim.run_cycle())
+    assert not any(isinstance(decision, Admit | Preempt) for decision in sim.run_cycle())
     sim.release("low")
     assert sim.run_until_idle() == ["high"]
 
 
 def test_partial_admission_reduces_the_pod_count() -> None:
-    sim = QueueSimulation(flavor(), queue(cpu=4), local(), workload("a", pod_set(count=8, least=2, cpu=1)))
+    sim = QueueSimulation(flavor(), queue(cpu=4), local(), workload("a", pod_set(count=8, min_count=2, cpu=1)))
     assert sim.run_until_idle() == ["a"]
     assert sim.objects["a"]["status"]["admission"]["podSetAssignments"][0]["count"] == 4
 
 
 def test_partially_admissible_workload_is_retried_when_its_min_count_fits() -> None:
-    jobs = [workload("a", cpu=4), workload("b", pod_set(count=8, least=2, cpu=1), at=1)]
+    jobs = [workload("a", cpu=4), workload("b", pod_set(count=8, min_count=2, cpu=1), at=1)]
     sim = QueueSimulation(flavor(), queue(cpu=4), local(), *jobs)
     assert sim.run_until_idle() == ["a"]
     sim.finish("a")
@@ -224,7 +225,7 @@ def test_reclaimable_pods_release_their_quota() -> None:
     assert sim.run_until_idle() == ["b"]
 
 
-OUTSIDE = {
+INELIGIBLE = {
     "an unknown queue": (
         workload("a", queue="nope"),
         "LocalQueue nope doesn't exist; LocalQueues in this namespace: held, q",
@@ -234,24 +235,26 @@ OUTSIDE = {
 }
 
 
-@pytest.mark.parametrize(("obj", "said"), OUTSIDE.values(), ids=OUTSIDE)
-def test_ineligible_workload_gets_the_reason(obj: dict[str, object], said: str) -> None:
+@pytest.mark.parametrize(("obj", "message"), INELIGIBLE.values(), ids=INELIGIBLE)
+def test_ineligible_workload_gets_the_reason(obj: dict[str, object], message: str) -> None:
     sim = QueueSimulation(flavor(), queue(), local(), local("held", stopPolicy="Hold"), obj)
     assert sim.run_until_idle() == []
-    assert sim.state.pending.ineligible["default", "a"][1] == said
+    assert sim.state.pending.ineligible["default", "a"].message == message
 
 
 def test_namespace_without_local_queues_gets_a_hint_to_create_one() -> None:
     sim = QueueSimulation(flavor(), queue(), workload("a", queue="nope"))
     assert sim.run_until_idle() == []
-    said = "LocalQueue nope doesn't exist; this namespace has no LocalQueue; create one that refers to a ClusterQueue"
-    assert sim.state.pending.ineligible["default", "a"][1] == said
+    message = (
+        "LocalQueue nope doesn't exist; this namespace has no LocalQueue; create one that refers to a ClusterQueue"
+    )
+    assert sim.state.pending.ineligible["default", "a"].message == message
 
 
 def test_missing_flavor_makes_a_cluster_queue_inactive() -> None:
     sim = QueueSimulation(queue(), local(), workload("a"))
     assert sim.run_until_idle() == []
-    assert sim.state.pending.ineligible["default", "a"][1] == (
+    assert sim.state.pending.ineligible["default", "a"].message == (
         "ClusterQueue team is inactive: Can't admit new workloads: references missing ResourceFlavor(s): default."
         " Create it, or use one that `kubectl get resourceflavors` lists"
     )
@@ -267,7 +270,7 @@ def test_cohort_cycle_stops_only_its_own_cluster_queues() -> None:
     sim = QueueSimulation(flavor(), *cohorts, queue("team", cohort="a"), queue("free"), local(), local("f", "free"))
     sim.put(workload("stuck"), workload("fine", queue="f"))
     assert sim.run_until_idle() == ["fine"]
-    assert "the cohorts a -> b -> c -> a form a cycle" in sim.state.pending.ineligible["default", "stuck"][1]
+    assert "the cohorts a -> b -> c -> a form a cycle" in sim.state.pending.ineligible["default", "stuck"].message
 
 
 def test_quota_of_the_cohort_itself_can_be_borrowed() -> None:
@@ -297,7 +300,7 @@ def test_partial_admission_preempts_for_fewer_pods() -> None:
     sim = QueueSimulation(flavor(), queue(cpu=6, preemption=policy), local())
     sim.put(workload("weak", cpu=3), workload("strong", cpu=3, priority=9))
     sim.run_until_idle()
-    sim.put(workload("a", pod_set(count=6, least=2, cpu=1), priority=5))
+    sim.put(workload("a", pod_set(count=6, min_count=2, cpu=1), priority=5))
     assert sim.run_until_idle() == ["a"]
     assert sim.reserving() == {"a", "strong"}
     assert sim.objects["a"]["status"]["admission"]["podSetAssignments"][0]["count"] == 3

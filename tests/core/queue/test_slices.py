@@ -1,4 +1,4 @@
-"""Jobs that change their size while they run: what they hold, what they ask for, which pods may start."""
+"""Workload slices of elastic jobs: their quota, their workloads, and which pods may start."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def slice_of(name: str, count: int, *, replaces: str = "", at: int = 0, priority
     return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
 
 
-def grown(sim: QueueSimulation, name: str) -> Object:
-    [decision] = [one for one in sim.run_cycle() if isinstance(one, Admit)]
+def admit_slice(sim: QueueSimulation, name: str) -> Object:
+    [decision] = [decision for decision in sim.run_cycle() if isinstance(decision, Admit)]
     assert decision.info.key[1] == name
     return sim.objects[name]
 
@@ -26,7 +26,7 @@ def test_growing_needs_quota_only_for_the_additional_pods() -> None:
     sim = QueueSimulation(flavor(), queue(cpu=5), local(), slice_of("small", 3))
     assert sim.run_until_idle() == ["small"]
     sim.put(slice_of("large", 5, replaces="small", at=1))
-    grown(sim, "large")
+    admit_slice(sim, "large")
     assert sim.reserving() == {"large"}
     assert is_within_quota(sim.state)
 
@@ -49,7 +49,7 @@ def test_elastic_job_grows_in_its_running_flavor() -> None:
     assert sim.run_until_idle() == ["first", "small"]
     sim.finish("first")
     sim.put(slice_of("large", 3, replaces="small", at=2))
-    status = grown(sim, "large")["status"]
+    status = admit_slice(sim, "large")["status"]
     assert status["admission"]["podSetAssignments"][0]["flavors"] == {"cpu": "fast"}
 
 
@@ -59,7 +59,7 @@ def test_growing_job_does_not_preempt_itself() -> None:
     sim.put(workload("low", at=1, cpu=2))
     sim.run_until_idle()
     sim.put(slice_of("large", 5, replaces="small", at=2, priority=9))
-    [decision] = [one for one in sim.run_cycle() if isinstance(one, Preempt)]
+    [decision] = [decision for decision in sim.run_cycle() if isinstance(decision, Preempt)]
     assert [target.info.key[1] for target in decision.targets] == ["low"]
 
 
@@ -73,21 +73,21 @@ def test_shrinking_updates_the_workload_in_place() -> None:
     plan = slices.plan_slices([admitted("a", 5)], 2)
     assert plan.shrunk is not None
     assert plan.shrunk["spec"]["podSets"][0]["count"] == 2
-    [given] = plan.shrunk["status"]["admission"]["podSetAssignments"]
-    assert (given["count"], given["resourceUsage"]) == (2, {"cpu": "2"})
+    [assignment] = plan.shrunk["status"]["admission"]["podSetAssignments"]
+    assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
     assert slices.plan_slices([plan.shrunk], 2) == slices.SlicePlan()
 
 
 def test_growing_creates_one_slice_and_replaces_it_when_the_size_changes() -> None:
     small = admitted("small", 2)
     assert slices.plan_slices([small], 4).grows
-    waiting = slice_of("four", 4, replaces="small", at=1)
-    assert slices.plan_slices([small, waiting], 4) == slices.SlicePlan()
-    other = slices.plan_slices([small, waiting], 6)
+    pending = slice_of("four", 4, replaces="small", at=1)
+    assert slices.plan_slices([small, pending], 4) == slices.SlicePlan()
+    other = slices.plan_slices([small, pending], 6)
     assert other.grows
-    assert other.obsolete == [waiting]
-    back = slices.plan_slices([small, waiting], 2)
-    assert (back.obsolete, back.grows, back.shrunk) == ([waiting], False, None)
+    assert other.obsolete == [pending]
+    back = slices.plan_slices([small, pending], 2)
+    assert (back.obsolete, back.grows, back.shrunk) == ([pending], False, None)
 
 
 def test_smaller_slice_is_replaced_when_the_larger_is_admitted() -> None:
@@ -105,7 +105,7 @@ def pod(name: str, *, gated: bool = True, phase: str = "Pending") -> Object:
 
 def test_as_many_pods_are_ungated_as_are_admitted() -> None:
     pods = [pod("a", gated=False), pod("b"), pod("c"), pod("d", gated=False, phase="Succeeded"), pod("e")]
-    assert [one["metadata"]["name"] for one in slices.pods_to_ungate(pods, 3)] == ["b", "c"]
+    assert [pod["metadata"]["name"] for pod in slices.pods_to_ungate(pods, 3)] == ["b", "c"]
     assert slices.pods_to_ungate(pods, 1) == []
     assert "schedulingGates" not in slices.ungate(pod("b"))["spec"]
 
@@ -118,4 +118,4 @@ def test_replacing_slice_is_the_latest_even_within_one_second() -> None:
     for old, new in (("a", "b"), ("b", "a")):
         pair = [{**slice_of(old, 2), "status": admitted}, {**slice_of(new, 4, replaces=old), "status": admitted}]
         assert slices.current_slice(pair)["metadata"]["name"] == new
-        assert [one["metadata"]["name"] for one in slices.plan_slices(pair, 5).replaced] == [old]
+        assert [workload["metadata"]["name"] for workload in slices.plan_slices(pair, 5).replaced] == [old]

@@ -1,4 +1,4 @@
-"""The first of a strict queue waits for its own quota, which others borrowed: as in Kueue, nobody borrows it anew."""
+"""The head of a StrictFIFO queue waits for quota that others borrowed: as in Kueue, it is not borrowed again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torchyard.core.queue.scheduler import StayPending
 STRICT: Any = {"queueingStrategy": "StrictFIFO", "cohort": "all"}
 
 
-def lent(owner: dict[str, Any]) -> QueueSimulation:
-    """An owner of four cpus, all lent to two borrowers, and its first workload, which needs all four."""
+def simulate_lent_quota(owner: dict[str, Any]) -> QueueSimulation:
+    """An owner of four cpus, which two borrowers use, and its pending workload `whole`, which needs all four."""
     sim = QueueSimulation(flavor(), queue("mine", cpu=4, **owner), queue("theirs", cpu=1, cohort="all"))
     sim.put(local("mine", "mine"), local("theirs", "theirs"))
     sim.put(*(workload(name, cpu=2, queue="theirs") for name in ("a", "b")))
@@ -25,29 +25,29 @@ def lent(owner: dict[str, Any]) -> QueueSimulation:
 
 
 def test_quota_needed_by_a_strict_head_is_not_borrowed_again() -> None:
-    sim = lent(STRICT)
-    for name, next_one in (("a", "c"), ("b", "d")):
-        sim.put(workload(next_one, cpu=2, queue="theirs", priority=9))
+    sim = simulate_lent_quota(STRICT)
+    for name, next_name in (("a", "c"), ("b", "d")):
+        sim.put(workload(next_name, cpu=2, queue="theirs", priority=9))
         sim.finish(name)
         sim.run_until_idle()
     assert sim.reserving() == {"whole"}
 
 
 POLICIES: dict[str, tuple[dict[str, Any], set[str]]] = {
-    "whoever lets others pass keeps nothing for its first": ({"cohort": "all"}, {"c", "b"}),
-    "who may reclaim from anybody lets others borrow": (
+    "BestEffortFIFO holds nothing": ({"cohort": "all"}, {"c", "b"}),
+    "StrictFIFO that may reclaim from any lets others borrow": (
         {**STRICT, "preemption": {"reclaimWithinCohort": "Any"}},
         {"whole"},
     ),
-    "who may reclaim from the less important only does not": (
+    "StrictFIFO that may reclaim from lower priority only holds": (
         {**STRICT, "preemption": {"reclaimWithinCohort": "LowerPriority"}},
         {"b"},
     ),
 }
 
 
-@pytest.mark.parametrize(("owner", "holders"), POLICIES.values(), ids=POLICIES)
-def test_queueing_and_reclaim_policy_decide_whether_quota_is_held(owner: dict[str, Any], holders: set[str]) -> None:
+@pytest.mark.parametrize(("owner", "reserving"), POLICIES.values(), ids=POLICIES)
+def test_queueing_and_reclaim_policy_decide_whether_quota_is_held(owner: dict[str, Any], reserving: set[str]) -> None:
     sim = QueueSimulation(flavor(), queue("mine", cpu=4, **owner), queue("theirs", cpu=1, cohort="all"))
     sim.put(local("mine", "mine"), local("theirs", "theirs"))
     sim.put(*(workload(name, cpu=2, queue="theirs") for name in ("a", "b")))
@@ -55,33 +55,32 @@ def test_queueing_and_reclaim_policy_decide_whether_quota_is_held(owner: dict[st
     sim.put(workload("whole", cpu=4, queue="mine", at=5), workload("c", cpu=2, queue="theirs", at=6))
     sim.finish("a")
     sim.run_until_idle()
-    assert sim.reserving() == holders
+    assert sim.reserving() == reserving
 
 
 def test_blocked_borrower_gets_the_owner_of_the_quota_and_smaller_ones_pass() -> None:
-    sim = lent(STRICT)
+    sim = simulate_lent_quota(STRICT)
     sim.put(workload("large", cpu=2, queue="theirs", at=6), workload("small", cpu=1, queue="theirs", at=7))
     sim.finish("a")
-    said = {
-        one.info.key[1]: (one.why.reason, one.why.message) for one in sim.run_cycle() if isinstance(one, StayPending)
-    }
-    kept = (
+    decisions = sim.run_cycle()
+    reasons = {decision.info.key[1]: decision.why for decision in decisions if isinstance(decision, StayPending)}
+    message = (
         "the quota left to borrow is reserved for the first pending workload of its owner, StrictFIFO ClusterQueue mine"
     )
-    assert said["large"] == (messages.REASON_WAITING_FOR_QUOTA, kept)
+    assert reasons["large"] == (messages.REASON_WAITING_FOR_QUOTA, message)
     assert sim.run_until_idle() == []
     sim.finish("b")
     assert sorted(sim.run_until_idle()) == ["small", "whole"]
 
 
 def test_held_quota_does_not_block_a_queues_own_quota() -> None:
-    sim = lent(STRICT)
+    sim = simulate_lent_quota(STRICT)
     sim.put(queue("third", cpu=2, cohort="all"), local("third", "third"), workload("own", cpu=2, queue="third"))
     assert sim.run_until_idle() == ["own"]
 
 
 def test_deleted_head_lets_others_borrow_again() -> None:
-    sim = lent(STRICT)
+    sim = simulate_lent_quota(STRICT)
     sim.put(workload("c", cpu=2, queue="theirs", at=6))
     sim.finish("a")
     assert sim.run_until_idle() == []
@@ -90,12 +89,14 @@ def test_deleted_head_lets_others_borrow_again() -> None:
 
 
 def test_higher_priority_head_leaves_quota_held_for_the_next_head() -> None:
-    sim = lent(STRICT)
+    sim = simulate_lent_quota(STRICT)
     sim.put(workload("urgent", cpu=1, queue="mine", priority=9), workload("c", cpu=1, queue="theirs", at=6))
     sim.finish("a")
     assert sim.run_until_idle() == ["urgent"]
     sim.finish("b")
-    assert sim.run_until_idle() == ["c"], "three of four are kept, the fourth is held; one is its own queue's"
+    assert sim.run_until_idle() == ["c"], (
+        "three of four are held for `whole`, `urgent` uses the fourth, and `c` fits into its own queue's quota"
+    )
     sim.finish("urgent")
     assert sim.run_until_idle() == ["whole"]
 

@@ -1,4 +1,4 @@
-"""What many workloads have is kept once: the state of a long day is mostly of those that ended."""
+"""Equal parts of workloads are stored once: after a long day most workloads are finished ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.support.queues import QueueSimulation, flavor, local, queue, workload
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 
-ENDED = {
+FINISHED = {
     "type": messages.FINISHED,
     "status": "True",
     "reason": "Succeeded",
@@ -16,27 +16,30 @@ ENDED = {
 }
 
 
-def ended(sim: QueueSimulation, name: str) -> Object:
+def finished(sim: QueueSimulation, name: str) -> Object:
     obj = sim.objects[name]
-    status = {**obj["status"], "conditions": [*(dict(one) for one in obj["status"]["conditions"]), dict(ENDED)]}
-    revision = str(int(obj["metadata"]["resourceVersion"]) + 1000)
-    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": revision}, "status": status}
+    status = {
+        **obj["status"],
+        "conditions": [*(dict(condition) for condition in obj["status"]["conditions"]), dict(FINISHED)],
+    }
+    resource_version = str(int(obj["metadata"]["resourceVersion"]) + 1000)
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": resource_version}, "status": status}
 
 
 def test_equal_finished_workloads_share_admission_and_conditions() -> None:
     sim = QueueSimulation(flavor(), queue(), local(), workload("a"), workload("b"))
     sim.run_until_idle()
-    expected = ended(sim, "a")["status"]
-    sim.put(ended(sim, "a"), ended(sim, "b"))
-    one, two = (sim.objects[name]["status"] for name in "ab")
-    assert one == two == expected
-    assert one["admission"] is two["admission"]
-    assert all(mine is its for mine, its in zip(one["conditions"], two["conditions"], strict=True))
-    assert one["conditions"] is not two["conditions"]
+    expected = finished(sim, "a")["status"]
+    sim.put(finished(sim, "a"), finished(sim, "b"))
+    first, second = (sim.objects[name]["status"] for name in "ab")
+    assert first == second == expected
+    assert first["admission"] is second["admission"]
+    assert all(a is b for a, b in zip(first["conditions"], second["conditions"], strict=True))
+    assert first["conditions"] is not second["conditions"]
 
 
 def test_workload_finished_without_quota_is_unchanged() -> None:
     sim = QueueSimulation(flavor(), queue(), local())
-    obj = {**workload("a"), "status": {"conditions": [dict(ENDED)]}}
+    obj = {**workload("a"), "status": {"conditions": [dict(FINISHED)]}}
     sim.put(obj)
-    assert sim.objects["a"]["status"] == {"conditions": [ENDED]}
+    assert sim.objects["a"]["status"] == {"conditions": [FINISHED]}
