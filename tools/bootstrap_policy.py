@@ -2,7 +2,8 @@
 
     kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o json | python tools/bootstrap_policy.py
 
-Only what the API server itself made (label kubernetes.io/bootstrapping) is taken. `access/bootstrap.py` reads it back.
+Only objects that the API server itself created (label kubernetes.io/bootstrapping) are written.
+`apiserver/access/bootstrap_policy.py` reads the result.
 """
 
 import json

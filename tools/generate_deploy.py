@@ -15,7 +15,7 @@ from torchyard.operator.settings import IMAGE
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 _MARK = "chart-value-"
-# What a chart's user may choose, and how the template says it.
+# The values of the chart and their place in the templates.
 _VALUES = {
     f"{_MARK}image": "{{ .Values.image }}",
     f"{_MARK}namespace": "{{ .Release.Namespace }}",
@@ -24,7 +24,7 @@ _VALUES = {
 
 
 def main(directory: Path = DEPLOY) -> None:
-    """Write what the product's own code says; nothing is decided here."""
+    """Write the objects of an installation as files."""
     install = Installation(IMAGE)
     templates, crds = directory / "chart" / "templates", directory / "chart" / "crds"
     for folder in (templates, crds):
@@ -32,8 +32,8 @@ def main(directory: Path = DEPLOY) -> None:
     (directory / "torchyard.yaml").write_text(as_yaml([*definitions(), *objects(install)]))
     (crds / "pytorchjobs.yaml").write_text(as_yaml(definitions()))
     marked = replace(install, image=f"{_MARK}image", namespace=f"{_MARK}namespace", replicas=f"{_MARK}replicas")
-    # Helm makes the release's namespace itself.
-    (templates / "operator.yaml").write_text(_template([one for one in objects(marked) if one["kind"] != "Namespace"]))
+    # Helm creates the release's namespace.
+    (templates / "operator.yaml").write_text(_template([obj for obj in objects(marked) if obj["kind"] != "Namespace"]))
     queues = _template(queue_objects(marked))
     (templates / "queues.yaml").write_text(f"{{{{- if .Values.queues }}}}\n{queues}{{{{- end }}}}\n")
 

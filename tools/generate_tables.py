@@ -1,11 +1,11 @@
 """Generate the schema tables of the package: generate_tables.py SOURCE_DIR KUBE_APISERVER [TARGET_DIR].
 
-SOURCE_DIR holds what a real Kubernetes API server says about itself: discovery-*.json (groups, resources, verbs),
+SOURCE_DIR holds the self-description of a real Kubernetes API server: discovery-*.json (groups, resources, verbs),
 openapi-*.json.xz (every schema, without prose) and protobuf-fields.json (message -> number -> name, type).
 KUBE_APISERVER is the server's binary: which fields Go omits when they are zero is read from its type metadata.
 
-Written are text files, into src/torchyard/api/schema/data/ unless another target is named. In most of them each line
-is one definition, so that a reader finds it without parsing the others. They are not compressed: a wheel is.
+The output is text files in src/torchyard/api/schema/data/, or in the given target. In most of them each line is one
+definition, so that a reader finds it without parsing the others. They are not compressed, because a wheel is.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def spell(schema: dict[str, Any]) -> Any:
 
 
 def zero(go: dict[str, Any]) -> dict[str, Any]:
-    """What encoding/json does with a zero field: omit it (said by nothing), keep it if sent, or always write it."""
+    """What encoding/json does with a zero field: omit it (the default), keep it if sent, or always write it."""
     kind, omit = go["type"], go["omit"]
     if isinstance(kind, list):
         if "omitempty" not in omit:

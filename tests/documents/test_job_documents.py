@@ -47,7 +47,7 @@ def shell(plane: Server, tmp_path: Path) -> Kubectl:
 
 
 def manifest(name: str, volume: Path, **spec: Any) -> Object:
-    """A job of the document, out of its queue, with its files in a directory."""
+    """Return a Job of the document without its queue label, with a directory as its volume."""
     read: Object = yaml.safe_load((DOCUMENT / name).read_text())
     del read["metadata"]["labels"]
     read["spec"] |= spec
@@ -56,7 +56,7 @@ def manifest(name: str, volume: Path, **spec: Any) -> Object:
 
 
 def create(shell: Kubectl, obj: Object) -> str:
-    """The name it got."""
+    """Create a Job and return its generated name."""
     output = shell("create", "-f", "-", stdin=yaml.safe_dump(obj))
     assert output.startswith(f"job.batch/{obj['metadata']['generateName']}")
     return output.split()[0].removeprefix("job.batch/")
@@ -98,7 +98,7 @@ def test_a_training_stays_pending_without_the_selected_gpu(shell: Kubectl, tmp_p
 
 @pytest.mark.row("S3.6")
 def test_three_completions_in_a_row_then_the_ttl_deletes_the_job(shell: Kubectl, tmp_path: Path) -> None:
-    """The first try fails, and is tried again after a pause."""
+    """The first pod fails, and the Job creates another one after the back-off."""
     obj = manifest("pytorch-job-three-times.yaml", tmp_path, ttlSecondsAfterFinished=5)
     script = "if mkdir /mnt/ceph/tried; then exit 1; fi; date +%s%N >> /mnt/ceph/times"
     container = {

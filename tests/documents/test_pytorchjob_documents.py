@@ -1,4 +1,4 @@
-"""The documents' PyTorchJob manifests, made and looked at with a real kubectl; the test plays the node."""
+"""The documents' PyTorchJob manifests with a real kubectl; the test sets the status of pods, as a node would."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_gloo_demo_is_created_listed_and_described(shell: Kubectl, plane: Se
         f"Created service: {GLOO}-worker-2",
     ):
         assert part in described
-    # All within one second perhaps, and still in their order.
+    # The events may be of the same second; their order must still be right.
     events = described[described.index("Events:") :]
     assert events.index(f"Created pod: {GLOO}-master-0") < events.index(f"Created pod: {GLOO}-worker-2")
     assert events.index(f"Created service: {GLOO}-worker-2") < events.index("PyTorchJobSucceeded")

@@ -1,4 +1,4 @@
-"""The document about a PyTorch task on a shared service, with the real kubectl on a plane that really runs the pods."""
+"""The document about a PyTorch task on a shared service, with a real kubectl on a plane that runs the pods."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kubectl(plane: Yard, tmp_path: Path) -> Kubectl:
 
 
 def manifest(name: str, *, claim: bool = False) -> str:
-    """A manifest of the document with the reader's queue in it; without a claim its volume is an empty one."""
+    """A manifest of the document with the queue's name filled in; without a claim the volume is an emptyDir."""
     text = (DOCUMENT / name).read_text().replace(PLACEHOLDER, QUEUE)
     return text if claim else text.replace(CLAIM, "emptyDir: {}")
 
@@ -86,7 +86,7 @@ def test_a_job_is_suspended_admitted_run_and_deleted(kubectl: Kubectl, tmp_path:
     assert workload(kubectl, job)["Admitted"]["message"] == "The workload is admitted"
     eventually(lambda: "SuccessfulCreate" in kubectl("describe", "job", job), "the events")
     described = kubectl("describe", "job", job)
-    # Within one second kubectl shows them in no certain order.
+    # kubectl does not sort events of the same second.
     for step in ("Suspended", "CreatedWorkload", "Started", "SuccessfulCreate", "Resumed"):
         assert f"  {step} " in described
     assert "Admitted by clusterQueue local" in described

@@ -113,7 +113,7 @@ def test_without_a_gpu_the_pods_stay_pending_with_the_reason(shell: Kubectl) -> 
     eventually(lambda: shell("get", "nodes", "-o", "name") != "", "the node to register")
     node = json.loads(shell("get", "nodes", "-o", "json"))["items"][0]
     if int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)):
-        pytest.skip("this machine has GPUs: tests/node covers that they are given out")
+        pytest.skip("this machine has GPUs: tests/node covers their allocation")
     shell("create", "-f", str(EXAMPLES / "pvc-checkpoints" / "pytorchjob-gpu.yaml"))
     master = f"{JOB}-gpu-master-0"
     shell("create", "-f", "-", stdin=job_with("true", limits={"nvidia.com/gpu": 1}))
@@ -217,7 +217,7 @@ def test_every_volume_type_is_mounted(shell: Kubectl, tmp_path: Path) -> None:
 def test_the_dockerfiles_are_built_without_a_container_engine(
     running_plane: Yard, tmp_path: Path, dockerfile: str, name: str, program: str
 ) -> None:
-    """The usual run leaves out what pip would fetch."""
+    """Without TORCHYARD_TESTS=full, the lines that need pip are left out."""
     lines = (EXAMPLES / dockerfile).read_text().splitlines()
     (tmp_path / "Dockerfile").write_text("\n".join(line for line in lines if FULL or "pip install" not in line))
     command = ["image", "build", "-f", str(tmp_path / "Dockerfile"), "-t", name, str(EXAMPLES / "mnist")]

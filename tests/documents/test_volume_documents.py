@@ -1,4 +1,4 @@
-"""The documents' claims and volumes, typed with a real kubectl: bound by label, and by the classes of other places."""
+"""The documents' claims and volumes with a real kubectl: bound by label, and by the classes of other clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torchyard.yard.controllers import KNOWN
 
 pytestmark = [
     pytest.mark.clients,
-    pytest.mark.skipif("persistentvolume-binder-controller" not in KNOWN, reason="nothing binds claims yet"),
+    pytest.mark.skipif("persistentvolume-binder-controller" not in KNOWN, reason="no controller binds claims"),
 ]
 
 EXAMPLES = ROOT / "examples"
@@ -38,7 +38,7 @@ def shell(plane: Server, tmp_path: Path) -> Kubectl:
 
 
 def row(shell: Kubectl, *arguments: str) -> dict[str, str]:
-    """The one line that `kubectl get` prints, by heading."""
+    """Return the only row that `kubectl get` prints, by heading."""
     header, line = shell("get", *arguments).splitlines()
     starts = [heading.start() for heading in re.finditer(r"\S+(?: \S+)*", header)]
     return {
@@ -80,7 +80,7 @@ def test_a_claim_selects_a_volume_by_its_labels(shell: Kubectl, tmp_path: Path) 
     )
     claim = row(shell, "pvc", "traindb-models-claim", "-n", "kubeflow")
     assert (claim["VOLUME"], claim["CAPACITY"]) == ("traindb-models-volume", "10Gi"), (
-        "the volume's, not the 3Gi asked for"
+        "the capacity of the volume, not the requested 3Gi"
     )
 
 

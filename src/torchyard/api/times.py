@@ -100,7 +100,7 @@ def _trimmed(amount: int, unit: int) -> str:
     return f"{Decimal(amount) / unit:f}"
 
 
-def human_duration(length: timedelta) -> str:
+def human_duration(length: timedelta) -> str:  # noqa: PLR0911 - one return per range, as in kubectl
     """Format an age as kubectl does: `95s`, `3m7s`, `48m`, `4h45m`, `29h`, `6d1h`, `48d`, `2y3d`."""
     seconds = int(length.total_seconds())
     if seconds < -1:

@@ -10,7 +10,7 @@ from kubernetes import client, config, dynamic, utils, watch
 NAMESPACE = sys.argv[1]
 
 
-def main() -> None:
+def main() -> None:  # noqa: PLR0915 - the script of a user, read top-down
     config.load_kube_config()
     core, batch = client.CoreV1Api(), client.BatchV1Api()
 

@@ -113,7 +113,7 @@ def check_image_spaces(container: Object, where: str, errs: list[FieldError]) ->
         errs.append(field_errors.invalid(f"{where}.image", image, "must not have leading or trailing whitespace"))
 
 
-def check_common(container: Object, pod: PodContext, at: str, errs: list[FieldError]) -> None:
+def check_common(container: Object, pod: PodContext, at: str, errs: list[FieldError]) -> None:  # noqa: C901 - one branch per field, as upstream's function
     """Check the fields that every type of container has."""
     get = container.get
     name = get("name")

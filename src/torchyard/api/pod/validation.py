@@ -160,7 +160,7 @@ def _check_profile(
         errs.append(field_errors.forbidden(f"{field}.localhostProfile", detail))
 
 
-def check_spec(spec: Object, at: str, errs: list[FieldError], *, pod_name: str = "", is_pod: bool = False) -> None:
+def check_spec(spec: Object, at: str, errs: list[FieldError], *, pod_name: str = "", is_pod: bool = False) -> None:  # noqa: C901, PLR0912 - one branch per field, as upstream's function
     """Check the spec of a pod, in upstream's order, so that the first reported error is the same."""
     get = spec.get
     grace = get("terminationGracePeriodSeconds")

@@ -45,7 +45,7 @@ def template_warnings(template: Object, at: str) -> list[str]:
     return list(_warnings(template.get("spec") or {}, template.get("metadata") or {}, f"{at}.spec", f"{at}.metadata"))
 
 
-def _warnings(spec: Object, meta: Object, at: str, meta_at: str) -> Iterator[str]:
+def _warnings(spec: Object, meta: Object, at: str, meta_at: str) -> Iterator[str]:  # noqa: C901, PLR0912 - one branch per warning, in upstream's order
     for key in spec.get("nodeSelector") or ():
         if key in _OLD_NODE_LABELS:
             yield f"{at}.nodeSelector[{key}]: {_old_label(key)}"

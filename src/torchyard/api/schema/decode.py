@@ -160,7 +160,7 @@ def _always(key: str, type: Type) -> bool:
     return child.zero == "always" and not (child.nullable and key in type.required)
 
 
-def _object(type: Type) -> Decoder:
+def _object(type: Type) -> Decoder:  # noqa: C901 - the compiled decoder's cases share closures
     struct, go = type.name.rpartition(".")[2], go_name(type)
     # key -> the Python type that needs no decoding, whether zero values are kept, and the decoder
     table: dict[str, tuple[type_of_value | None, bool, Decoder]] = {}
@@ -169,7 +169,7 @@ def _object(type: Type) -> Decoder:
     # fields that Go writes as null, so that an object read from the store equals the stored one
     nulls = {key for key, child in type.fields.items() if child.nullable and child.zero == "always"}
 
-    def decode_object(value: Any, unknown: list[bool]) -> Any:
+    def decode_object(value: Any, unknown: list[bool]) -> Any:  # noqa: C901, PLR0912 - the hot path of every write; calls would cost more than branches
         if value.__class__ is not dict:
             raise _Mismatch(value, go, "struct")
         # Most fields stay unchanged: copying and correcting is faster than building a new dict.

@@ -159,7 +159,7 @@ def _untouched(spec: Object, before: Object, *names: str) -> bool:
     return all(spec.get(name) == before.get(name) for name in names)
 
 
-def check_cluster_ips(service: Object, errs: list[FieldError]) -> None:
+def check_cluster_ips(service: Object, errs: list[FieldError]) -> None:  # noqa: C901, PLR0912 - upstream's order of checks decides which error comes first
     """Check `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` for consistency."""
     spec = service["spec"]
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []

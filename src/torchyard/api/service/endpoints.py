@@ -82,7 +82,7 @@ def _check_slice_ports(ports: list[Object], errs: list[FieldError]) -> None:
             )
 
 
-def _check_endpoint(endpoint: Object, kind: str, at: str, errs: list[FieldError]) -> None:
+def _check_endpoint(endpoint: Object, kind: str, at: str, errs: list[FieldError]) -> None:  # noqa: C901 - one branch per field, as upstream's function
     addresses = endpoint.get("addresses") or []
     if not addresses:
         errs.append(field_errors.required(f"{at}.addresses", "must contain at least 1 address"))

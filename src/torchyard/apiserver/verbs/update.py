@@ -130,7 +130,7 @@ async def change_draft(
     raise ctx.conflict()
 
 
-async def _admit_change(
+async def _admit_change(  # noqa: C901, PLR0912 - the steps of every write, in their order
     registry: Registry,
     ctx: RequestContext,
     draft: Draft,

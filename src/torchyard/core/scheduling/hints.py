@@ -10,7 +10,7 @@ from torchyard.core.scheduling.node_info import PODS, NodeInfo, requests
 _INSUFFICIENT = "Insufficient "
 
 
-def hint(pod: Object, nodes: list[NodeInfo], reasons: list[str]) -> str:
+def hint(pod: Object, nodes: list[NodeInfo], reasons: list[str]) -> str:  # noqa: PLR0911 - one return per hint
     """One sentence for the first reason that has a remedy; empty if none is known."""
     for reason in reasons:
         if reason.startswith(_INSUFFICIENT):

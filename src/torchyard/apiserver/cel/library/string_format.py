@@ -66,7 +66,7 @@ def _clause_error(clause: str, value: Any, expected: str) -> EvaluationError:
     )
 
 
-def _text(value: Any, _: int = 0) -> str:
+def _text(value: Any, _: int = 0) -> str:  # noqa: PLR0911 - one return per CEL type
     if isinstance(value, str):
         return value
     if value is None:
