@@ -236,7 +236,7 @@ class Plane:
             made = discovery.aggregated(self.resources, core=path == "/api", version=form)
             return discovery.content_type(form), json.dumps(made).encode()
         if path == "/openapi/v2" and openapi.V2_PROTOBUF_REQUEST in accept:
-            return openapi.V2_PROTOBUF_ANSWER, openapi.V2_PROTOBUF
+            return openapi.V2_PROTOBUF_RESPONSE, openapi.V2_PROTOBUF
         return ("application/json", json.dumps(found).encode()) if (found := self.plain(path)) else None
 
     def plain(self, path: str) -> dict[str, Any] | None:

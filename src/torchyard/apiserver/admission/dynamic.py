@@ -1,4 +1,4 @@
-"""Admission by others, wired to the store: webhooks and policies, and where they find what they ask about."""
+"""Dynamic admission: the webhooks and policies that users configure, wired to the store."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class DynamicAdmission:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._webhooks = WebhookDispatcher(
-            self._configured, self._namespace, equivalents=self._equivalents, resolve=self._resolve
+            self._configurations, self._namespace, equivalents=self._equivalents, resolve=self._resolve
         )
         self._policies = PolicyValidator(
-            lambda: self._configured("validatingadmissionpolicies"),
-            lambda: self._configured("validatingadmissionpolicybindings"),
+            lambda: self._configurations("validatingadmissionpolicies"),
+            lambda: self._configurations("validatingadmissionpolicybindings"),
             self._namespace,
             parameters=self._parameters,
             equivalents=self._equivalents,
         )
-        self._known: dict[str, tuple[int, tuple[Object, ...]]] = {}
+        self._cache: dict[str, tuple[int, tuple[Object, ...]]] = {}
 
     async def close(self) -> None:
         await self._webhooks.close()
 
     async def mutate(self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None) -> bool:
-        """Let webhooks change `new` in place; answers whether one did."""
-        admitted = await self._webhooks.mutate(self._asked(ctx, operation, new, old))
+        """Let webhooks change `new` in place; returns whether one did."""
+        admitted = await self._webhooks.mutate(self._attributes(ctx, operation, new, old))
         for sentence in admitted.warnings:
             ctx.warn(sentence)
         if admitted.obj is None or new is None or admitted.obj == new:
@@ -49,15 +49,15 @@ class DynamicAdmission:
 
     async def validate(self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None) -> None:
         if operation == "DELETE":
-            # there is nothing to change, but those who change things may refuse
+            # a mutating webhook cannot change a deletion, but it may reject it
             await self.mutate(ctx, operation, new, old)
-        asked = self._asked(ctx, operation, new, old)
-        for sentence in self._policies.validate(asked):
+        attributes = self._attributes(ctx, operation, new, old)
+        for sentence in self._policies.validate(attributes):
             ctx.warn(sentence)
-        for sentence in await self._webhooks.validate(asked):
+        for sentence in await self._webhooks.validate(attributes):
             ctx.warn(sentence)
 
-    def _asked(
+    def _attributes(
         self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
     ) -> VersionedAttributes:
         options: Object = {"kind": f"{operation.title()}Options", "apiVersion": "meta.k8s.io/v1"}
@@ -78,23 +78,23 @@ class DynamicAdmission:
             options=options,
         )
 
-    def _configured(self, plural: str) -> tuple[Object, ...]:
+    def _configurations(self, plural: str) -> tuple[Object, ...]:
         revision = self._registry.lookup.revision(GROUP, plural)
-        known = self._known.get(plural)
-        if known is None or known[0] != revision:
-            known = self._known[plural] = (revision, tuple(self._registry.lookup.list(GROUP, plural)))
-        return known[1]
+        cached = self._cache.get(plural)
+        if cached is None or cached[0] != revision:
+            cached = self._cache[plural] = (revision, tuple(self._registry.lookup.list(GROUP, plural)))
+        return cached[1]
 
     def _namespace(self, name: str) -> Object | None:
         return self._registry.lookup.get("", "namespaces", "", name)
 
     def _equivalents(self, resource: Resource) -> Iterable[Resource]:
-        """The same objects by other names: other versions of the group, or another group that shares the store."""
+        """Other resources with the same objects: other versions, or another group with the same storage."""
         group = storage_group(resource)
         return [
-            one
-            for one in self._registry.catalog
-            if one.plural == resource.plural and storage_group(one) == group and one is not resource
+            other
+            for other in self._registry.catalog
+            if other.plural == resource.plural and storage_group(other) == group and other is not resource
         ]
 
     def _parameters(self, api_version: str, kind: str, namespace: str) -> Iterable[Object]:
@@ -103,7 +103,7 @@ class DynamicAdmission:
         return self._registry.lookup.list(group, resource.plural, namespace) if resource is not None else ()
 
     async def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        """Where a service's port really is: the first ready endpoint."""
+        """The address of the first ready endpoint of a Service's port."""
         service = self._registry.lookup.get("", "services", namespace, name)
         if service is None:
             raise LookupError(f'service "{name}" not found')

@@ -1,4 +1,4 @@
-"""Regular expressions in Go's syntax, run in linear time: RE2, so that no pattern can hang the server."""
+"""Regular expressions in Go's syntax, run by RE2 in linear time, so that no pattern can hang the server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import functools
 from typing import Any
 
 _TRAILING = "trailing \\"
-# How Go words the faults RE2 finds in a pattern.
-_GO_WORDS = {
+# Go's messages for RE2's errors.
+_GO_MESSAGES = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
     "unexpected )": "unexpected )",
@@ -21,12 +21,12 @@ _GO_WORDS = {
 
 
 class PatternError(ValueError):
-    """A pattern that does not parse, in the words of Go's regexp package."""
+    """A pattern that does not parse, with the message of Go's regexp package."""
 
 
 @functools.lru_cache(maxsize=4096)
 def pattern(expression: str) -> Any:
-    """The compiled pattern; its `search(text)` answers a match or None."""
+    """The compiled pattern; its `search(text)` returns a match or None."""
     import re2
 
     options = re2.Options()
@@ -34,7 +34,7 @@ def pattern(expression: str) -> Any:
     try:
         return re2.compile(expression, options=options)
     except re2.error as error:
-        said = error.args[0]
-        words, _, part = (said.decode() if isinstance(said, bytes) else str(said)).partition(": ")
-        part = "" if words == _TRAILING else part or expression
-        raise PatternError(f"error parsing regexp: {_GO_WORDS.get(words, words)}: `{part}`") from None
+        message = error.args[0]
+        reason, _, excerpt = (message.decode() if isinstance(message, bytes) else str(message)).partition(": ")
+        excerpt = "" if reason == _TRAILING else excerpt or expression
+        raise PatternError(f"error parsing regexp: {_GO_MESSAGES.get(reason, reason)}: `{excerpt}`") from None

@@ -1,4 +1,4 @@
-"""How Go names JSON values and prints numbers, where messages show them."""
+"""How Go names JSON types and prints numbers, for messages that contain them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 INT64 = range(-(2**63), 2**63)
 _MAX_JSON_INTEGER = 2**53 - 1
-_NEAR = 1e-9
+_TOLERANCE = 1e-9
 
 
 def json_type(value: Any) -> str:
@@ -26,18 +26,18 @@ def json_type(value: Any) -> str:
 
 
 def is_json_integer(value: float) -> bool:
-    """Whether a number is an integer a JSON number holds exactly, or near enough (go-openapi's rule)."""
+    """Whether a number is an integer that JSON represents exactly, or near enough (go-openapi's rule)."""
     if not math.isfinite(value) or abs(value) > _MAX_JSON_INTEGER:
         return False
     whole = float(int(value))
     if value == whole:
         return True
-    return bool(whole) and abs(value - whole) / (abs(value) + abs(whole)) < _NEAR
+    return bool(whole) and abs(value - whole) / (abs(value) + abs(whole)) < _TOLERANCE
 
 
 @functools.lru_cache(maxsize=256)
 def go_number(value: float) -> str:
-    """A number as Go's %v prints it: shortest digits, an exponent from 1e+06 and below 1e-04 on for floats."""
+    """A number as Go's %v prints it: the shortest digits; floats from 1e+06 on or below 1e-04 with an exponent."""
     if isinstance(value, int) or value == 0:
         return str(int(value))
     digits, exponent = _shortest(value).split("e")

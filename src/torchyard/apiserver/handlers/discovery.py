@@ -73,7 +73,7 @@ class DiscoveryHandler:
         cached = self._documents.get(key)
         if cached is None:
             if wants_protobuf:
-                body, media = openapi.V2_PROTOBUF, openapi.V2_PROTOBUF_ANSWER
+                body, media = openapi.V2_PROTOBUF, openapi.V2_PROTOBUF_RESPONSE
             else:
                 body, media = orjson.dumps(self._openapi(path)), JSON
             cached = self._documents[key] = (body, media, discovery.etag(body))

@@ -68,7 +68,7 @@ class ResourceHandler:
             metadata["continue"] = page.token
             if page.remaining is not None:
                 metadata["remainingItemCount"] = page.remaining
-        return Response(200, encoder.listing(page.records, metadata), encoder.content_type)
+        return Response(200, encoder.encode_list(page.records, metadata), encoder.content_type)
 
     async def _watch(self, ctx: RequestContext, request: Request) -> Response:
         if "watch" not in ctx.resource.verbs:
@@ -121,7 +121,7 @@ class ResourceHandler:
         page = await delete_collection(self.registry, ctx, options)
         encoder = self._encoder(ctx, request)
         metadata = {"resourceVersion": str(page.revision)}
-        return Response(200, encoder.listing(page.records, metadata), encoder.content_type)
+        return Response(200, encoder.encode_list(page.records, metadata), encoder.content_type)
 
     def _deleted(self, ctx: RequestContext, request: Request, outcome: Deleted) -> Response:
         """The object while it still exists, and afterwards a Status; some kinds return the object in both cases."""

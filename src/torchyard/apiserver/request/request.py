@@ -14,7 +14,7 @@ from torchyard.apiserver.access.authentication import User
 
 
 class Query:
-    """Query parameters. Booleans are read as Go's ParseBool reads them: Python clients send `True`."""
+    """Query parameters. Booleans are parsed as by Go's ParseBool: Python clients send `True`."""
 
     __slots__ = ("_values",)
 
@@ -35,17 +35,17 @@ class Query:
         return self.get(name) in _TRUE
 
     def number(self, name: str) -> int:
-        """A whole number, as Go's ParseInt reads it; 0 where nothing is said, 400 where it is no number."""
-        said = self.get(name)
-        if not said:
+        """An integer, parsed as by Go's ParseInt; 0 if it is missing, 400 if it is not a number."""
+        text = self.get(name)
+        if not text:
             return 0
-        digits = said[1:] if said[0] in "+-" else said
+        digits = text[1:] if text[0] in "+-" else text
         if not (digits.isascii() and digits.isdigit()):
-            raise errors.bad_request(f"strconv.ParseInt: parsing {_quoted(said)}: invalid syntax")
-        # Leading zeros count for nothing, and int() itself refuses thousands of digits.
-        if len(digits.lstrip("0")) > 19 or not -(2**63) <= int(said) < 2**63:
-            raise errors.bad_request(f"strconv.ParseInt: parsing {_quoted(said)}: value out of range")
-        return int(said)
+            raise errors.bad_request(f"strconv.ParseInt: parsing {_quoted(text)}: invalid syntax")
+        # Leading zeros are allowed, and int() rejects thousands of digits.
+        if len(digits.lstrip("0")) > 19 or not -(2**63) <= int(text) < 2**63:
+            raise errors.bad_request(f"strconv.ParseInt: parsing {_quoted(text)}: value out of range")
+        return int(text)
 
     def __contains__(self, name: object) -> bool:
         return name in self._values
@@ -56,7 +56,7 @@ class Query:
 
 @lru_cache(maxsize=1024)
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """Most requests end as many others do: `fieldManager=kubectl`."""
+    """Cached: most requests have the same few queries, such as `fieldManager=kubectl`."""
     return parse_qsl(text, keep_blank_values=True)
 
 

@@ -1,4 +1,4 @@
-"""From a method and a path to what is asked of which resource. Knows the URL grammar and nothing else."""
+"""The URL grammar: from a method and a path to a verb and a resource."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_VERBS_OF_ALL = {"get": "list", "delete": "deletecollection"}
-_NAMESPACE_PARTS = frozenset(("finalize", "status"))
+_COLLECTION_VERBS = {"get": "list", "delete": "deletecollection"}
+_NAMESPACE_SUBRESOURCES = frozenset(("finalize", "status"))
 
 
 class Route(NamedTuple):
-    """A resource path taken apart. `plural` is empty for the discovery paths of a group version."""
+    """The parts of a resource path. `plural` is empty for the discovery paths of a group-version."""
 
     verb: str
     group: str
@@ -21,7 +21,7 @@ class Route(NamedTuple):
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    rest: str = ""  # what follows the subresource, for proxies
+    rest: str = ""  # the path after the subresource, for proxies
 
 
 @lru_cache(maxsize=1024)
@@ -37,18 +37,18 @@ def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
     else:
         return None
     verb = _VERBS.get(method, "")
-    old_watch = len(rest) > 1 and rest[0] == "watch"  # the old spelling of ?watch=true
-    if old_watch:
+    is_watch_path = len(rest) > 1 and rest[0] == "watch"  # the deprecated form of ?watch=true
+    if is_watch_path:
         rest, watch = rest[1:], True
     namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_PARTS:
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_SUBRESOURCES:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource, *tail = rest if len(rest) > 2 else [*rest, "", "", ""][:3]
     if not name and plural:
-        verb = _VERBS_OF_ALL.get(verb, verb)
-    if (verb == "list" and watch) or (old_watch and verb == "get"):
+        verb = _COLLECTION_VERBS.get(verb, verb)
+    if (verb == "list" and watch) or (is_watch_path and verb == "get"):
         verb = "watch"
-    # A namespace is named like an object in itself, for authorisation too.
+    # As upstream: a Namespace is in itself, for authorization too.
     if plural == "namespaces" and not group and name:
         namespace = name
-    return Route(verb, group, version, plural, namespace, name, subresource, "/".join(one for one in tail if one))
+    return Route(verb, group, version, plural, namespace, name, subresource, "/".join(part for part in tail if part))

@@ -58,7 +58,7 @@ class Record:
         return self._labels
 
     def selectable(self, fields: Any) -> dict[str, str]:
-        """What field selectors see, as `fields(object)` gives it; computed once."""
+        """The values of field selectors, as `fields(object)` returns them; computed once."""
         if self._selectable is None:
             self._selectable = fields(self.object())
         return self._selectable
@@ -71,7 +71,7 @@ class Collection:
 
     def __init__(self, prefix: str, rev: int = 0) -> None:
         self.prefix = prefix
-        self.rev = rev  # nothing in this collection has changed since
+        self.rev = rev  # of the last change in this collection
         self._records: dict[str, Record] = {}
         self._keys: list[str] = []
 
@@ -95,7 +95,7 @@ class Collection:
         self._keys = sorted(self._records)
 
     def below(self, prefix: str, *, after: str = "") -> Iterator[Record]:
-        """The records whose key starts with `prefix`, in key order; those after the key `after` only."""
+        """The records whose key starts with `prefix` and follows `after`, in key order."""
         keys, records = self._keys, self._records
         start = bisect_left(keys, after + "\0" if after > prefix else prefix)
         for index in range(start, len(keys)):

@@ -1,4 +1,4 @@
-"""binding: a scheduler's decision, written once."""
+"""binding: a scheduler assigns a pod to a node, once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def bind(resources: ResourceHandler, ctx: RequestContext, request: Request
 
 
 def _bound(ctx: RequestContext, pod: Object, binding: Object) -> Object:
-    """The pod on its node (upstream's BindingREST.setPodNodeAndMetadata)."""
+    """The pod with its node (upstream's BindingREST.setPodNodeAndMetadata)."""
     node = binding["target"]["name"]
     metadata, spec = pod["metadata"], pod["spec"]
     uid = (binding.get("metadata") or {}).get("uid")
@@ -69,6 +69,6 @@ def _bound(ctx: RequestContext, pod: Object, binding: Object) -> Object:
         "lastTransitionTime": to_rfc3339(ctx.now),
     }
     status = pod.setdefault("status", {})
-    others = [one for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
+    others = [condition for condition in status.get("conditions") or () if condition["type"] != "PodScheduled"]
     status["conditions"] = [*others, scheduled]
     return pod

@@ -1,4 +1,4 @@
-"""eviction: delete a pod unless a disruption budget says it is needed."""
+"""eviction: delete a pod unless a PodDisruptionBudget forbids it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ async def evict(resources: ResourceHandler, ctx: RequestContext, request: Reques
     eviction = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
     options = read_delete_options(eviction.get("deleteOptions"), Query())
     pod = find(resources.registry, ctx).object()
-    if _counts(pod):
+    if _needs_budget(pod):
         _check_budgets(resources, ctx, pod)
     ctx.subresource = ""
     await delete(resources.registry, ctx, options)
     return Response(201, orjson.dumps(CREATED))
 
 
-def _counts(pod: Object) -> bool:
-    """A pod that has ended, waits, or goes already disturbs nobody."""
+def _needs_budget(pod: Object) -> bool:
+    """A pod that has finished, has not started or is being deleted already needs no budget."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get("deletionTimestamp")
 
@@ -42,9 +42,9 @@ def _counts(pod: Object) -> bool:
 def _check_budgets(resources: ResourceHandler, ctx: RequestContext, pod: Object) -> None:
     labels = pod["metadata"].get("labels") or {}
     budgets = [
-        one
-        for one in resources.registry.lookup.list("policy", "poddisruptionbudgets", ctx.namespace)
-        if from_object((one.get("spec") or {}).get("selector")).matches(labels)
+        budget
+        for budget in resources.registry.lookup.list("policy", "poddisruptionbudgets", ctx.namespace)
+        if from_object((budget.get("spec") or {}).get("selector")).matches(labels)
     ]
     if len(budgets) > 1:
         raise errors.internal(

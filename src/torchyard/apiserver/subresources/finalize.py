@@ -1,4 +1,4 @@
-"""finalize: the finalizers in a namespace's spec, which its controller empties when nothing is left inside."""
+"""finalize: the finalizers in a Namespace's spec, which its controller removes when the namespace is empty."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
 
-def _anything(_new: Object, _old: Object) -> list[FieldError]:
+def _accept(_new: Object, _old: Object) -> list[FieldError]:
     return []
 
 
 async def finalize(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "update":
         raise errors.method_not_allowed()
-    wanted = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""))
+    submitted = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""))
 
     def compute(obj: Object) -> Object:
-        version = (wanted.get("metadata") or {}).get("resourceVersion")
+        version = (submitted.get("metadata") or {}).get("resourceVersion")
         if version:
             obj["metadata"]["resourceVersion"] = version
-        finalizers = (wanted.get("spec") or {}).get("finalizers")
+        finalizers = (submitted.get("spec") or {}).get("finalizers")
         obj["spec"] = {"finalizers": finalizers} if finalizers else {}
         return obj
 
-    return resources.respond(ctx, request, await change(resources.registry, ctx, compute, validate=_anything))
+    return resources.respond(ctx, request, await change(resources.registry, ctx, compute, validate=_accept))

@@ -36,7 +36,7 @@ RESOURCES = tuple(
 )
 
 
-async def pending(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
+async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
     """The pending workloads in queue order. The parameters `offset` and `limit` select a part of them."""
     if ctx.verb != "get":
         raise errors.method_not_allowed()

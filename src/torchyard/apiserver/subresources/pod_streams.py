@@ -1,4 +1,4 @@
-"""log, exec, attach, portforward: what only the node can answer."""
+"""log, exec, attach, portforward: streams that the node serves."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torchyard.apiserver.verbs.get import find
 
 
 async def stream(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
-    """Hand the request to the node agent of this plane, if the pod is on a node and there is one."""
+    """Pass the request to the node agent of this plane, if there is one and the pod is assigned to it."""
     if ctx.subresource == "log":
-        # as upstream: what is asked for is looked at before the pod is
+        # as upstream: the options are checked before the pod
         options = log_options(request.query, ctx.name)
     pod = find(resources.registry, ctx).object()
     if ctx.subresource != "portforward":
-        # as upstream: a container that does not exist is refused before a node that does not
+        # as upstream: the container is checked before the node
         choose_container(pod, request.query.get("container"), init=True)
     node = (pod.get("spec") or {}).get("nodeName")
     if not node and ctx.subresource == "log":

@@ -1,4 +1,4 @@
-"""What a real server has and this one does not: refused by name, so that nobody waits for it."""
+"""Subresources of a real server that this one does not have: 501, so that clients fail at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scale: how many replicas, in one shape for every kind that has some."""
+"""scale: the number of replicas, as the same Scale object for every kind that has replicas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.verbs.get import find
-from torchyard.apiserver.verbs.patch import applied, patched, requested
+from torchyard.apiserver.verbs.patch import applied, patched, read_request_patch
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
@@ -31,32 +31,32 @@ GVK = GroupVersionKind("autoscaling", "v1", "Scale")
 async def scale(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     registry, content_type = resources.registry, request.headers.get("Content-Type", "")
     if ctx.verb == "get":
-        return _answer(ctx, find(registry, ctx))
+        return _respond(ctx, find(registry, ctx))
     if ctx.verb == "update":
-        wanted = bodies.read_object(ctx, request.body, content_type, GVK)
-        record = await change(registry, ctx, lambda obj: _rescaled(ctx, obj, wanted))
+        submitted = bodies.read_object(ctx, request.body, content_type, GVK)
+        record = await change(registry, ctx, lambda obj: _set_replicas(ctx, obj, submitted))
     elif ctx.verb == "patch":
-        read, kind = requested(ctx, request.body, content_type), type_of(GVK)
+        patch, kind = read_request_patch(ctx, request.body, content_type), type_of(GVK)
 
         def compute(obj: Object) -> Object:
-            if read.type == APPLY:
-                return applied(ctx, read, obj, _applied_replicas(ctx, obj, read.document))
-            return _rescaled(ctx, obj, patched(ctx, read, scale_of(ctx, obj), gvk=GVK, type=kind))
+            if patch.type == APPLY:
+                return applied(ctx, patch, obj, _applied_replicas(ctx, obj, patch.document))
+            return _set_replicas(ctx, obj, patched(ctx, patch, scale_of(ctx, obj), gvk=GVK, type=kind))
 
-        record = await change(registry, ctx, compute, managed_fields_set=read.type == APPLY)
+        record = await change(registry, ctx, compute, managed_fields_set=patch.type == APPLY)
     else:
         raise errors.method_not_allowed()
-    return _answer(ctx, record)
+    return _respond(ctx, record)
 
 
-def _answer(ctx: RequestContext, record: Record) -> Response:
+def _respond(ctx: RequestContext, record: Record) -> Response:
     return Response(200, orjson.dumps(scale_of(ctx, record.object())))
 
 
 def scale_of(ctx: RequestContext, obj: Object) -> Object:
     """The Scale of an object."""
     metadata = obj["metadata"]
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     paths = _paths(ctx)
     status: Object = {"replicas": read_path(obj, paths.status) or 0}
     selector = _selector(ctx, obj, paths.selector)
@@ -66,7 +66,7 @@ def scale_of(ctx: RequestContext, obj: Object) -> Object:
     return {
         "kind": GVK.kind,
         "apiVersion": GVK.api_version,
-        "metadata": {name: metadata[name] for name in kept if name in metadata},
+        "metadata": {name: metadata[name] for name in fields if name in metadata},
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
@@ -76,35 +76,35 @@ _BUILTIN = ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector")
 
 
 def _paths(ctx: RequestContext) -> ScalePaths:
-    """Where a kind keeps its replicas."""
+    """The paths of a kind's replicas."""
     return _BUILTIN if ctx.resource.custom is None else ctx.resource.custom.scale
 
 
 def _selector(ctx: RequestContext, obj: Object, path: str) -> str:
-    said = read_path(obj, path) if path else None
-    if isinstance(said, str):
-        return said
-    if not isinstance(said, dict):
+    selector = read_path(obj, path) if path else None
+    if isinstance(selector, str):
+        return selector
+    if not isinstance(selector, dict):
         return ""
-    return str(from_map(said) if ctx.resource.kind == "ReplicationController" else from_object(said))
+    return str(from_map(selector) if ctx.resource.kind == "ReplicationController" else from_object(selector))
 
 
-def _applied_replicas(ctx: RequestContext, obj: Object, wanted: Object) -> Object:
-    """What applying a Scale means for the object itself: its replicas, if the Scale says how many."""
+def _applied_replicas(ctx: RequestContext, obj: Object, submitted: Object) -> Object:
+    """The configuration of the object itself that applying a Scale means: its replicas, if the Scale has any."""
     kind = type_of(GVK)
     assert kind is not None
-    check_applied(Endpoint(kind, GVK.kind, GVK.api_version), wanted)
-    _rescaled(ctx, copy.deepcopy(obj), wanted)
+    check_applied(Endpoint(kind, GVK.kind, GVK.api_version), submitted)
+    _set_replicas(ctx, copy.deepcopy(obj), submitted)
     config = {"apiVersion": ctx.resource.api_version, "kind": ctx.resource.kind, "metadata": {"name": ctx.name}}
-    replicas = (wanted.get("spec") or {}).get("replicas")
+    replicas = (submitted.get("spec") or {}).get("replicas")
     if replicas is not None:
         write_path(config, _paths(ctx).spec, replicas)
     return config
 
 
-def _rescaled(ctx: RequestContext, obj: Object, wanted: Object) -> Object:
-    """The object with the replicas a Scale asks for."""
-    metadata, replicas = wanted.get("metadata") or {}, (wanted.get("spec") or {}).get("replicas") or 0
+def _set_replicas(ctx: RequestContext, obj: Object, submitted: Object) -> Object:
+    """The object with the replicas of a Scale."""
+    metadata, replicas = submitted.get("metadata") or {}, (submitted.get("spec") or {}).get("replicas") or 0
     if metadata.get("name", ctx.name) != ctx.name:
         raise errors.bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({ctx.name})"

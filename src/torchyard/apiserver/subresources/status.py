@@ -1,4 +1,4 @@
-"""status: the same object, but only what its controller says of it may change."""
+"""status: the same object, of which only the status may change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchyard.apiserver.request.response import Response
 
 
 async def status(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
-    """The verbs know from the call that it is the status they change."""
+    """The verbs see from the request context that they change the status."""
     if ctx.verb not in ctx.resource.subresources[ctx.subresource].verbs:
         raise errors.method_not_allowed()
     return await resources.verbs[ctx.verb](ctx, request)

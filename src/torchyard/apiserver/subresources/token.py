@@ -1,4 +1,4 @@
-"""token: a service account's bearer token, bound in time and, if asked, to a pod or secret."""
+"""token: a bearer token of a service account, limited in time and, on request, bound to a pod or secret."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ GVK = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 async def request_token(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "create":
         raise errors.method_not_allowed()
-    asked = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
+    token_request = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
     return Response(
-        201, orjson.dumps(resources.access_control.service_account_tokens.request(ctx.namespace, ctx.name, asked))
+        201,
+        orjson.dumps(resources.access_control.service_account_tokens.request(ctx.namespace, ctx.name, token_request)),
     )

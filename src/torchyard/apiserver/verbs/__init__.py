@@ -1,1 +1,9 @@
-"""One verb per file. A verb is handed the server's parts and a call, and answers a record or raises a Status."""
+"""One verb per module. A verb takes the registry and the request context; it returns a record or raises a StatusError.
+
+Read in this order:
+- `get`, `list`, `watch`, with `selection`: label and field selectors;
+- `create`, with `metadata`: what the server sets in an object's metadata;
+- `update`: the path of every change; `patch` and the subresources use it too;
+- `delete`, `delete_collection`;
+- `pod_template_cache`: create, for pods that are alike.
+"""

@@ -44,12 +44,12 @@ _NO_KIND = (
 
 async def patch(registry: Registry, ctx: RequestContext, body: bytes, content_type: str) -> tuple[Record, bool]:
     """Returns the record and whether it is new."""
-    read = requested(ctx, body, content_type)
-    if read.type == APPLY:
-        return await _apply(registry, ctx, read)
-    if _is_status_patch(ctx, read):
-        return await change_draft(registry, ctx, lambda obj: _patched_status(ctx, read, obj), replaces=True), False
-    return await change(registry, ctx, lambda obj: patched(ctx, read, obj)), False
+    document = read_request_patch(ctx, body, content_type)
+    if document.type == APPLY:
+        return await _apply(registry, ctx, document)
+    if _is_status_patch(ctx, document):
+        return await change_draft(registry, ctx, lambda obj: _patched_status(ctx, document, obj), replaces=True), False
+    return await change(registry, ctx, lambda obj: patched(ctx, document, obj)), False
 
 
 def _is_status_patch(ctx: RequestContext, patch: Patch) -> bool:
@@ -60,22 +60,22 @@ def _is_status_patch(ctx: RequestContext, patch: Patch) -> bool:
 
 def _patched_status(ctx: RequestContext, patch: Patch, obj: Object) -> Draft:
     """Most patched statuses are normalized, and then no later step modifies them: they may share parts with `patch`."""
-    read = patch.content
-    if _has_status_only(read) and not patch.strict_errors:
-        status = apply_merge_patch(obj.get("status"), read["status"], has_nulls=patch.has_nulls)
+    content = patch.content
+    if _has_status_only(content) and not patch.strict_errors:
+        status = apply_merge_patch(obj.get("status"), content["status"], has_nulls=patch.has_nulls)
         if ctx.resource.custom.is_normalized_status(status):
-            metadata = obj["metadata"] | read.get("metadata", {})
+            metadata = obj["metadata"] | content.get("metadata", {})
             return Draft({**obj, "metadata": metadata, "status": status}, status_normalized=True)
     return Draft(patched(ctx, patch, _with_own_status(obj)))
 
 
-def _has_status_only(read: Object) -> bool:
+def _has_status_only(content: Object) -> bool:
     """Whether a patch has nothing but a status, and perhaps the revision that it is for."""
-    if read.keys() == _STATUS_ONLY:
+    if content.keys() == _STATUS_ONLY:
         return True
-    metadata = read.get("metadata")
+    metadata = content.get("metadata")
     return (
-        read.keys() == _METADATA_AND_STATUS
+        content.keys() == _METADATA_AND_STATUS
         and metadata.__class__ is dict
         and metadata.keys() == _RESOURCE_VERSION_ONLY
         and metadata["resourceVersion"].__class__ is str
@@ -86,7 +86,7 @@ def _with_own_status(obj: Object) -> Object:
     return {**obj, "status": orjson.loads(orjson.dumps(obj["status"]))} if "status" in obj else obj
 
 
-def requested(ctx: RequestContext, body: bytes, content_type: str) -> Patch:
+def read_request_patch(ctx: RequestContext, body: bytes, content_type: str) -> Patch:
     """The patch of a request, decoded and checked once for all attempts."""
     kind = patch_type(content_type, custom=ctx.resource.custom is not None)
     check_options(kind, ctx.manager, force=ctx.force if "force" in ctx.query else None)
@@ -182,5 +182,5 @@ def applied(ctx: RequestContext, patch: Patch, live: Object | None, config: Obje
     kind = ctx.resource.type
     assert kind is not None, f"no type for {ctx.resource.gvk}"
     endpoint, now = endpoint_of(ctx.resource, ctx.subresource), to_rfc3339(ctx.now)
-    made = apply(endpoint, live, config or patch.document, manager=ctx.manager, now=now, force=ctx.force)
-    return _read(ctx, patch, made, ctx.resource.gvk, kind)
+    result = apply(endpoint, live, config or patch.document, manager=ctx.manager, now=now, force=ctx.force)
+    return _read(ctx, patch, result, ctx.resource.gvk, kind)

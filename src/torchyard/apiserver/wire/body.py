@@ -24,15 +24,15 @@ def read_object(ctx: RequestContext, body: bytes, content_type: str, gvk: GroupV
     """The object of a create or update, of the resource's kind (or of `gvk`, for subresources)."""
     if gvk is None and ctx.resource.custom is not None:
         return _read_custom(ctx, body, content_type).obj
-    wanted = gvk or ctx.resource.gvk
-    kind = type_of(wanted)
-    assert kind is not None, f"no type for {wanted}"
+    expected = gvk or ctx.resource.gvk
+    kind = type_of(expected)
+    assert kind is not None, f"no type for {expected}"
     media = media_type(content_type)
     if media == JSON:
-        obj, warnings = document.read(body, wanted, kind, ctx.validation)
+        obj, warnings = document.read(body, expected, kind, ctx.validation)
     else:
         # A protobuf message has no unknown fields.
-        obj, warnings = document.read_object(parse(body, content_type, wanted), wanted, kind, ctx.validation)
+        obj, warnings = document.read_object(parse(body, content_type, expected), expected, kind, ctx.validation)
     for sentence in warnings:
         ctx.warn(sentence)
     return obj

@@ -1,7 +1,7 @@
-"""Discovery: which groups, versions and resources are served, in the aggregated form and in the older ones.
+"""Discovery: the served groups, versions and resources, in the aggregated format and in the older ones.
 
-Pure functions from resources to documents. Built-in resources come in the order of the server's preference and keep
-it; the groups of custom resources follow by name, and their versions with the most stable first.
+Pure functions from resources to documents. Built-in groups come first, in the server's order of preference; the groups
+of custom resources follow by name, with their most stable versions first.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.resources import Resource, Subresource
 
 Document = dict[str, Any]
-Aggregated = Literal["v2", "v2beta1"]
+AggregatedVersion = Literal["v2", "v2beta1"]
 
-# Served by an extension, which a cluster lists behind everything else.
+# On a cluster an extension API server serves these, so they come last.
 _LAST_GROUPS = ("metrics.k8s.io", "visibility.kueue.x-k8s.io")
 
 
-def content_type(version: Aggregated) -> str:
+def content_type(version: AggregatedVersion) -> str:
     return f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 
 
 @lru_cache(maxsize=64)
-def accepted(accept: str) -> Aggregated | None:
-    """The aggregated form a client would rather have than the old one. kubectl 1.27 to 1.29 know only v2beta1."""
+def accepted(accept: str) -> AggregatedVersion | None:
+    """The aggregated version that a client prefers to the older formats. kubectl 1.27 to 1.29 know only v2beta1."""
     for clause in accept.split(","):
-        media, *parameters = (part.strip() for part in clause.split(";"))
-        wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
-        if media in ("application/json", "*/*", "application/*") and "as" not in wanted:
+        media, *fields = (part.strip() for part in clause.split(";"))
+        parameters = dict(parameter.partition("=")[::2] for parameter in fields)
+        if media in ("application/json", "*/*", "application/*") and "as" not in parameters:
             return None
-        if media == "application/json" and wanted.get("g") == "apidiscovery.k8s.io":
-            if wanted.get("v") == "v2":
+        if media == "application/json" and parameters.get("g") == "apidiscovery.k8s.io":
+            if parameters.get("v") == "v2":
                 return "v2"
-            if wanted.get("v") == "v2beta1":
+            if parameters.get("v") == "v2beta1":
                 return "v2beta1"
     return None
 
@@ -47,8 +47,8 @@ def etag(body: bytes) -> str:
     return f'"{hashlib.sha512(body).hexdigest().upper()}"'
 
 
-def aggregated(resources: Iterable[Resource], *, core: bool, version: Aggregated = "v2") -> Document:
-    """Everything in one document: of the core group for /api, of the named groups for /apis."""
+def aggregated(resources: Iterable[Resource], *, core: bool, version: AggregatedVersion = "v2") -> Document:
+    """All resources in one document: of the core group for /api, of the other groups for /apis."""
     items = []
     for group, versions in _groups(resources):
         if (group == "") is not core:
@@ -57,7 +57,11 @@ def aggregated(resources: Iterable[Resource], *, core: bool, version: Aggregated
             {
                 "metadata": {"name": group} if group else {},
                 "versions": [
-                    {"version": name, "resources": [_aggregated(one) for one in served], "freshness": "Current"}
+                    {
+                        "version": name,
+                        "resources": [_aggregated(resource) for resource in served],
+                        "freshness": "Current",
+                    }
                     for name, served in versions
                 ],
             }
@@ -92,10 +96,10 @@ def api_group(resources: Iterable[Resource], group: str) -> Document | None:
 
 def api_resources(resources: Iterable[Resource], group: str, version: str) -> Document | None:
     """/api/v1 and /apis/<group>/<version>; None if nothing is served there."""
-    served = [one for one in resources if one.group == group and one.version == version]
+    served = [resource for resource in resources if resource.group == group and resource.version == version]
     if not served:
         return None
-    listed = [entry for one in sorted(served, key=_by_name) for entry in _listed(one)]
+    listed = [entry for resource in sorted(served, key=_by_name) for entry in _resource_entries(resource)]
     if not group:
         return {"kind": "APIResourceList", "groupVersion": version, "resources": listed}
     named = f"{group}/{version}"
@@ -103,18 +107,18 @@ def api_resources(resources: Iterable[Resource], group: str, version: str) -> Do
 
 
 def _groups(resources: Iterable[Resource]) -> list[tuple[str, list[tuple[str, list[Resource]]]]]:
-    """Groups with their versions with their resources, all in the order in which they are shown."""
-    found: dict[str, dict[str, list[Resource]]] = {}
+    """Groups, their versions and their resources, in the order of the documents."""
+    by_group: dict[str, dict[str, list[Resource]]] = {}
     custom: set[str] = set()
-    for one in resources:
-        if one.group not in found and one.custom is not None:
-            custom.add(one.group)
-        found.setdefault(one.group, {}).setdefault(one.version, []).append(one)
-    builtin = [group for group in found if group not in custom and group not in _LAST_GROUPS]
-    last = [group for group in _LAST_GROUPS if group in found and group not in custom]
+    for resource in resources:
+        if resource.group not in by_group and resource.custom is not None:
+            custom.add(resource.group)
+        by_group.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
+    builtin = [group for group in by_group if group not in custom and group not in _LAST_GROUPS]
+    last = [group for group in _LAST_GROUPS if group in by_group and group not in custom]
     ordered = []
     for group in (*builtin, *sorted(custom), *last):
-        versions = sorted(found[group].items(), key=lambda item: stability(item[0]), reverse=True)
+        versions = sorted(by_group[group].items(), key=lambda item: stability(item[0]), reverse=True)
         ordered.append((group, [(version, sorted(served, key=_by_name)) for version, served in versions]))
     return ordered
 
@@ -127,7 +131,7 @@ _kube_version = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?").full
 
 
 def stability(version: str) -> tuple[int, int, int, list[int]]:
-    """What versions are sorted by, greatest first: v10, v2, v1, v1beta2, v1beta1, v1alpha1, and then others by name."""
+    """The sort key of versions, greatest first: v10, v2, v1, v1beta2, v1beta1, v1alpha1, then others by name."""
     parts = _kube_version(version)
     if parts is None:
         return (-1, 0, 0, [-ord(letter) for letter in version])
@@ -140,61 +144,61 @@ def _group(group: str, versions: list[str]) -> Document:
     return {"name": group, "versions": named, "preferredVersion": named[0]}
 
 
-def _aggregated(one: Resource) -> Document:
+def _aggregated(resource: Resource) -> Document:
     entry: Document = {
-        "resource": one.plural,
-        "responseKind": _response_kind(one, one.gvk),
-        "scope": "Namespaced" if one.namespaced else "Cluster",
-        "singularResource": one.singular,
-        "verbs": list(one.verbs),
+        "resource": resource.plural,
+        "responseKind": _response_kind(resource, resource.gvk),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
     }
-    if one.short_names:
-        entry["shortNames"] = list(one.short_names)
-    if one.categories:
-        entry["categories"] = list(one.categories)
-    if one.subresources:
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if resource.subresources:
         entry["subresources"] = [
-            {"subresource": sub.name, "responseKind": _response_kind(one, sub.gvk), "verbs": list(sub.verbs)}
-            for sub in one.subresources.values()
+            {"subresource": sub.name, "responseKind": _response_kind(resource, sub.gvk), "verbs": list(sub.verbs)}
+            for sub in resource.subresources.values()
         ]
     return entry
 
 
-def _response_kind(one: Resource, gvk: GroupVersionKind) -> Document:
-    # a built-in kind of the resource's own version goes without saying
-    if one.custom is None and (gvk.group, gvk.version) == (one.group, one.version):
+def _response_kind(resource: Resource, gvk: GroupVersionKind) -> Document:
+    # as upstream: empty for a built-in kind in the resource's own version
+    if resource.custom is None and (gvk.group, gvk.version) == (resource.group, resource.version):
         return {"group": "", "version": "", "kind": gvk.kind}
     return {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}
 
 
-def _listed(one: Resource) -> Iterator[Document]:
+def _resource_entries(resource: Resource) -> Iterator[Document]:
     entry: Document = {
-        "name": one.plural,
-        "singularName": one.singular,
-        "namespaced": one.namespaced,
-        "kind": one.kind,
-        "verbs": list(one.verbs),
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
     }
-    if one.short_names:
-        entry["shortNames"] = list(one.short_names)
-    if one.categories:
-        entry["categories"] = list(one.categories)
-    if "watch" in one.verbs:
-        entry["storageVersionHash"] = _storage_hash(one)
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if "watch" in resource.verbs:
+        entry["storageVersionHash"] = _storage_hash(resource)
     yield entry
-    for sub in one.subresources.values():
-        yield _listed_below(one, sub)
+    for sub in resource.subresources.values():
+        yield _subresource_entry(resource, sub)
 
 
-def _listed_below(one: Resource, sub: Subresource) -> Document:
-    entry: Document = {"name": f"{one.plural}/{sub.name}", "singularName": "", "namespaced": one.namespaced}
-    if (sub.gvk.group, sub.gvk.version) != (one.group, one.version):
+def _subresource_entry(resource: Resource, sub: Subresource) -> Document:
+    entry: Document = {"name": f"{resource.plural}/{sub.name}", "singularName": "", "namespaced": resource.namespaced}
+    if (sub.gvk.group, sub.gvk.version) != (resource.group, resource.version):
         entry |= {"group": sub.gvk.group, "version": sub.gvk.version}
     return {**entry, "kind": sub.gvk.kind, "verbs": list(sub.verbs)}
 
 
-def _storage_hash(one: Resource) -> str:
-    """Changes when objects are kept in another version: how migration tools notice."""
-    group = one.group if one.storage_group is None else one.storage_group
-    kept = f"{group}/{one.storage_version or one.version}/{one.kind}"
-    return b64encode(hashlib.sha256(kept.encode()).digest()[:8]).decode()
+def _storage_hash(resource: Resource) -> str:
+    """Changes with the storage version; migration tools compare it."""
+    group = resource.group if resource.storage_group is None else resource.storage_group
+    storage = f"{group}/{resource.storage_version or resource.version}/{resource.kind}"
+    return b64encode(hashlib.sha256(storage.encode()).digest()[:8]).decode()

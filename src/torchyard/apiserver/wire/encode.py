@@ -1,4 +1,4 @@
-"""From records to the bytes a client asked for: plain, as a Table, or metadata only; in the version it speaks.
+"""Encodes records for a client: the object, a Table or metadata only, in the client's version.
 
 The plain form in the stored version is the stored bytes themselves, so a list is a join and an event a prefix.
 """
@@ -22,7 +22,7 @@ from torchyard.apiserver.wire.negotiate import Format
 
 
 class ObjectEncoder:
-    """Encodes the objects of one resource in one format. Shared by all requests that ask for the same."""
+    """Encodes the objects of one resource in one format. Shared by all requests for that format."""
 
     def __init__(
         self,
@@ -51,15 +51,15 @@ class ObjectEncoder:
     def content_type(self) -> str:
         return self._format.content_type
 
-    def shown(self, record: Record) -> Object:
-        """The object in the client's version, with what a later schema says about fields it does not have."""
-        return self._seen(record.object(), record)
+    def decode(self, record: Record) -> Object:
+        """The object in the client's version, with the defaults of a schema that is newer than the record."""
+        return self._converted(record.object(), record)
 
     def take(self, record: Record) -> Object:
         """The object in the client's version and format, for a client in this process that owns it from now on."""
-        return self._form(self._seen(record.take(), record))
+        return self._form(self._converted(record.take(), record))
 
-    def _seen(self, obj: Object, record: Record) -> Object:
+    def _converted(self, obj: Object, record: Record) -> Object:
         if self.resource is not self._storage:
             return from_storage(self.resource, self._storage, obj)
         if self.resource.custom is not None and record.rev < self._schema_revision:
@@ -73,14 +73,14 @@ class ObjectEncoder:
         if self._is_as_stored(record):
             return record.data
         if self._format.form == "table":
-            return self._table([self.shown(record)], {"resourceVersion": str(record.rev)})
-        return self._dump(self._form(self.shown(record)))
+            return self._table([self.decode(record)], {"resourceVersion": str(record.rev)})
+        return self._dump(self._form(self.decode(record)))
 
     def event(self, change: Change, record: Record) -> bytes:
         return _event(change, self._event_object(record, definitions=False))
 
     def first_event(self, change: Change, record: Record) -> bytes:
-        """The first event of a watch: of tables, it is the one that names the columns."""
+        """The first event of a watch. As a Table it has the column definitions, which later events omit."""
         return _event(change, self._event_object(record, definitions=True))
 
     def _event_object(self, record: Record, *, definitions: bool) -> bytes:
@@ -88,8 +88,8 @@ class ObjectEncoder:
             return record.data
         if self._format.form == "table":
             metadata = {"resourceVersion": str(record.rev)}
-            return self._table([self.shown(record)], metadata, definitions=definitions)
-        return orjson.dumps(self._form(self.shown(record)))
+            return self._table([self.decode(record)], metadata, definitions=definitions)
+        return orjson.dumps(self._form(self.decode(record)))
 
     def chunk(self, events: Sequence[bytes]) -> bytes:
         """Events that are sent together."""
@@ -106,17 +106,17 @@ class ObjectEncoder:
             metadata["annotations"] = annotations
         if self._format.form == "table":
             obj: Object = orjson.loads(self._table([], {"resourceVersion": str(revision)}))
-            shown = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{self._format.version}"}
+            kind = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{self._format.version}"}
             if self._include == "Object":
-                shown = {"kind": self.resource.kind, "apiVersion": self.resource.api_version}
-            obj["rows"] = [{"cells": [""] * len(obj["columnDefinitions"]), "object": {**shown, "metadata": metadata}}]
+                kind = {"kind": self.resource.kind, "apiVersion": self.resource.api_version}
+            obj["rows"] = [{"cells": [""] * len(obj["columnDefinitions"]), "object": {**kind, "metadata": metadata}}]
         elif self._format.form == "metadata":
             obj = self._form({"metadata": metadata})
         else:
             obj = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
         return b'{"type":"BOOKMARK","object":' + orjson.dumps(obj) + b"}\n"
 
-    def listing(self, records: Sequence[Record], metadata: Object) -> bytes:
+    def encode_list(self, records: Sequence[Record], metadata: Object) -> bytes:
         if self._is_stored_form:
             return b"".join(
                 (
@@ -128,21 +128,21 @@ class ObjectEncoder:
                     b"]}",
                 )
             )
-        objects = [self.shown(record) for record in records]
+        objects = [self.decode(record) for record in records]
         if self._format.form == "table":
             return self._table(objects, metadata)
         if self._format.form == "metadata":
             kind, version = "PartialObjectMetadataList", f"meta.k8s.io/{self._format.version}"
-            objects = [self._form(one) for one in objects]
+            objects = [self._form(obj) for obj in objects]
         else:
             kind, version = self.resource.list_kind, self.resource.api_version
             if not self.resource.custom:
-                for one in objects:
-                    del one["kind"], one["apiVersion"]
+                for obj in objects:
+                    del obj["kind"], obj["apiVersion"]
         return self._dump({"kind": kind, "apiVersion": version, "metadata": metadata, "items": objects})
 
     def _items(self, records: Iterable[Record]) -> Iterable[bytes]:
-        """Items of a typed list do not repeat their kind; those of a custom one do."""
+        """As upstream: the items of a built-in list omit their kind, those of a custom one have it."""
         if self.resource.custom:
             return (self.object(record) for record in records)
         head, size = self._head, len(self._head)

@@ -1,4 +1,4 @@
-"""Which form of an answer a client accepts: JSON, YAML, a Table for people, or metadata only."""
+"""The response format that a client accepts: JSON or YAML; the object, a Table or metadata only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.api import errors
 
 Form = Literal["object", "table", "metadata"]
 
-# What a real server lists in its refusal, less the protobuf that it can also write.
+# What a real server lists in a 406, without protobuf.
 ACCEPTED = ("application/json", "application/yaml")
 
 
@@ -20,7 +20,7 @@ class Format(NamedTuple):
 
     @property
     def content_type(self) -> str:
-        """What the answer is called: a table, too, is plain JSON to a real server."""
+        """As upstream: a Table, too, has the plain JSON type."""
         return "application/yaml" if self.yaml else "application/json"
 
 
@@ -34,7 +34,7 @@ _FORMS: dict[str, Form] = {
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str) -> Format:
-    """The first form of an Accept header that is served; raises 406 if none is."""
+    """The first format of an Accept header that is served; raises 406 if none is."""
     if not accept:
         return PLAIN
     for clause in accept.split(","):
@@ -42,11 +42,11 @@ def negotiate(accept: str) -> Format:
         media = media.strip().lower()
         if media not in ("application/json", "application/*", "*/*", "application/yaml"):
             continue
-        parameters = dict(_pair(one) for one in rest.split(";") if "=" in one)
-        wanted = parameters.get("as")
-        if wanted is None:
+        parameters = dict(_pair(parameter) for parameter in rest.split(";") if "=" in parameter)
+        kind = parameters.get("as")
+        if kind is None:
             return Format(yaml=media == "application/yaml")
-        form = _FORMS.get(wanted)
+        form = _FORMS.get(kind)
         if form and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
             return Format(form, parameters["v"])
     raise errors.not_acceptable(ACCEPTED)

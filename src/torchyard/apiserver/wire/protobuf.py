@@ -1,4 +1,4 @@
-"""Protobuf request bodies: what client-go and kubectl since 1.32 send for built-in kinds, turned into JSON objects.
+"""Protobuf request bodies, which client-go and kubectl since 1.32 send for built-in kinds, decoded to JSON objects.
 
 Only this direction exists: every client that writes protobuf also reads JSON. A decoded object still goes through
 `api.schema.document.read_object`, since protobuf carries zero values that Go's JSON leaves out. Hostile bytes end in a
@@ -27,37 +27,39 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
-# What JSON can be nested to and still be written again; only JSON schemas are recursive at all.
-_MOST_DEPTH = 120
+# The depth to which JSON can be nested and still be encoded; only JSON schemas are recursive at all.
+_MAX_DEPTH = 120
 _VARINT, _FIXED64, _BYTES, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SHOWN = 30
+_MAX_SHOWN_BYTES = 30
 
 
 class _Malformed(Exception):
-    """Bytes that are no such message. The text is what Go's decoder says."""
+    """Bytes that are not a valid message. The text is that of Go's decoder."""
 
 
 def decode(body: bytes, expected: GroupVersionKind) -> dict[str, Any]:
-    """The object in a protobuf body. A body that does not say its kind is taken for the expected one."""
+    """The object in a protobuf body. A body without a kind is taken for the expected one."""
     try:
         api_version, kind, raw = _envelope(body)
     except _Malformed as error:
-        shown = body[:_SHOWN].hex() + (" ..." if len(body) > _SHOWN else "") if body else "<empty>"
+        excerpt = (
+            body[:_MAX_SHOWN_BYTES].hex() + (" ..." if len(body) > _MAX_SHOWN_BYTES else "") if body else "<empty>"
+        )
         raise errors.bad_request(
-            f"the object provided is unrecognized (must be of type {expected.kind}): {error} ({shown})"
+            f"the object provided is unrecognized (must be of type {expected.kind}): {error} ({excerpt})"
         ) from None
     api_version, kind = api_version or expected.api_version, kind or expected.kind
     group, _, version = api_version.rpartition("/")
-    said = GroupVersionKind(group, version, kind)
-    name = _message_of(said)
+    gvk = GroupVersionKind(group, version, kind)
+    name = _message_of(gvk)
     if name is None:
         reason = f'no kind "{kind}" is registered for version "{api_version}" in protobuf; send it as JSON'
         raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {expected.kind}: {reason}')
     try:
         obj = _message(name, raw, 0)
     except _Malformed as error:
-        raise cannot_handle(said, str(error)) from None
+        raise cannot_handle(gvk, str(error)) from None
     return {"apiVersion": api_version, "kind": kind, **obj}
 
 
@@ -89,7 +91,7 @@ def _envelope(body: bytes) -> tuple[str, str, bytes]:
 
 def _fields(data: bytes, name: str) -> list[tuple[int, int | bytes]]:
     """Number and value of each field: an int for a varint, else the bytes."""
-    found: list[tuple[int, int | bytes]] = []
+    fields: list[tuple[int, int | bytes]] = []
     at, end = 0, len(data)
     while at < end:
         tag, at = _varint(data, at)
@@ -98,7 +100,7 @@ def _fields(data: bytes, name: str) -> list[tuple[int, int | bytes]]:
             raise _Malformed(f"proto: {name}: illegal tag {number} (wire type {wire})")
         if wire == _VARINT:
             value, at = _varint(data, at)
-            found.append((number, value))
+            fields.append((number, value))
             continue
         if wire == _BYTES:
             size, at = _varint(data, at)
@@ -112,9 +114,9 @@ def _fields(data: bytes, name: str) -> list[tuple[int, int | bytes]]:
             raise _Malformed(f"proto: {name}: illegal wireType {wire}")
         if at + size > end:
             raise _Malformed("unexpected EOF")
-        found.append((number, data[at : at + size]))
+        fields.append((number, data[at : at + size]))
         at += size
-    return found
+    return fields
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -137,34 +139,34 @@ def _message(name: str, data: bytes, depth: int) -> dict[str, Any]:
     table = message_fields(name)
     if table is None:
         raise _Malformed(f"proto: {name} is not known")
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         raise _Malformed("proto: exceeded max depth")
-    found: dict[str, Any] = {}
+    obj: dict[str, Any] = {}
     for number, value in _fields(data, name.rpartition(".")[2]):
         field = table.get(number)
         if field is None:
             continue
         if field.keyed:
             key, item = _entry(field, value, depth)
-            found.setdefault(field.name, {})[key] = item
+            obj.setdefault(field.name, {})[key] = item
         elif field.repeated:
-            _extend(found.setdefault(field.name, []), field, value, depth)
+            _extend(obj.setdefault(field.name, []), field, value, depth)
         elif field.name:
-            found[field.name] = _value(field, value, depth)
+            obj[field.name] = _value(field, value, depth)
         else:
-            found |= _message(field.type, _bytes(field, value), depth + 1)
-    return found
+            obj |= _message(field.type, _bytes(field, value), depth + 1)
+    return obj
 
 
 def _entry(field: Field, value: int | bytes, depth: int) -> tuple[str, Any]:
-    """Key and value of a map entry; either may be left out when it is zero."""
+    """Key and value of a map entry; either is omitted if it is zero."""
     parts = dict(_fields(_bytes(field, value), "entry"))
     key = parts.get(1, b"")
     return _text(_bytes(field, key)), _value(field, parts.get(2, b""), depth)
 
 
 def _extend(items: list[Any], field: Field, value: int | bytes, depth: int) -> None:
-    """Numbers come one by one or many in a row."""
+    """Repeated numbers come one by one, or packed."""
     if field.type not in ("int32", "int64") or not isinstance(value, bytes):
         items.append(_value(field, value, depth))
         return
@@ -189,8 +191,8 @@ def _value(field: Field, value: int | bytes, depth: int) -> Any:
         case "double":
             return _double(_bytes(field, value))
     data = _bytes(field, value)
-    special = _SPECIAL.get(field.type)
-    return special(data, depth + 1) if special else _message(field.type, data, depth + 1)
+    decoder = _CUSTOM_DECODERS.get(field.type)
+    return decoder(data, depth + 1) if decoder else _message(field.type, data, depth + 1)
 
 
 def _bytes(field: Field, value: int | bytes) -> bytes:
@@ -202,7 +204,7 @@ def _bytes(field: Field, value: int | bytes) -> bytes:
 def _int(field: Field, value: int | bytes) -> int:
     if isinstance(value, int):
         return value
-    if not value:  # a map entry that leaves its zero value out
+    if not value:  # a map entry omits its zero value
         return 0
     raise _Malformed(f"proto: wrong wireType = 2 for field {_go(field)}")
 
@@ -225,7 +227,7 @@ def _double(data: bytes) -> float:
 
 
 def _text(data: bytes) -> str:
-    # Go keeps such bytes and replaces them when it writes JSON
+    # Go keeps invalid UTF-8 and replaces it when it writes JSON
     return data.decode("utf-8", "replace")
 
 
@@ -235,14 +237,14 @@ def _integers(data: bytes, *numbers: int) -> list[int]:
 
 
 def _time(data: bytes, _: int) -> str | None:
-    return f"{_moment(data):%Y-%m-%dT%H:%M:%S}Z" if data else None
+    return f"{_timestamp(data):%Y-%m-%dT%H:%M:%S}Z" if data else None
 
 
 def _micro_time(data: bytes, _: int) -> str | None:
-    return f"{_moment(data):%Y-%m-%dT%H:%M:%S.%f}Z" if data else None
+    return f"{_timestamp(data):%Y-%m-%dT%H:%M:%S.%f}Z" if data else None
 
 
-def _moment(data: bytes) -> datetime:
+def _timestamp(data: bytes) -> datetime:
     seconds, nanos = _integers(data, 1, 2)
     try:
         return _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
@@ -306,7 +308,7 @@ def _schema_or_strings(data: bytes, depth: int) -> Any:
 
 
 # Messages whose JSON is not an object of their fields.
-_SPECIAL: dict[str, Callable[[bytes, int], Any]] = {
+_CUSTOM_DECODERS: dict[str, Callable[[bytes, int], Any]] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _quantity,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     "io.k8s.apimachinery.pkg.runtime.RawExtension": _json,

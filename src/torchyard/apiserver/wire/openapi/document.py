@@ -20,12 +20,12 @@ _SECURITY = {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "h
 
 
 def path_of(group: str, version: str) -> str:
-    """What the index calls a group-version: api/v1, apis/batch/v1."""
+    """The name of a group-version in the index: api/v1, apis/batch/v1."""
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
 def index(resources: Iterable[Resource]) -> Document:
-    """/openapi/v3. The hash in an address changes with the document, so clients keep what they have."""
+    """/openapi/v3. The hash in a URL changes with its document, so clients may cache documents."""
     paths = {
         path_of(*named): {"serverRelativeURL": f"/openapi/v3/{path_of(*named)}?hash={fingerprint(served)}"}
         for named, served in versions(resources).items()
@@ -39,56 +39,62 @@ def document(resources: Iterable[Resource], group: str, version: str) -> Documen
     if not served:
         return None
     schemas = Schemas()
-    for one in served:
-        _add_kinds(schemas, one)
+    for resource in served:
+        _add_kinds(schemas, resource)
     return {
         "openapi": "3.0.0",
         "info": INFO,
-        "paths": {path: operations for one in served for path, operations in paths_of(one).items()},
+        "paths": {path: operations for resource in served for path, operations in paths_of(resource).items()},
         "components": {"schemas": schemas.sorted(), "securitySchemes": _SECURITY},
     }
 
 
 def fingerprint(served: list[Resource]) -> str:
-    """Tells whether a document is still the same, without making it."""
-    said = hashlib.sha256(f"{torchyard.__version__} {_tables()}".encode())
-    for one in sorted(served, key=lambda each: each.plural):
-        said.update(repr((one.group, one.version, one.plural, one.kind, one.namespaced, one.verbs)).encode())
-        said.update(repr(sorted((sub.name, sub.gvk, sub.verbs) for sub in one.subresources.values())).encode())
-        if one.custom is not None:
-            said.update(orjson.dumps(one.custom.schema, option=orjson.OPT_SORT_KEYS))
-    return said.hexdigest().upper()
+    """A hash that changes with the document, computed without building it."""
+    digest = hashlib.sha256(f"{torchyard.__version__} {_tables()}".encode())
+    for resource in sorted(served, key=lambda resource: resource.plural):
+        digest.update(
+            repr(
+                (resource.group, resource.version, resource.plural, resource.kind, resource.namespaced, resource.verbs)
+            ).encode()
+        )
+        digest.update(repr(sorted((sub.name, sub.gvk, sub.verbs) for sub in resource.subresources.values())).encode())
+        if resource.custom is not None:
+            digest.update(orjson.dumps(resource.custom.schema, option=orjson.OPT_SORT_KEYS))
+    return digest.hexdigest().upper()
 
 
 @cache
 def _tables() -> str:
-    """Stands for the built-in types and the words about them."""
+    """A hash of the built-in types and their descriptions."""
     return hashlib.sha256(builtin.table_bytes() + repr(descriptions()).encode()).hexdigest()
 
 
 def versions(resources: Iterable[Resource]) -> dict[tuple[str, str], list[Resource]]:
-    found: dict[tuple[str, str], list[Resource]] = {}
-    for one in resources:
-        found.setdefault((one.group, one.version), []).append(one)
-    return found
+    by_version: dict[tuple[str, str], list[Resource]] = {}
+    for resource in resources:
+        by_version.setdefault((resource.group, resource.version), []).append(resource)
+    return by_version
 
 
-def _add_kinds(schemas: Schemas, one: Resource) -> None:
-    """The kinds an operation on a resource takes or answers."""
-    if one.custom is not None:
-        schemas.add_custom(one)
+def _add_kinds(schemas: Schemas, resource: Resource) -> None:
+    """The kinds that the operations on a resource accept or return."""
+    if resource.custom is not None:
+        schemas.add_custom(resource)
     else:
-        name = builtin.definition_of(one.gvk)
-        lists = builtin.definition_of(one.gvk._replace(kind=one.list_kind)) if "list" in one.verbs else None
-        for each in (name, lists):
-            if each:
-                schemas.add(each)
-    for sub in one.subresources.values():
+        name = builtin.definition_of(resource.gvk)
+        lists = (
+            builtin.definition_of(resource.gvk._replace(kind=resource.list_kind)) if "list" in resource.verbs else None
+        )
+        for schema in (name, lists):
+            if schema:
+                schemas.add(schema)
+    for sub in resource.subresources.values():
         name = builtin.definition_of(sub.gvk)
         if name:
             schemas.add(name)
-    if "delete" in one.verbs:
+    if "delete" in resource.verbs:
         schemas.add(META + "DeleteOptions")
         schemas.add(META + "Status")
-    if "patch" in one.verbs:
+    if "patch" in resource.verbs:
         schemas.add(META + "Patch")

@@ -1,4 +1,4 @@
-"""The paths of an OpenAPI document: which operations there are on a resource, and on what lies below its objects.
+"""The paths of an OpenAPI document: the operations on a resource and its subresources.
 
 kubectl looks for an operation tagged with a kind: `get` to explain it, and `patch` with the query parameter
 fieldValidation and the content types it may send.
@@ -57,7 +57,7 @@ _PARAMETERS: dict[str, list[Document]] = {
 }
 _MERGES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
 _STRATEGIC = "application/strategic-merge-patch+json"
-# action -> HTTP method, verb of the resource, and the word that an operation's id begins with
+# By action: HTTP method, verb of the resource, and the first word of the operation's id.
 _ON_COLLECTION = {
     "list": ("get", "list", "list"),
     "post": ("post", "create", "create"),
@@ -70,110 +70,114 @@ _ON_OBJECT = {
     "patch": ("patch", "patch", "patch"),
 }
 _BELOW_OBJECT = {**_ON_OBJECT, "post": ("post", "create", "create")}
-# What opens a stream or passes a request on, whatever its method.
+# These open a stream or proxy a request, whatever its method.
 _CONNECTING = frozenset(("attach", "exec", "portforward", "proxy"))
 
 
-def paths_of(one: Resource) -> dict[str, Document]:
-    """Path -> operations by HTTP method."""
-    root = f"/apis/{one.group}/{one.version}" if one.group else f"/api/{one.version}"
-    scope = "/namespaces/{namespace}" if one.namespaced else ""
-    collection = f"{root}{scope}/{one.plural}"
-    found: dict[str, Document] = {}
-    _add(found, collection, _operations(one, _ON_COLLECTION, one.verbs), one)
-    if one.namespaced and "list" in one.verbs:
-        everywhere = _operation(one, "list", one.gvk, f"list{_prefix(one)}{one.kind}ForAllNamespaces")
-        found[f"{root}/{one.plural}"] = {"get": everywhere}
-    _add(found, collection + "/{name}", _operations(one, _ON_OBJECT, one.verbs), one)
-    for sub in one.subresources.values():
-        _add(found, f"{collection}/{{name}}/{sub.name}", _below(one, sub), one)
-    return found
+def paths_of(resource: Resource) -> dict[str, Document]:
+    """By path: operations by HTTP method."""
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    scope = "/namespaces/{namespace}" if resource.namespaced else ""
+    collection = f"{root}{scope}/{resource.plural}"
+    paths: dict[str, Document] = {}
+    _add(paths, collection, _operations(resource, _ON_COLLECTION, resource.verbs), resource)
+    if resource.namespaced and "list" in resource.verbs:
+        all_namespaces = _operation(
+            resource, "list", resource.gvk, f"list{_prefix(resource)}{resource.kind}ForAllNamespaces"
+        )
+        paths[f"{root}/{resource.plural}"] = {"get": all_namespaces}
+    _add(paths, collection + "/{name}", _operations(resource, _ON_OBJECT, resource.verbs), resource)
+    for sub in resource.subresources.values():
+        _add(paths, f"{collection}/{{name}}/{sub.name}", _subresource_operations(resource, sub), resource)
+    return paths
 
 
-def _add(found: dict[str, Document], path: str, operations: Document, one: Resource) -> None:
+def _add(paths: dict[str, Document], path: str, operations: Document, resource: Resource) -> None:
     if not operations:
         return
     parameters = [_in_path("name")] if "{name}" in path else []
-    if one.namespaced:
+    if resource.namespaced:
         parameters.append(_in_path("namespace"))
-    found[path] = {**operations, "parameters": parameters} if parameters else operations
+    paths[path] = {**operations, "parameters": parameters} if parameters else operations
 
 
-def _operations(one: Resource, table: dict[str, tuple[str, str, str]], verbs: tuple[str, ...]) -> Document:
-    made: Document = {}
-    scope = "Namespaced" if one.namespaced else ""
+def _operations(resource: Resource, table: dict[str, tuple[str, str, str]], verbs: tuple[str, ...]) -> Document:
+    operations: Document = {}
+    scope = "Namespaced" if resource.namespaced else ""
     for action, (method, verb, word) in table.items():
         if verb in verbs:
             collection = "Collection" if action == "deletecollection" else ""
-            name = f"{word}{_prefix(one)}{collection}{scope}{one.kind}"
-            made[method] = _operation(one, action, one.gvk, name)
-    return made
+            name = f"{word}{_prefix(resource)}{collection}{scope}{resource.kind}"
+            operations[method] = _operation(resource, action, resource.gvk, name)
+    return operations
 
 
-def _below(one: Resource, sub: Subresource) -> Document:
-    made: Document = {}
-    scope = "Namespaced" if one.namespaced else ""
+def _subresource_operations(resource: Resource, sub: Subresource) -> Document:
+    operations: Document = {}
+    scope = "Namespaced" if resource.namespaced else ""
     suffix = "".join(part.capitalize() for part in sub.name.split("-"))
     for action, (method, verb, word) in _BELOW_OBJECT.items():
         if verb not in sub.verbs:
             continue
         if sub.name in _CONNECTING:
-            name = f"connect{_prefix(one)}{method.capitalize()}{scope}{one.kind}{suffix}"
-            made[method] = _operation(one, "connect", sub.gvk, name)
+            name = f"connect{_prefix(resource)}{method.capitalize()}{scope}{resource.kind}{suffix}"
+            operations[method] = _operation(resource, "connect", sub.gvk, name)
         else:
-            made[method] = _operation(one, action, sub.gvk, f"{word}{_prefix(one)}{scope}{one.kind}{suffix}")
-    return made
+            operations[method] = _operation(
+                resource, action, sub.gvk, f"{word}{_prefix(resource)}{scope}{resource.kind}{suffix}"
+            )
+    return operations
 
 
-def _prefix(one: Resource) -> str:
+def _prefix(resource: Resource) -> str:
     """BatchV1, CoreV1, RbacAuthorizationV1, as clients name their classes."""
-    group = one.group.removesuffix(".k8s.io") or "core"
-    words = [*re.split(r"[.\-]", group), one.version]
+    group = resource.group.removesuffix(".k8s.io") or "core"
+    words = [*re.split(r"[.\-]", group), resource.version]
     return "".join(word[:1].upper() + word[1:] for word in words)
 
 
-def _operation(one: Resource, action: str, gvk: GroupVersionKind, name: str) -> Document:
-    made: Document = {"operationId": name, "tags": [_tag(one)]}
+def _operation(resource: Resource, action: str, gvk: GroupVersionKind, name: str) -> Document:
+    operation: Document = {"operationId": name, "tags": [_tag(resource)]}
     if _PARAMETERS[action]:
-        made["parameters"] = _PARAMETERS[action]
-    body = _body(one, action, gvk)
+        operation["parameters"] = _PARAMETERS[action]
+    body = _body(resource, action, gvk)
     if body:
-        made["requestBody"] = {"content": body, "required": action not in ("delete", "deletecollection")}
-    made["responses"] = _responses(one, action, gvk)
-    made["x-kubernetes-action"] = action
-    made["x-kubernetes-group-version-kind"] = gvk._asdict()
-    return made
+        operation["requestBody"] = {"content": body, "required": action not in ("delete", "deletecollection")}
+    operation["responses"] = _responses(resource, action, gvk)
+    operation["x-kubernetes-action"] = action
+    operation["x-kubernetes-group-version-kind"] = gvk._asdict()
+    return operation
 
 
-def _tag(one: Resource) -> str:
-    group = one.group.removesuffix(".k8s.io") or "core"
+def _tag(resource: Resource) -> str:
+    group = resource.group.removesuffix(".k8s.io") or "core"
     first, *rest = re.split(r"[.\-]", group)
-    return f"{first}{''.join(word.capitalize() for word in rest)}_{one.version}"
+    return f"{first}{''.join(word.capitalize() for word in rest)}_{resource.version}"
 
 
-def _body(one: Resource, action: str, gvk: GroupVersionKind) -> Document | None:
+def _body(resource: Resource, action: str, gvk: GroupVersionKind) -> Document | None:
     if action == "patch":
         content = {"schema": {"$ref": f"{REF}{META}Patch"}}
-        return dict.fromkeys(_MERGES if one.custom is not None else (*_MERGES, _STRATEGIC), content)
+        return dict.fromkeys(_MERGES if resource.custom is not None else (*_MERGES, _STRATEGIC), content)
     if action in ("delete", "deletecollection"):
         return {"application/json": {"schema": {"$ref": f"{REF}{META}DeleteOptions"}}}
     if action in ("post", "put"):
-        return {"application/json": {"schema": _schema(one, gvk)}}
+        return {"application/json": {"schema": _schema(resource, gvk)}}
     return None
 
 
-def _responses(one: Resource, action: str, gvk: GroupVersionKind) -> Document:
+def _responses(resource: Resource, action: str, gvk: GroupVersionKind) -> Document:
     if action == "connect":
         return {"200": {"description": "OK", "content": {"*/*": {"schema": {"type": "string"}}}}}
-    answered = gvk._replace(kind=one.list_kind) if action == "list" else gvk
-    schema = {"$ref": f"{REF}{META}Status"} if action == "deletecollection" else _schema(one, answered)
-    answer = {"description": "OK", "content": {"application/json": {"schema": schema}}}
+    returned = gvk._replace(kind=resource.list_kind) if action == "list" else gvk
+    schema = {"$ref": f"{REF}{META}Status"} if action == "deletecollection" else _schema(resource, returned)
+    response = {"description": "OK", "content": {"application/json": {"schema": schema}}}
     codes = {"post": ("200", "201", "202"), "put": ("200", "201"), "patch": ("200", "201"), "delete": ("200", "202")}
-    return dict.fromkeys(codes.get(action, ("200",)), answer)
+    return dict.fromkeys(codes.get(action, ("200",)), response)
 
 
-def _schema(one: Resource, gvk: GroupVersionKind) -> Document:
+def _schema(resource: Resource, gvk: GroupVersionKind) -> Document:
     name = builtin.definition_of(gvk)
-    if name is None and one.custom is not None:
+    if name is None and resource.custom is not None:
         name = custom_name(gvk.group, gvk.version, gvk.kind)
     return {"$ref": REF + name} if name else {"type": "string"}
