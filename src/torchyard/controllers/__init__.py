@@ -1,1 +1,18 @@
-"""Controllers: informer caches in, core decisions, writes out."""
+"""Controllers: read informer caches, ask `core` for a decision, apply it through the API.
+
+Start with `loop`, the contract of every controller. Then, in reading order:
+
+- `loop`: keys from informers, one reconcile per key at a time, retries with backoff.
+- `mutation_cache`, `concurrency`: reading one's own writes, and concurrent writes.
+- `pytorchjob`: PyTorchJobs, on the plane and on a cluster.
+- `job`, `job_pods`, `cronjob`, `ttl_after_finished`: batch jobs.
+- `scheduler`: pods to nodes.
+- `volume_binder`, `volume_protection`, `ephemeral_volumes`, `local_provisioner`: storage.
+- `node_lifecycle`, `pod_eviction`: unreachable nodes, taints and their pods.
+- `service_pods`, `endpoints`, `endpointslices`: services.
+- `autoscaler`: HorizontalPodAutoscalers.
+- `namespaces`, `namespace_objects`, `quotas`, `token_secrets`, `role_aggregation`, `garbage_collector`: the rest of
+kube-controller-manager that a plane needs.
+- `operator_pod`: the pod that represents these controllers on a plane.
+- `queue`: quota in queues, as Kueue manages it.
+"""

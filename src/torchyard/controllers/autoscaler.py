@@ -1,6 +1,6 @@
-"""HorizontalPodAutoscalers: asks what the pods of a target use, lets `core.autoscaler` decide, and scales the target.
+"""HorizontalPodAutoscalers: reads the usage of a target's pods, lets `core.autoscaler` decide, and scales the target.
 
-Anything with a scale subresource can be a target; figures come from the resource metrics API alone.
+Any resource with a scale subresource can be a target. Usage comes from the resource metrics API only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PERIOD_SECONDS = 15.0
 
 
 class AutoscalerController:
-    """`run` until cancelled. `target` finds the resource of a kind, by its apiVersion."""
+    """`run` until cancelled. `target` returns the resource of an apiVersion and kind."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class AutoscalerController:
             group.create_task(self.controller.run())
 
     def _changed(self, change: str, hpa: Object, before: Object | None) -> None:
-        """A status is our own doing; a new one, or one told anew, is looked at now."""
+        """The controller's own status updates are ignored; a new or changed spec is reconciled at once."""
         if change == "DELETED":
             self._histories.pop(hpa["metadata"]["uid"], None)
         if before is None or hpa["spec"] != before["spec"]:
@@ -95,7 +95,7 @@ class AutoscalerController:
         return decision
 
     async def _usage(self, namespace: str, selector: str) -> dict[str, Object]:
-        """Nothing where nobody measures: the decision says so."""
+        """Empty without a metrics API; the decision reports that."""
         if not selector:
             return {}
         try:

@@ -1,4 +1,4 @@
-"""Writes that go side by side: each waits for the disk, and one after the other they would be as slow as it is."""
+"""Concurrent writes: each waits for the disk, so one after the other they would be slow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Do all of it, whatever becomes of each; then raise the first error, if there was one."""
+    """Await all of them, even if some fail; then raise the first error."""
     results: list[T] = []
     for result in await asyncio.gather(*awaitables, return_exceptions=True):
         if isinstance(result, BaseException):

@@ -1,4 +1,4 @@
-"""CronJobs: looks at one and the jobs it made, lets `core.cronjob` decide, and carries it out."""
+"""CronJobs: lets `core.cronjob` decide about a CronJob and its jobs, and applies the decision."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CronJobController:
             await self._delete(cron, job["metadata"])
 
     async def _create(self, cron: Object, job: Object) -> Object | None:
-        """The job; also one that was made before a crash. None if the name is somebody else's."""
+        """The created job, or the job that was created before a crash. None if another owner has the name."""
         name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
         try:
             created = await self._client.create(JOBS, job)

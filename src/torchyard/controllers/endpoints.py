@@ -1,4 +1,4 @@
-"""Endpoints: keeps the one of every service with a selector as `core.service.endpoints` wants it."""
+"""Endpoints: keeps the Endpoints of every service with a selector as `core.service.endpoints` describes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EndpointsController:
             await self._create_or_update(desired_endpoints(service, self._service_pods.pods_of(service)), current)
 
     async def _delete_managed(self, current: Object | None) -> None:
-        """They have no owner that would take them along; what somebody else made stays."""
+        """Endpoints have no owner reference, so they are deleted here; those of other managers stay."""
         if current is not None and (current["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER:
             namespace, name = key_of(current)
             await self._client.delete(ENDPOINTS, name, namespace, uid=current["metadata"]["uid"])
@@ -45,7 +45,7 @@ class EndpointsController:
             try:
                 await self._client.create(ENDPOINTS, desired)
             except StatusError as error:
-                if error.reason != "AlreadyExists":  # the cache is behind, and will bring it
+                if error.reason != "AlreadyExists":  # the cache is behind and will deliver it
                     raise
             return
         metadata, labels = current["metadata"], desired["metadata"]["labels"]

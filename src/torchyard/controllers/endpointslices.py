@@ -1,4 +1,4 @@
-"""EndpointSlices: keeps those of every service with a selector as `core.service.slices` wants them."""
+"""EndpointSlices: keeps the slices of every service with a selector as `core.service.slices` describes them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class EndpointSliceController:
             try:
                 await self._client.create(ENDPOINT_SLICES, desired)
             except StatusError as error:
-                if error.reason != "AlreadyExists":  # the cache is behind, and will bring it
+                if error.reason != "AlreadyExists":  # the cache is behind and will deliver it
                     raise
         elif any((current.get(part) or []) != desired[part] for part in ("endpoints", "ports")):
             await self._client.update(

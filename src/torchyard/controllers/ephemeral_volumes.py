@@ -1,4 +1,4 @@
-"""Ephemeral volumes: makes the claims that pods bring along."""
+"""Ephemeral volumes: creates the claims of pods with ephemeral volumes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EphemeralVolumeController:
             self.controller.queue.add(key_of(pod))
 
     def _claim_changed(self, change: str, claim: Object, _before: Object | None) -> None:
-        """One that was in the way is gone, or one of ours was deleted before its pod."""
+        """A claim with the same name is gone, or a claim of a pod was deleted before the pod."""
         if change == "DELETED":
             for pod in self._pods.all():
                 if any(key_of(own_claim) == key_of(claim) for own_claim in ephemeral_claims(pod)):
@@ -43,5 +43,5 @@ class EphemeralVolumeController:
                 try:
                     await self._client.create(PERSISTENT_VOLUME_CLAIMS, claim)
                 except StatusError as error:
-                    if error.reason != "AlreadyExists":  # whose it is the scheduler and the node look at
+                    if error.reason != "AlreadyExists":  # the scheduler and the node check who owns it
                         raise

@@ -1,4 +1,4 @@
-"""The garbage collector: what is owned goes with its owners, in the order the deletion asked for."""
+"""The garbage collector: deletes dependents of deleted owners, by the propagation policy of the deletion."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class GarbageCollector:
-    """`resource_of` finds the resource that serves a kind: (apiVersion, kind) -> GroupVersionResource.
+    """`resource_of` returns the resource that serves an apiVersion and kind.
 
-    It is told of changes by `observe`; whoever calls it may leave out objects that own nothing and are owned by nobody.
+    `observe_change` reports every change of an object. Objects without owners and without dependents that wait are
+    skipped there.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class GarbageCollector:
         self._queue: WorkQueue[str] = WorkQueue()
 
     def observe(self, ref: GroupVersionResource, kind: str, metadata: Object, *, is_gone: bool) -> None:
-        """Take note of an object's present metadata, or of its end."""
+        """Record an object's current metadata, or its deletion."""
         if is_gone:
             changed = self._graph.remove(metadata["uid"]) | self._graph.dependents_of(metadata["uid"])
         else:
@@ -81,12 +82,12 @@ class GarbageCollector:
                 raise
 
     async def _owner_state(self, node: GraphNode, owner: OwnerReference) -> OwnerState:
-        """Whether an owner is there: from the graph if it knows, else from the server."""
+        """The state of an owner: from the graph if it is known there, else from the server."""
         owner_node = self._graph.get(owner.uid)
         if owner_node is None:
             ref = self._resource_of(owner.api_version, owner.kind)
             if ref is None:
-                return "there"  # a kind that is not served (yet) is no proof of absence
+                return "there"  # a kind that is not served (yet) does not prove that the owner is gone
             owner_object = await self._find(ref, owner, node.namespace)
             if owner_object is None:
                 return "gone"
@@ -103,7 +104,7 @@ class GarbageCollector:
         return "waiting" if owner_node.foreground else "there"
 
     async def _find(self, ref: GroupVersionResource, owner: OwnerReference, namespace: str) -> Object | None:
-        """The owner as it is now: in its dependent's namespace or, which makes it no owner, in another."""
+        """The owner: in its dependent's namespace or, which makes the reference invalid, in another one."""
         candidate = await self._client.find(ref, owner.name, namespace if ref.namespaced else "")
         if candidate is not None and candidate["metadata"]["uid"] == owner.uid:
             return candidate

@@ -1,4 +1,4 @@
-"""Jobs: looks at a job and its pods, lets `core.job` decide, and carries it out. It decides nothing itself."""
+"""Jobs: lets `core.job` decide about a job and its pods, and applies the decision."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class JobController:
         return claimed.owned + await self._writer.adopt(job, claimed.adopt)
 
     def _backoff(self, job: Object, pods: list[Object]) -> Backoff:
-        """What is remembered of failures; by a controller that has just started, what the pods still tell."""
+        """The recorded failures; after a restart of the controller, those that the pods still show."""
         backoff = self._backoffs.get(job["metadata"]["uid"])
         if backoff is not None:
             return backoff
@@ -123,7 +123,7 @@ class JobController:
         return decision.wake_after
 
     async def _release_stray(self, key: Key) -> None:
-        """A pod whose job is gone keeps no finalizer; asked of the server, since the cache of jobs may be behind."""
+        """Remove the finalizer of a pod whose job is gone. Asks the server, because the cache may be behind."""
         pod = self._pods.get(*key)
         if pod is None or not is_tracked(pod) or self._owning_job(pod) is not None:
             return
@@ -146,5 +146,5 @@ def _owner(pod: Object) -> tuple[str, str] | None:
 
 
 def _orphan_in(pod: Object) -> list[str]:
-    """The namespace of a pod that nobody controls."""
+    """The namespace of a pod without a controller."""
     return [] if by_owner(pod) else [pod["metadata"]["namespace"]]

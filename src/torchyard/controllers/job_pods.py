@@ -1,4 +1,4 @@
-"""The writes a Job asks for on pods: made, deleted, let go of, taken in; the job's events tell of them."""
+"""The pod writes of a Job: create, delete, release, adopt and disown, with the job's events about them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class JobPodWriter:
         self._write_slots = asyncio.Semaphore(_WRITES_AT_ONCE)
 
     async def create(self, job: Object, pods: Sequence[Object]) -> CreateResult:
-        """In batches that double while all goes well, so that a refusal is met by one pod and not by hundreds."""
+        """In batches that double as long as they succeed, so that a failure affects one pod and not hundreds."""
         done, size = 0, 1
         while done < len(pods):
             batch = pods[done : done + size]
@@ -66,7 +66,7 @@ class JobPodWriter:
             try:
                 deleted = await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
             except StatusError as error:
-                if error.status in (404, 409):  # gone already, and perhaps another has its name
+                if error.status in (404, 409):  # already gone, or another pod has its name
                     return
                 text = messages.not_deleted(metadata["name"], error.message)
                 self._recorder.event(job, "Warning", messages.NOT_DELETED, text)
@@ -76,7 +76,7 @@ class JobPodWriter:
         self._recorder.event(job, "Normal", messages.DELETED, messages.pod_deleted(metadata["name"]))
 
     async def release(self, pods: Iterable[Object]) -> None:
-        """Take the job's finalizer off."""
+        """Remove the job's finalizer."""
         await gather_all(self._patch(pod, _DROP_FINALIZER) for pod in pods)
 
     async def adopt(self, job: Object, pods: Iterable[Object]) -> list[Object]:
@@ -102,6 +102,6 @@ class JobPodWriter:
 
 
 def _is_namespace_terminating(error: StatusError) -> bool:
-    """Whether the namespace is being deleted: then nothing can be made there, and nobody needs to be told."""
+    """Whether the namespace is terminating: nothing can be created there, and no event is needed."""
     causes = (error.details or {}).get("causes") or ()
     return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)

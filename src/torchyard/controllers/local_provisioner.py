@@ -1,6 +1,6 @@
-"""The provisioner of the one-machine plane: makes a directory for a claim, and removes it when the volume may go.
+"""The plane's volume provisioner: creates a directory for a claim, and removes it with the volume.
 
-It meets the binder only through annotations, as provisioners of any cluster do, so it works beside a real one too.
+Like any provisioner it communicates with the binder through annotations only, so it also works with a cluster's binder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RETRY_SECONDS = 15.0
 
 
 class LocalVolumeProvisioner:
-    """Directories under `root`, for claims of pods on `node`."""
+    """Creates directories under `root`, for claims of pods on `node`."""
 
     def __init__(self, client: Client, informers: InformerFactory, *, root: Path, node: str) -> None:
         self._client, self._root, self._node = client, root, node
@@ -46,7 +46,7 @@ class LocalVolumeProvisioner:
                 group.create_task(work)
 
     async def _create_storage_class(self) -> None:
-        """One that is there already is the user's to change."""
+        """An existing class belongs to the user and is not changed."""
         try:
             await self._client.create(STORAGE_CLASSES, local.local_class())
         except StatusError as error:
@@ -67,7 +67,7 @@ class LocalVolumeProvisioner:
         name = class_of(claim)
         storage_class_object, _ = storage_class(name, self._classes.all())
         if storage_class_object is None or self._volumes.get("", local.volume_name(claim)) is not None:
-            return None  # the binder says what is missing, or binds what was made
+            return None  # the binder reports the missing class, or binds the existing volume
         if reason := local.unsupported_reason(claim):
             self._record_events(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, reason))
             return _RETRY_SECONDS
@@ -82,7 +82,7 @@ class LocalVolumeProvisioner:
         try:
             await self._client.create(PERSISTENT_VOLUMES, volume)
         except StatusError as error:
-            if error.reason != "AlreadyExists":  # made before the process ended; the binder finds it
+            if error.reason != "AlreadyExists":  # created before the process ended; the binder finds it
                 raise
         said = f"Successfully provisioned volume {volume['metadata']['name']}"
         self._record_events(claim, "Normal", "ProvisioningSucceeded", said)
@@ -93,7 +93,7 @@ class LocalVolumeProvisioner:
         path.mkdir(mode=0o700, exist_ok=True)
 
     async def _expand(self, claim: Object) -> None:
-        """A bound claim that asks for more than its volume says. The admission has checked that its class allows it."""
+        """Expand the volume of a bound claim that requests more. Admission has checked that the class allows it."""
         volume = self._volumes.get("", claim["spec"].get("volumeName") or "")
         if volume is None or not local.is_ours(volume):
             return
@@ -126,7 +126,7 @@ class LocalVolumeProvisioner:
         return None
 
     def _remove_directory(self, volume: Object) -> None:
-        """Only the directory that was made for this very volume; `rmtree` follows no link out of it."""
+        """Remove only the directory of this volume; `rmtree` does not follow links."""
         path = Path(volume["spec"]["local"]["path"])
         if path != self._root / local.directory_name(volume):
             raise OSError(f"{path} was not made for this volume")

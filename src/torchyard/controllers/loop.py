@@ -1,4 +1,10 @@
-"""The loop every controller runs in: keys from informers, one reconcile per key at a time, retries with pauses."""
+"""The loop that every controller runs: keys from informers, one reconcile per key at a time, retries with backoff.
+
+The contract is controller-runtime's. An informer handler adds the key of the object that has to be looked at; a key
+that is already queued is not added twice, and a key is never reconciled by two workers at once. `reconcile` reads the
+caches, brings the world closer to the spec, and returns None, or the seconds after which it wants to be called again.
+An exception means a retry with exponential backoff.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +21,16 @@ from torchyard.kube.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
-# Of the reconciliation under way, for logs.
+# The id of the current reconciliation, for log lines.
 reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
 
-# Works on one key; answers after how many seconds it wants to look again, or None.
+# Reconciles one key; returns the seconds until the next call, or None.
 Reconcile = Callable[[Key], Awaitable[float | None]]
 Observe = Callable[[str, float], None]  # result, seconds
 
 
 class Controller:
-    """`run` until cancelled. Starts to work when its informers hold everything."""
+    """`run` until cancelled. Workers start when every informer has synced."""
 
     def __init__(
         self,
@@ -58,7 +64,7 @@ class Controller:
                 requeue_after = await self._reconcile(key)
             except StatusError as error:
                 pause = self.queue.add_rate_limited(key)
-                # Somebody else was faster: the informer will bring what they wrote.
+                # A conflict: the informer will deliver the newer object.
                 level = logging.DEBUG if error.status in (404, 409) else logging.WARNING
                 log.log(level, "%s %s: %s; again in %.2f s", self.name, "/".join(key), error, pause)
             except YardError as error:

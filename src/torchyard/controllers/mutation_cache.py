@@ -1,6 +1,7 @@
-"""An informer's objects as new as a controller's own writes.
+"""An informer's objects, at least as new as the controller's own writes (client-go's MutationCache).
 
-A cache hears of a write a moment after the writer; who decides by the cache alone in that moment does everything twice.
+An informer sees a write slightly later than its writer. A controller that reads the informer alone in that moment would
+do everything twice.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from torchyard.kube.informer import Informer, Key, key_of
 
 
 class MutationCache:
-    """`group` says under which value of `index` the informer finds an object; those without a group are left alone."""
+    """`group` returns the values of `index` that an object has; objects without one are not cached."""
 
     def __init__(self, informer: Informer, index: str, group: Callable[[Object], list[str]]) -> None:
         self._informer, self._index, self._group = informer, index, group
         self._unseen: dict[str, dict[Key, Object]] = {}
 
     def record(self, obj: Object) -> None:
-        """What a server answered to a write."""
+        """Record the server's response to a write."""
         if not self._informer.has_seen(obj):
             obj = self._informer.transform(obj)
             for value in self._group(obj):

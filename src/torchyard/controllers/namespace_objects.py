@@ -1,4 +1,4 @@
-"""What every namespace holds from the start: the `default` service account and the authority's certificate."""
+"""The objects that every namespace has: the `default` service account and the cluster's CA certificate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT_CA = "kube-root-ca.crt"
 
 
 class NamespaceObjectController:
-    """Makes one object of a fixed name in every namespace, and makes it again if it is deleted or changed."""
+    """Creates one object of a fixed name in every namespace, and restores it if it is deleted or changed."""
 
     def __init__(
         self, name: str, client: Client, informers: InformerFactory, ref: GroupVersionResource, desired: Object
@@ -50,7 +50,8 @@ class NamespaceObjectController:
             elif "data" in self._desired and current.get("data") != self._desired["data"]:
                 await self._client.update(self._ref, {**current, "data": self._desired["data"]})
         except StatusError as error:
-            if error.status not in (403, 404, 409):  # the namespace goes, or somebody else made it
+            # the namespace is terminating, or another client created the object
+            if error.status not in (403, 404, 409):
                 raise
         return None
 

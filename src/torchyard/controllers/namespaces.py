@@ -1,4 +1,4 @@
-"""Namespaces: what is inside goes first, then the namespace. Says in the status what it still waits for."""
+"""Namespaces: deletes the content of a terminating namespace, then the namespace. The status reports what remains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 1.0
 
-# The words of a real namespace controller (upstream's namespaceConditionUpdater).
+# The conditions of upstream's namespaceConditionUpdater.
 _NO_FAILURES = (
     ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
     (
@@ -74,7 +74,7 @@ class NamespaceController:
         return RESYNC_SECONDS
 
     async def _empty(self, namespace: str) -> tuple[dict[str, int], dict[str, int]]:
-        """Delete everything inside; answers what is still there, by resource and by finalizer."""
+        """Delete the content; returns what remains, by resource and by finalizer."""
         remaining: dict[str, int] = {}
         finalizers: dict[str, int] = {}
         for ref in self._resources():
@@ -103,7 +103,7 @@ class NamespaceController:
         await self._client.update(NAMESPACES, {**namespace, "spec": {"finalizers": remaining}}, subresource="finalize")
 
     async def _report(self, namespace: Object, remaining: dict[str, int], finalizers: dict[str, int]) -> None:
-        """The conditions a real namespace controller writes, so that people see what it waits for."""
+        """Write the conditions that upstream's namespace controller writes, so that users see what remains."""
         content_text = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(remaining.items()))
         finalizer_text = ", ".join(
             f"{name} in {count} resource instances" for name, count in sorted(finalizers.items())

@@ -1,4 +1,4 @@
-"""Nodes: gives up those that are silent, and writes on each what keeps pods away, as `core.node` says."""
+"""Nodes: marks nodes without heartbeats as Unknown, and sets the taints that `core.node` describes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEASE_NAMESPACE = "kube-node-lease"
 
 
 class NodeLifecycleController:
-    """A sign of life is a change, seen at this process's own time: nodes may have wrong clocks."""
+    """A heartbeat is a change, timed by this process's clock, because node clocks may be wrong."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class NodeLifecycleController:
             group.create_task(self.controller.run())
 
     def _node_changed(self, change: str, node: Object, before: Object | None) -> None:
-        """Whether a silent node drives its pods out depends on the others."""
+        """Whether an unreachable node evicts its pods depends on the other nodes, so all are looked at."""
         same = change == "MODIFIED" and before is not None and ready_status(before) == ready_status(node)
         for affected in (node,) if same else (node, *self._nodes.all()):
             self.controller.queue.add(("", affected["metadata"]["name"]))
@@ -67,7 +67,7 @@ class NodeLifecycleController:
         return seconds_left if seconds_left > 0 else None
 
     def _seconds_silent(self, node: Object) -> float:
-        """Seconds since the last sign of life."""
+        """Seconds since the last heartbeat."""
         name, now = node["metadata"]["name"], asyncio.get_running_loop().time()
         lease = self._leases.get(_LEASE_NAMESPACE, name) or {"spec": {}}
         conditions = (node.get("status") or {}).get("conditions") or ()
@@ -93,7 +93,7 @@ class NodeLifecycleController:
         return node
 
     async def _mark_unready(self, pod: Object) -> None:
-        """Services must not lead to a pod that nobody hears of."""
+        """Services must not send traffic to a pod on an unreachable node."""
         if not is_ready(pod):
             return
         metadata, now = pod["metadata"], to_rfc3339(self._clock())
@@ -113,7 +113,7 @@ class NodeLifecycleController:
         desired = with_no_execute_taint(node, taints(node), to_rfc3339(self._clock()), alone=alone)
         if desired != (node["spec"].get("taints") or []):
             metadata = node["metadata"]
-            # only if nobody, such as `kubectl taint`, has written since
+            # only if no other client, such as `kubectl taint`, has written since
             patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": {"taints": desired or None}}
             await self._client.patch(NODES, metadata["name"], patch)
 

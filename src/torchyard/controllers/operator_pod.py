@@ -1,7 +1,7 @@
-"""A pod that stands for the controllers of the one-machine plane, where people look for the training operator.
+"""A pod that represents the controllers of the plane, where users look for the training operator.
 
-Manuals check with `kubectl get pods -n kubeflow` that it runs. The pod is bound to no node and has no process of its
-own: it runs as long as this plane does, and its log is that of the controllers.
+Manuals check with `kubectl get pods -n kubeflow` that the operator runs. The pod has no node and no process of its own:
+it is Running as long as the plane is, and its log is that of the controllers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
 from torchyard.kube.informer_factory import InformerFactory
 
-# A new namespace has no account for its pods yet.
+# A new namespace has no service account at first.
 _ACCOUNT_SECONDS = 0.2
 NAMESPACE, NAME = "kubeflow", "training-operator-0"
 CONTAINER, IMAGE = "training-operator", "torchyard.dev/training-operator:embedded"
@@ -74,7 +74,7 @@ class OperatorPodController:
 
 
 def _pod() -> Object:
-    # The name of a scheduler that is not there keeps the pod off every node.
+    # A scheduler that does not exist keeps the pod off every node.
     spec = {
         "schedulerName": "none",
         "automountServiceAccountToken": False,

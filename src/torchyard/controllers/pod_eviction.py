@@ -1,4 +1,4 @@
-"""Pods that must go: driven out by a node's taints, left behind by a node that is gone, or ended too many."""
+"""Pods to delete: evicted by taints, left on deleted nodes, or terminated beyond the threshold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class TaintEvictionController:
-    """Deletes a pod when its toleration of a NoExecute taint has run out."""
+    """Deletes a pod when its toleration of a NoExecute taint expires."""
 
     def __init__(
         self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -69,7 +69,7 @@ class TaintEvictionController:
 
 
 class PodGarbageCollector:
-    """Looks now and then for pods that nobody else will ever remove."""
+    """Deletes pods that no kubelet and no other controller will remove."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class PodGarbageCollector:
         informers: InformerFactory,
         *,
         period: float = 20.0,
-        quarantine: float = 40.0,  # a node may be made again at once
+        quarantine: float = 40.0,  # a node may be created again at once
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client, self._clock = client, clock
         self._period, self._quarantine = period, quarantine
         self._nodes, self._pods = informers.for_resource(NODES), informers.for_resource(PODS, indexes={"node": by_node})
-        self._missing: dict[str, float] = {}  # node → since when it is gone
+        self._missing: dict[str, float] = {}  # node → the time since which it does not exist
 
     async def run(self) -> None:
         await asyncio.gather(self._nodes.synced.wait(), self._pods.synced.wait())
@@ -114,7 +114,10 @@ class PodGarbageCollector:
 async def _remove(
     client: Client, pod: Object, now: datetime, *, said: tuple[str, str] | None = None, force: bool = False
 ) -> None:
-    """Write on a pod why it goes, so that its owner can tell, and delete it; force: at once, and ended before."""
+    """Write why a pod is deleted to its conditions, so that its owner can read it, then delete it.
+
+    `force`: without a grace period, and with the phase set to Failed first.
+    """
     metadata, status = pod["metadata"], pod.get("status") or {}
     try:
         if said is not None:

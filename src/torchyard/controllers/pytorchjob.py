@@ -1,6 +1,6 @@
-"""PyTorchJobs: looks at a job and what belongs to it, lets `core.pytorchjob` decide, and carries it out.
+"""PyTorchJobs: lets `core.pytorchjob` decide about a job and its children, and applies the decision.
 
-The same on the one-machine plane and on a cluster. It decides nothing itself.
+The same controller runs on the plane and on a cluster.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PLUGIN_GROUPS = GroupVersionResource("scheduling.x-k8s.io", "v1alpha1", "podgrou
 _MANAGED_SELECTOR = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
 _OWNER = "owner"
 _MAX_RECORDED_ONCE = 8192
-_MAX_PENDING_EVENTS = 50_000  # that may wait: a thousand jobs at once make twenty thousand
-# A place taken by what somebody else made: looked at again, since nothing tells when it becomes free.
+_MAX_PENDING_EVENTS = 50_000  # a thousand jobs at once cause twenty thousand
+# A name that another owner uses: retried, because no event reports that it is free.
 _CONFLICT_RETRY_SECONDS = 2.0
-# A look at a large job costs more, so its pods' changes are taken together: seconds per pod, from so many on.
+# A pass over a large job is expensive, so its pods' changes are batched: seconds per pod, from this size on.
 _PAUSE_PER_POD, _LARGE, _LONGEST_PAUSE = 0.001, 32, 1.0
 
 
@@ -50,7 +50,7 @@ def pod_group_resource(gang_scheduler: str) -> GroupVersionResource:
 
 
 class _ChildEventReasons(NamedTuple):
-    """The events of one kind of child: made, not made, deleted, not deleted."""
+    """The event reasons of one kind of child."""
 
     created: tuple[str, Callable[[str], str]] | None
     not_created: str
@@ -90,7 +90,7 @@ class PyTorchJobController:
         writes: int = 32,
         observe: Observe = lambda _result, _seconds: None,
     ) -> None:
-        """`selector` limits the jobs looked after, `writes` how many objects are made or deleted at once."""
+        """`selector` limits the jobs, `writes` the number of concurrent writes."""
         self._client, self._settings, self._clock = client, settings, clock
         self.recorder = EventRecorder(
             client,
@@ -135,7 +135,7 @@ class PyTorchJobController:
         self._write_slots = asyncio.Semaphore(writes)
 
     async def run(self) -> None:
-        """May be run again: whatever was under way when it was cancelled is looked at anew."""
+        """May be called again: work that was cancelled is done again."""
         for job in self._jobs.all():
             self._enqueue(job)
         async with asyncio.TaskGroup() as group:
@@ -143,14 +143,14 @@ class PyTorchJobController:
             group.create_task(self.controller.run())
 
     def _job_changed(self, _change: str, job: Object, before: Object | None) -> None:
-        """A new status is our own doing, and no reason to hurry."""
+        """The controller's own status updates are not urgent."""
         if before is not None and _without_status(job) == _without_status(before):
             self.controller.queue.add_after(key_of(job), self._enqueue_delay(job["metadata"]["uid"]))
         else:
             self._enqueue(job)
 
     def _enqueue(self, job: Object) -> None:
-        """One that nobody has looked at has no pods yet, and goes ahead of those of which there is only more to say."""
+        """A job without status has no pods yet, so it goes ahead of jobs that only need a status update."""
         self.controller.queue.add(key_of(job), priority=not job.get("status"))
 
     def _child_changed(self, change: str, obj: Object, _before: Object | None) -> None:
@@ -175,17 +175,17 @@ class PyTorchJobController:
         if self._defers_status(key, job, decision):
             decision.status = None
             decision.wake(0)
-        written = await self._write_job(job, decision)  # if somebody was faster, nothing happened and nothing is told
+        written = await self._write_job(job, decision)  # on a conflict nothing was written, and no event is recorded
         try:
             return await self._apply(written, decision)
         finally:
             self._record_events(job, decision.events)
 
     def _defers_status(self, key: Key, job: Object, decision: PyTorchJobDecision) -> bool:
-        """While jobs without any pods wait, theirs come before what there is to say of a job that has just got its own.
+        """Whether to postpone the first status of a job while jobs without any pods are queued.
 
-        Then it is said at the next look, with what has happened since, and only a job whose pods cannot be made is
-        told of at once.
+        Their pods come first. The next pass writes the status, with what has happened since; only the failure to create
+        a pod is reported at once.
         """
         queue = self.controller.queue
         return bool(decision.create) and not job.get("status") and len(queue) > 0 and not queue.has_failed(key)
@@ -204,7 +204,7 @@ class PyTorchJobController:
         )
 
     async def _apply(self, job: Object, decision: PyTorchJobDecision) -> float | None:
-        # Events are told in this order, so deletions of a scale-down and creations read as they were decided.
+        # Events are recorded in this order, so that deletions of a scale-down and creations read as they were decided.
         writes: list[Awaitable[Event | None]] = [self._create(result) for result in decision.create]
         writes += [self._update(result) for result in decision.update]
         writes += [self._annotate(pod, annotations) for pod, annotations in decision.annotate]
@@ -252,8 +252,9 @@ class PyTorchJobController:
         return Event("Normal", reasons.created[0], reasons.created[1](name)) if reasons.created else None
 
     async def _resolve_name_conflict(self, obj: Object, error: StatusError) -> Event | None:
-        """The name is taken: by ourselves, if the cache is behind; by a former life of the job, which will go; or by
-        somebody else, and then the user is told."""
+        """The name is in use: by this job, if the cache is behind; by an earlier job of the same name, whose objects
+        will be deleted; or by another owner, and then an event says so.
+        """
         metadata, kind = obj["metadata"], obj["kind"]
         existing = await self._client.find(self._refs[kind], metadata["name"], metadata["namespace"])
         owners = ((existing or {}).get("metadata") or {}).get("ownerReferences") or ()
@@ -289,7 +290,7 @@ class PyTorchJobController:
                     self._refs[kind], metadata["name"], metadata["namespace"], uid=metadata["uid"], grace=grace
                 )
             except StatusError as error:
-                if error.status in (404, 409):  # gone already, and perhaps another has its name
+                if error.status in (404, 409):  # already gone, or another object has its name
                     return None
                 raise _WriteFailed(
                     Event("Warning", reasons.not_deleted, messages.not_deleted(str(error))), error
@@ -323,11 +324,11 @@ class PyTorchJobController:
 
 
 class _NameConflict(Event):
-    """A name that is not ours to use yet."""
+    """The name of a child is still in use."""
 
 
 class _WriteFailed(Exception):
-    """A write that failed, with what is to be told about it."""
+    """A write that failed, with the event to record."""
 
     def __init__(self, event: Event, error: StatusError) -> None:
         super().__init__(str(error))
@@ -339,14 +340,14 @@ def _slim_service(service: Object) -> Object:
 
 
 def _slim_pod(pod: Object) -> Object:
-    """What is looked at of a pod. Its spec is most of it, and came from the job."""
+    """The part of a pod that decisions read. The spec is the largest part, and is known from the job."""
     node = (pod.get("spec") or {}).get("nodeName")
     metadata, spec = _slim_metadata(pod["metadata"]), {"nodeName": node} if node else {}
     return strip_and_intern({"metadata": metadata, "spec": spec, "status": pod.get("status") or {}})
 
 
 def _slim_metadata(metadata: Object) -> Object:
-    """There are thousands of children, and of their labels only two are looked at."""
+    """There are thousands of children, and decisions read only two of their labels."""
     labels = metadata.get("labels") or {}
     remaining = {name: value for name, value in metadata.items() if name not in ("managedFields", "labels")}
     remaining["labels"] = {name: labels[name] for name in (names.REPLICA_TYPE, names.REPLICA_INDEX) if name in labels}
@@ -354,17 +355,17 @@ def _slim_metadata(metadata: Object) -> Object:
 
 
 def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
-    """A job's children of a kind; the kind is written on them, since a list leaves it out."""
+    """A job's children of one kind. A list response leaves out the kind, so it is added."""
     return [{**obj, "kind": kind} for obj in informer.by(_OWNER, uid)]
 
 
 def _is_unchanged_since_creation(obj: Object) -> bool:
-    """Whether nothing has happened to a child since it was made: then the answer to its creation said as much."""
+    """Whether a child is as it was created: then the response to its creation contained the same."""
     status = obj.get("status") or {}
     is_new = status.get("phase", "Pending") == "Pending" and status.keys() <= {"phase", "qosClass"}
     return is_new and not is_terminating(obj)
 
 
 def _without_status(job: Object) -> Object:
-    """What changes when anything but the status does."""
+    """The part of a job that changes when anything but its status does."""
     return {name: value for name, value in job["metadata"].items() if name != "resourceVersion"}

@@ -1,4 +1,4 @@
-"""Resource quotas: keeps in their status what is used of them. Enforcement is the API server's."""
+"""Resource quotas: keeps their usage in their status. The API server enforces them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, by_namespace, key_of
 from torchyard.kube.informer_factory import InformerFactory
 
-# Many objects come and go together; they are counted once.
+# Many objects change together; they are counted once.
 PAUSE = 0.2
-# Pods whose time to end is over cost nothing any more, and nobody says when.
+# A terminating pod stops counting when its grace period ends, and no event reports that.
 RESYNC_SECONDS = 300.0
 
 
@@ -38,8 +38,8 @@ class QuotaController:
         await self.controller.run()
 
     def observe(self, group: str, plural: str, namespace: str) -> None:
-        """Something of this resource came, went or changed in a namespace."""
-        if not len(self._quotas):  # the usual case, and this is called for every write
+        """An object of this resource was created, changed or deleted in a namespace."""
+        if not len(self._quotas):  # the usual case; this is called for every write
             return
         for quota in self._quotas.by("namespace", namespace):
             if (group, plural) in counted_resources(quota):

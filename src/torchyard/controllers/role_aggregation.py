@@ -1,6 +1,6 @@
-"""Cluster roles made of others: writes into each the rules of those it selects.
+"""Aggregated cluster roles: writes the rules of the selected roles into each.
 
-The API server computes the same when it decides; this is for those who read the role.
+The API server computes the same rules when it authorizes; these are for readers of the role.
 """
 
 from __future__ import annotations

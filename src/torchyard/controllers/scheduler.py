@@ -1,4 +1,4 @@
-"""The scheduler of the one-machine plane: binds pods to nodes as `core.scheduling` decides. A cluster has its own."""
+"""The plane's scheduler: binds pods to nodes as `core.scheduling` decides. A cluster has its own scheduler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_NODE = ""
 
 
 class Scheduler:
-    """One pass looks at everything that waits; passes follow changes, not a clock."""
+    """A pass looks at every pending pod. Passes follow changes, not a timer."""
 
     def __init__(
         self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -55,8 +55,8 @@ class Scheduler:
             lambda namespace, name: self._pods.by(_CLAIM_INDEX, f"{namespace}/{name}"),
         )
         self._changed = asyncio.Event()
-        self._assumed: dict[str, str] = {}  # uid → node, until the watch shows it
-        self._last_messages: dict[str, str] = {}  # uid → the refusal last written
+        self._assumed: dict[str, str] = {}  # uid → node, until the watch delivers the binding
+        self._last_messages: dict[str, str] = {}  # uid → the last FailedScheduling message
         self._write_slots = asyncio.Semaphore(_CONCURRENT_WRITES)
         for informer in self._sources:
             informer.on_change(lambda *_: self._changed.set())
@@ -84,14 +84,14 @@ class Scheduler:
         alive = {pod["metadata"]["uid"] for pod in waiting}
         self._last_messages = {uid: message for uid, message in self._last_messages.items() if uid in alive}
         if not waiting:
-            return  # as after most changes; nodes need not be counted then
+            return  # the usual case; the nodes need not be counted then
         answers = self._schedule_pods(sorted(waiting, key=_queue_order), self._node_infos())
         await gather_all(self._apply(*answer) for answer in answers)
 
     def _schedule_pods(
         self, waiting: list[Object], views: list[NodeInfo]
     ) -> list[tuple[Object, NodeInfo | Unschedulable]]:
-        """Where each goes; the views count what was placed before."""
+        """The result for each pod. The node infos include the pods assigned earlier in this pass."""
         answers: list[tuple[Object, NodeInfo | Unschedulable]] = []
         gangs: dict[tuple[str, str], list[Object]] = {}
         by_name = {view.name: view for view in views}
@@ -159,7 +159,7 @@ class Scheduler:
                 await self._bind(pod, answer.name)
 
     async def _pre_bind_volumes(self, pod: Object, view: NodeInfo) -> bool:
-        """Whether the pod waits for volumes on its node; it is bound once they are there."""
+        """Whether the pod waits for volumes on its node; it is bound once they are."""
         choices = self._volume_binding.pre_bind_writes(pod, view)
         for write in choices:
             try:
@@ -167,7 +167,7 @@ class Scheduler:
                     PERSISTENT_VOLUME_CLAIMS if write.kind == CLAIM else PERSISTENT_VOLUMES, write.object
                 )
             except StatusError as failed:
-                if failed.status not in (404, 409):  # somebody was faster: the next pass sees what they did
+                if failed.status not in (404, 409):  # a conflict: the next pass reads the newer object
                     raise
         return bool(choices)
 
@@ -217,7 +217,7 @@ class Scheduler:
 
 
 def _node_of(pod: Object) -> list[str]:
-    """The node that holds a pod, or nowhere; a finished one holds nothing."""
+    """The node of a pod, or none; a finished pod uses no node."""
     return [] if is_finished(pod) else [pod["spec"].get("nodeName") or _NO_NODE]
 
 
@@ -227,12 +227,12 @@ def _gangs_of(pod: Object) -> list[str]:
 
 
 def _queue_order(pod: Object) -> tuple[int, str, str]:
-    """Higher priority first, then the older one, as the scheduler's queue sorts."""
+    """Higher priority first, then the older one, as in kube-scheduler's queue."""
     return -(pod["spec"].get("priority") or 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
 
 
 def _is_ready(node: Object) -> bool:
-    """A node that was heard of lately; a silent one gets no new pods."""
+    """Whether a node is ready; an unreachable one gets no new pods."""
     return has_true_condition(node, "Ready")
 
 

@@ -1,6 +1,6 @@
-"""Which services select which pods, answered without looking at every one of either.
+"""Which services select which pods, without a scan over either.
 
-A job of a thousand replicas has a thousand services: what one pod's change costs must not grow with them.
+A job of a thousand replicas has a thousand services: the cost of one pod's change must not grow with them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.workqueue import WorkQueue
 
-# What a service with many pods costs to look at grows with them, so it is looked at less often: seconds per pod.
+# Seconds of delay per pod: a pass over a service with many pods is expensive, so it happens less often.
 _PAUSE_PER_POD = 0.001
 _LONGEST_PAUSE = 1.0
 
@@ -24,12 +24,12 @@ class ServicePods:
     def __init__(self, informers: InformerFactory) -> None:
         self.services = informers.for_resource(SERVICES, indexes={"selector": _selector})
         self.pods = informers.for_resource(PODS, indexes={"label": _labels})
-        # The sets of label names that selectors use; few, whatever the number of services.
+        # The sets of label keys that selectors use. There are few, whatever the number of services.
         self._selector_keys: set[tuple[str, ...]] = set()
         self.services.on_change(lambda _change, obj, _before: self._selector_keys.add(tuple(sorted(_selector_of(obj)))))
 
     def feed(self, queue: WorkQueue[Key]) -> None:
-        """Add a service's key to the queue when it, or what it shows of a pod behind it, changes."""
+        """Queue a service's key when the service, or the relevant part of a pod behind it, changes."""
         self.services.on_change(lambda _change, obj, _before: queue.add(key_of(obj)))
         self.pods.on_change(lambda change, pod, before: self._pod_changed(queue.add_after, change, pod, before))
 
@@ -43,7 +43,7 @@ class ServicePods:
         return [pod for pod in self.pods.by("label", rarest) if selector <= _labels_of(pod).items()]
 
     def services_of(self, pod: Object) -> Iterator[Object]:
-        """Services whose selector the pod's labels meet."""
+        """Services whose selector matches the pod."""
         namespace, labels = pod["metadata"]["namespace"], _labels_of(pod)
         for shape in self._selector_keys:
             if shape and all(name in labels for name in shape):
@@ -91,7 +91,7 @@ def _labels(pod: Object) -> list[str]:
 
 
 def _endpoint_state(pod: Object) -> tuple[Any, ...]:
-    """What endpoints show of a pod; other changes of it are nobody's business here."""
+    """The part of a pod that endpoints show; other changes are irrelevant here."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     return (
         metadata["uid"],

@@ -1,4 +1,4 @@
-"""Service account tokens in secrets: fills those that ask for one, and removes those whose account is gone."""
+"""Service account token secrets: fills them, and deletes those whose account is gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchyard.kube.informer_factory import InformerFactory
 
 
 class TokenSecretController:
-    """`sign` makes the token of an account for a secret of a name."""
+    """`sign` creates the token of an account for a secret of this name."""
 
     def __init__(
         self, client: Client, informers: InformerFactory, *, authority: str, sign: Callable[[Object, str], str]
@@ -39,7 +39,7 @@ class TokenSecretController:
         if secret is None or not (account_key := account_of(secret)):
             return
         namespace, _, name = account_key.partition("/")
-        # The cache may not know a new account yet, and a secret is not deleted on suspicion.
+        # The cache may not have a new account yet, and a secret must not be deleted by mistake.
         account = self._accounts.get(namespace, name) or await self._client.find(SERVICE_ACCOUNTS, name, namespace)
         if account is None or not is_for(secret, account):
             metadata = secret["metadata"]

@@ -1,4 +1,4 @@
-"""Deletes finished Jobs when their time to live is over, pods first."""
+"""Deletes finished Jobs after their time to live, pods first."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TTLAfterFinishedController:
             return remaining
         metadata = job["metadata"]
         try:
-            # By revision too: somebody may have given it more time a moment ago.
+            # With the resource version: the TTL may have been extended a moment ago.
             await self._client.delete(
                 JOBS,
                 metadata["name"],

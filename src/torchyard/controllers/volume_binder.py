@@ -1,6 +1,7 @@
-"""Claims and volumes: looks at one or the other, lets `core.volume` decide, and carries it out.
+"""Claims and volumes: lets `core.volume` decide about one or the other, and applies the decision.
 
-Each of the two has a queue of its own, as in kube-controller-manager: what one pass leaves half done another ends.
+Claims and volumes have separate queues, as in kube-controller-manager: what one pass leaves half done, another
+completes.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 
 REFS = {CLAIM: PERSISTENT_VOLUME_CLAIMS, VOLUME: PERSISTENT_VOLUMES}
-NAME = "persistentvolume-controller"  # as its events say
-# What nothing tells about, such as a provisioner that never came, is looked at and told again: upstream's resync.
+NAME = "persistentvolume-controller"  # the source of its events
+# No event reports a provisioner that never acts, so unbound claims are looked at again: upstream's resync.
 _RESYNC_SECONDS = 15.0
 
 
@@ -94,7 +95,7 @@ class VolumeBinder:
             await self._apply(volume, VOLUME, decide_volume(VolumeView(volume, await self._claim_of(volume))))
 
     async def _claim_of(self, volume: Object) -> Object | None:
-        """From the cache; whether it is really gone is asked of the server, since data may be deleted by that."""
+        """From the cache. If it is missing there, the server is asked, because data may be deleted as a result."""
         reference = volume["spec"].get("claimRef") or {}
         if not reference.get("uid"):
             return None
@@ -120,7 +121,7 @@ class VolumeBinder:
             self.recorder.event({"apiVersion": "v1", "kind": kind, **subject}, event.kind, event.reason, event.message)
 
     def _timed(self, write: Write) -> Object:
-        """A volume's status says when its phase changed."""
+        """A volume's status with the time of its phase transition."""
         status = write.status or {}
         if write.kind != VOLUME or status["phase"] == phase(write.object):
             return status

@@ -1,4 +1,4 @@
-"""Takes the finalizers off claims and volumes that are to go and that nobody uses any more."""
+"""Removes the protection finalizers of terminating claims and volumes that are no longer in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchyard.kube.informer_factory import InformerFactory
 
 
 class _ProtectionController:
-    """`released` answers an object without its finalizer when that may go."""
+    """`released` returns the object without its finalizer, or None while it is in use."""
 
     def __init__(
         self, name: str, client: Client, sources: tuple[Informer, ...], released: Callable[[Object], Object | None]

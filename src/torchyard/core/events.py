@@ -1,4 +1,4 @@
-"""One thing to tell about an object."""
+"""The event that a decision asks for."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ class Event(NamedTuple):
     kind: Literal["Normal", "Warning"]
     reason: str
     message: str
-    # What it is about, if looking again would tell it again: then it is told once.
+    # Identifies an event that every look would repeat: it is recorded only once for each value.
     once: tuple[str, ...] = ()

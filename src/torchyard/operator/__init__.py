@@ -1,1 +1,11 @@
-"""The controllers as an operator on a real Kubernetes: settings, checks, election, webhook, metrics, installation."""
+"""The controllers as an operator on a Kubernetes cluster.
+
+- `settings`: the flags, and the names of the installation.
+- `operator`: the assembly: caches, leader election, controllers.
+- `checks`, `permissions`: what the cluster must provide, and what the operator may do.
+- `http`, `admission`, `certificates`: probes, metrics and the admission webhook.
+- `metrics`, `logs`, `clock`, `tasks`: metrics, JSON logs, the API server's clock, concurrent tasks.
+- `queues`: jobs in the queues of a cluster's Kueue.
+- `manifests`, `install`: the objects of an installation, and how they are applied and removed.
+- `diagnosis`: what `yard doctor` reports about a cluster.
+"""

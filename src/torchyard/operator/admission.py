@@ -1,4 +1,4 @@
-"""Admission reviews of PyTorchJobs: the same rules, in the same words, as on the one-machine plane. Pure."""
+"""Admission reviews of PyTorchJobs, with the same rules and messages as on the plane. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STRATEGY = PyTorchJobStrategy()
 
 
 def review_validation(review: Object) -> Object:
-    """Whether a job is taken. Raises ValueError for what is no review of a PyTorchJob."""
+    """Review a job. Raises ValueError if `review` is not an AdmissionReview of a PyTorchJob."""
     request, response = _parse_review(review)
     job = request.get("object")
     if isinstance(job, dict) and request.get("operation") in ("CREATE", "UPDATE"):
@@ -31,8 +31,10 @@ def review_validation(review: Object) -> Object:
 
 
 def review_defaults(review: Object, *, queues: bool) -> Object:
-    """A new job with a queue begins suspended, as Kueue's own integrations have it, where its workload is ours to make:
-    otherwise its pods would be there before its quota is."""
+    """Suspend a new job with a queue, as Kueue's own integrations do, if the operator creates its workload.
+
+    Otherwise its pods would start before its quota is reserved.
+    """
     request, response = _parse_review(review)
     job = request.get("object")
     if queues and request.get("operation") == "CREATE" and isinstance(job, dict) and _is_queued(job):
@@ -47,7 +49,7 @@ def _is_queued(job: Object) -> bool:
 
 
 def _parse_review(review: Object) -> tuple[Object, Object]:
-    """The request, and an answer that allows it."""
+    """The request, and a response that allows it."""
     request = review.get("request")
     if review.get("kind") != "AdmissionReview" or not isinstance(request, dict):
         raise ValueError("the body is no AdmissionReview with a request")
@@ -58,7 +60,7 @@ def _parse_review(review: Object) -> tuple[Object, Object]:
 
 
 def _validation_error(request: Object, job: Object) -> StatusError | None:
-    # A job that goes only loses finalizers; refusing that would keep it for ever.
+    # A terminating job only loses finalizers; a rejection would keep it forever.
     if job["metadata"].get("deletionTimestamp"):
         return None
     old = request.get("oldObject")

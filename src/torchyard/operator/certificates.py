@@ -1,6 +1,6 @@
-"""The webhook's certificates: made by the operator itself, kept in a Secret that all copies share, renewed in time.
+"""The webhook's certificates: created by the operator, stored in a Secret that all replicas share, renewed in time.
 
-The API server trusts them by the authority in the webhook's configuration, which is kept there too.
+The operator also puts its CA into the webhook configurations, so that the API server trusts them.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ VALIDATING = GroupVersionResource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False
 )
 MUTATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False)
-# The Secret's keys, as TLS secrets have them, and the file of each. The authority's key is needed to renew.
+# The keys of the TLS Secret and their files. The CA's key is needed for renewal.
 _FILES = {"ca.crt": "ca.crt", "ca.key": "ca.key", "tls.crt": "server.crt", "tls.key": "server.key"}
 RENEW_CHECK_SECONDS, RETRY_SECONDS = 3600.0, 5.0
 _MAX_CONFLICTS = 5
 
 
 class WebhookCertificates:
-    """`ensure` makes everything current and is called again every hour; `directory` is this process's own copy."""
+    """`ensure` brings Secret, files and configurations up to date; `directory` is this process's copy."""
 
     def __init__(self, client: Client, directory: Path, *, namespace: str) -> None:
         self._client, self._directory, self._namespace = client, directory, namespace
         service = f"{NAME}.{namespace}"
-        # localhost for an API server beside a copy that was started by hand.
+        # localhost is for an operator that was started by hand next to the API server.
         self._names = [f"{service}.svc", f"{service}.svc.cluster.local", service, NAME, "localhost"]
 
     async def obtain(self) -> CertificateDir:
-        """As `ensure`, however long that takes: a server that does not answer now will later."""
+        """Like `ensure`, but retry until the API server answers."""
         while True:
             try:
                 return await self.ensure()
@@ -63,13 +63,13 @@ class WebhookCertificates:
             except StatusError as error:
                 if error.status != 409:
                     raise
-                continue  # another copy was faster: take its certificates
+                continue  # another replica was faster: use its certificates
             await self._publish_ca(data["ca.crt"])
             return credentials
         raise YardError(f"the secret {self._namespace}/{WEBHOOK_SECRET} changes again and again")
 
     async def renew_periodically(self, renewed: Callable[[], None]) -> None:
-        """Until cancelled; calls `renewed` when another certificate is to be shown."""
+        """Run until cancelled; call `renewed` when the certificate has changed."""
         served = self._encoded_files()
         while True:
             await asyncio.sleep(RENEW_CHECK_SECONDS)
@@ -83,13 +83,13 @@ class WebhookCertificates:
                 renewed()
 
     async def _publish_ca(self, authority: str) -> None:
-        """Put the authority into our webhooks' configurations, where it is not there."""
+        """Put the CA into our webhook configurations."""
         if not await self._set_ca_bundle(VALIDATING, WEBHOOK, authority):
             log.warning("there is no ValidatingWebhookConfiguration %s: jobs are not reviewed", WEBHOOK)
-        await self._set_ca_bundle(MUTATING, DEFAULTS_WEBHOOK, authority)  # there where queues are
+        await self._set_ca_bundle(MUTATING, DEFAULTS_WEBHOOK, authority)  # exists only with queues
 
     async def _set_ca_bundle(self, ref: GroupVersionResource, name: str, authority: str) -> bool:
-        """Whether there is such a configuration."""
+        """Returns whether the configuration exists."""
         webhook = await self._client.find(ref, name)
         if webhook is None:
             return False

@@ -1,6 +1,6 @@
-"""What must be so on a cluster before the operator acts, in words for whoever must mend it.
+"""What a cluster must provide before the operator acts, with messages for its administrator.
 
-Nothing here changes anything. A cluster that is not ready is asked again: a process that ends is only started again.
+Nothing is changed here. The operator repeats the checks instead of exiting, because its pod would only be restarted.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import key_of
 from torchyard.operator.permissions import Permission
 
-# The label of upstream's operator pods, of every version.
+# The label of upstream's operator pods, in every version.
 UPSTREAM = "control-plane=kubeflow-training-operator"
 
 
 class ClusterNotReady(YardError):
-    """The cluster lacks something; it may come."""
+    """The cluster lacks something that may still be installed."""
 
     code = "NotReady"
     temporary = True
 
 
 async def check_crd(client: Client) -> None:
-    """PyTorchJobs must be served, with a status of their own."""
+    """PyTorchJobs must be served, with a status subresource."""
     jobs = GroupVersionResource(names.GROUP, names.VERSION, names.PLURAL)
     await check_served(client, jobs, "status", hint="yard install --crds-only")
 
@@ -48,7 +48,7 @@ async def check_served(client: Client, ref: GroupVersionResource, *subresources:
 
 
 async def check_permissions(client: Client, rights: Iterable[Permission], namespaces: Iterable[str] = ("",)) -> None:
-    """Ask for every right: a refusal in the middle of a job would come too late."""
+    """Check every permission: a denied request in the middle of a job would be too late."""
     missing = []
     for namespace in namespaces:
         for permission in rights:
@@ -63,7 +63,7 @@ async def check_permissions(client: Client, rights: Iterable[Permission], namesp
 
 
 async def check_no_other_operator(client: Client, namespaces: Iterable[str] = ("",)) -> None:
-    """Two operators would make each other's pods and delete them."""
+    """Two operators would create and delete each other's pods."""
     for namespace in namespaces:
         pods = (await client.list(PODS, namespace, labels=UPSTREAM)).items
         running = [pod for pod in pods if (pod.get("status") or {}).get("phase") in ("Pending", "Running")]

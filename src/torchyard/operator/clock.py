@@ -1,6 +1,7 @@
-"""The API server's clock, by which deadlines and times to live are counted.
+"""The API server's clock, which deadlines and times to live use.
 
-Copies on several machines, and the server that dates every object, need not agree about the time; one must be right.
+The replicas and the API server, which sets the timestamps of objects, may disagree about the time; the server's clock
+is used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torchyard.kube.client import Transport
 log = logging.getLogger(__name__)
 
 SYNC_SECONDS = 300.0
-# The server tells whole seconds, and an answer takes its time.
+# The Date header has whole seconds, and a response takes time.
 TOLERANCE_SECONDS = 3.0
 
 
@@ -26,11 +27,11 @@ def local() -> datetime:
 
 
 class ServerClock:
-    """`now` is the server's time as of the last look; `run` reads it periodically."""
+    """`now` is the server's time as of the last `sync`; `run` syncs periodically."""
 
     def __init__(self, transport: Transport, own: Callable[[], datetime] = local) -> None:
         self._transport, self._own = transport, own
-        self.offset = 0.0  # seconds by which our clock is ahead of the server's
+        self.offset = 0.0  # seconds by which the local clock is ahead of the server's
 
     def now(self) -> datetime:
         return self._own() - timedelta(seconds=self.offset)

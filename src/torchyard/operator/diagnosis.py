@@ -1,4 +1,4 @@
-"""What there is to say about a cluster, for `yard doctor`: nothing is changed, and what may not be read is said."""
+"""What `yard doctor` reports about a cluster. Nothing is changed, and denied reads are reported."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from torchyard.operator.permissions import Permission
 from torchyard.operator.queues import inspect_kueue
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK
 
-Finding = tuple[str, bool, str]  # what, whether it works, in words
+Finding = tuple[str, bool, str]  # check, whether it passed, message
 _DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 _GANGS = {"scheduling.volcano.sh": "volcano", "scheduling.x-k8s.io": "scheduler-plugins"}
 
 
 async def diagnose_cluster(client: Client, namespace: str) -> list[Finding]:
-    """One line per question; one that cannot be answered says why. `namespace`: where the user's jobs would go."""
+    """One finding for each check. `namespace` is where the user's jobs would go."""
     version = await client.raw("GET", "/version")
     findings: list[Finding] = [("cluster", True, f"Kubernetes {version.get('gitVersion', '?')}")]
     for check, question in (_PLANE_CHECKS if await is_plane(client) else _CLUSTER_CHECKS).items():
@@ -39,7 +39,7 @@ async def diagnose_cluster(client: Client, namespace: str) -> list[Finding]:
 
 
 async def is_plane(client: Client) -> bool:
-    """Whether this is a plane of `yard up` that looks after PyTorchJobs itself, as far as one may see."""
+    """Whether this is a plane of `yard up` with its own PyTorchJob controller, as far as the user may read."""
     try:
         pod = await client.find(PODS, operator_pod.NAME, operator_pod.NAMESPACE)
     except StatusError:

@@ -1,4 +1,4 @@
-"""What the operator answers over HTTP: probes, metrics, admission reviews. Each has a port of its own, as upstream."""
+"""The operator's HTTP servers: probes, metrics, admission reviews. Each has its own port, as upstream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_BODY_BYTES = 8 << 20
 
 
 class HealthProbes:
-    """Alive as long as it answers; ready when nothing is in the way. `problem` says what is."""
+    """Alive as long as it responds; ready when `problem` is empty."""
 
     def __init__(self) -> None:
         self.problem = "starting"
@@ -51,7 +51,7 @@ def metrics_app(metrics: OperatorMetrics) -> web.Application:
 def webhook_app(
     answers: Mapping[str, Callable[[Object], Object]], reviewed: Callable[[str, int], None]
 ) -> web.Application:
-    """`answers`: what answers an AdmissionReview, by path."""
+    """`answers` maps paths to functions that answer an AdmissionReview."""
     app = web.Application(client_max_size=_MAX_BODY_BYTES)
     for path, answer in answers.items():
         app.router.add_post(path, _admission_handler(path, answer, reviewed))
@@ -74,7 +74,7 @@ def _admission_handler(path: str, answer: Callable[[Object], Object], reviewed: 
 async def serve(
     app: web.Application, host: str, port: int, *, closing: AsyncExitStack, tls: ssl.SSLContext | None = None
 ) -> int:
-    """Answer until `closing` closes; the port, which 0 leaves to the system."""
+    """Serve until `closing` closes; returns the port, which the system chooses for port 0."""
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     closing.push_async_callback(runner.cleanup)

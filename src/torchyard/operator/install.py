@@ -1,4 +1,4 @@
-"""Installation on a cluster: server-side apply of the manifests, in order, as often as one likes; and the way back."""
+"""Installation on a cluster: server-side apply of the manifests in order, repeatable; and removal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torchyard.operator.settings import LEASE, NAME, WEBHOOK_SECRET
 
 Say = Callable[[str], None]
 DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-# Where objects of these kinds are found; a cluster's discovery would say the same.
+# The resources of these kinds; a cluster's discovery would return the same.
 _REFS = {
     "CustomResourceDefinition": DEFINITIONS,
     "Namespace": NAMESPACES,
@@ -42,7 +42,10 @@ _ESTABLISHED_SECONDS = 30.0
 
 
 async def install(client: Client, to: Installation | None, say: Say) -> None:
-    """Definitions first; None for `to` means definitions only. What an earlier installation had beyond it goes."""
+    """Apply the definitions first; `to` None means only these.
+
+    Objects of an earlier installation that are no longer needed are deleted.
+    """
     for obj in definitions():
         await _apply(client, obj, say)
         await _wait_established(client, obj, say)
@@ -61,13 +64,13 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
 
 
 async def uninstall(client: Client, to: Installation, say: Say, *, with_definitions: bool = False) -> None:
-    """The operator goes, and its roles with it. Definitions, and so all jobs, only if asked.
+    """Delete the operator and its roles. Definitions, and with them all jobs, only on request.
 
-    Its namespace goes too, unless somebody else made it or jobs are in it that are to stay.
+    The namespace is deleted too, unless another party created it or jobs in it are to be kept.
     """
     (namespace,) = (obj for obj in objects(to) if obj["kind"] == "Namespace")
     going = [*reversed(objects(to)), *await _optional(client, to), *_left_behind(to)]
-    # Webhooks first: with their operator gone they would refuse every job.
+    # Webhooks first: without the operator they would reject every job.
     for obj in sorted(going, key=lambda one: not one["kind"].endswith("WebhookConfiguration")):
         if obj["kind"] != "Namespace":
             await _delete(client, obj, say)
@@ -82,7 +85,7 @@ async def uninstall(client: Client, to: Installation, say: Say, *, with_definiti
 
 
 async def _optional(client: Client, to: Installation) -> list[Object]:
-    """What some installations have: roles in the namespaces they look after, and a part in Kueue's queues."""
+    """What only some installations have: roles in watched namespaces, and the integration with Kueue."""
     optional = queue_objects(to)
     for kind in ("RoleBinding", "Role"):
         listed = (await client.list(_REFS[kind], labels=f"{NAME_LABEL}={NAME}")).items
@@ -91,7 +94,7 @@ async def _optional(client: Client, to: Installation) -> list[Object]:
 
 
 def _left_behind(to: Installation) -> list[Object]:
-    """What the operator itself has made in its namespace."""
+    """The objects that the operator itself has created in its namespace."""
     return [
         {"kind": kind, "metadata": {"name": name, "namespace": to.namespace}}
         for kind, name in (("Secret", WEBHOOK_SECRET), ("Lease", LEASE))
@@ -99,7 +102,7 @@ def _left_behind(to: Installation) -> list[Object]:
 
 
 async def _is_others(client: Client, namespace: Object) -> bool:
-    """Whether a namespace is there that no installation has made."""
+    """Whether the namespace exists and was not created by an installation."""
     existing = await client.find(NAMESPACES, namespace["metadata"]["name"])
     return existing is not None and (existing["metadata"].get("labels") or {}).get(NAME_LABEL) != NAME
 
@@ -110,7 +113,7 @@ async def _has_jobs(client: Client, namespace: str) -> bool:
     except StatusError as error:
         if error.status != 404:
             raise
-        return False  # no longer known
+        return False  # the kind is no longer served
 
 
 def _identity(obj: Object) -> tuple[str, str, str]:
@@ -139,7 +142,7 @@ async def _delete(client: Client, obj: Object, say: Say) -> None:
 
 
 async def _wait_established(client: Client, definition: Object, say: Say) -> None:
-    """Until it is served. One that was still going from before is made again when it is gone."""
+    """Wait until it is served. A definition that is still being deleted is created again afterwards."""
     name = definition["metadata"]["name"]
     found: Object | None = None
     try:

@@ -1,4 +1,4 @@
-"""The operator's log: one JSON object per line, so that what belongs to one reconciliation can be found again."""
+"""The operator's log: one JSON object per line, with the id of the reconciliation."""
 
 from __future__ import annotations
 

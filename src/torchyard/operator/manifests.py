@@ -1,6 +1,6 @@
 """Everything that an installation consists of, as objects: the CRD, roles, the operator and its webhook. Pure.
 
-`yard install` applies these; the plain manifests and the chart under deploy/ are written from them.
+`yard install` applies these; the plain manifests and the chart under deploy/ are generated from them.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _RBAC = f"{_RBAC_GROUP}/v1"
 class Installation:
     image: str
     namespace: str = NAMESPACE
-    replicas: int | str = 2  # one acts, the other takes over at once; a chart puts its own words here
+    replicas: int | str = 2  # one leads, the other takes over; the chart puts a template expression here
     gang_scheduler: str = ""
-    watched: tuple[str, ...] = ()  # namespaces whose jobs are looked after, and whose only; none means all
-    queues: bool = False  # with Kueue's, where it leaves our jobs to us
+    watched: tuple[str, ...] = ()  # namespaces whose jobs are managed; empty: all
+    queues: bool = False  # with the integration into Kueue, where Kueue leaves PyTorchJobs to the operator
 
 
 def as_yaml(manifests: list[Object]) -> str:
-    # The C library is ten times as fast, but not everywhere.
+    # The C library is ten times as fast, but not available everywhere.
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return "".join(f"---\n{yaml.dump(manifest, Dumper=dumper, sort_keys=False, width=120)}" for manifest in manifests)
 
@@ -55,7 +55,7 @@ def definitions() -> list[Object]:
 
 
 def objects(to: Installation) -> list[Object]:
-    """In the order in which they are to be applied, without the definitions."""
+    """In the order in which they are applied, without the definitions."""
     return [
         _object("v1", "Namespace", to.namespace, labels={"pod-security.kubernetes.io/enforce": "restricted"}),
         _object("v1", "ServiceAccount", NAME, to.namespace),
@@ -80,7 +80,7 @@ def _object(
 
 
 def _roles(to: Installation) -> list[Object]:
-    """Where jobs are; in its own namespace; and, of the whole cluster, its own webhooks."""
+    """The operator's roles: where the jobs are, in its own namespace, and for its own webhooks."""
     jobs, webhooks = (
         permissions.job_permissions(to.gang_scheduler),
         permissions.webhook_permissions(WEBHOOK, DEFAULTS_WEBHOOK),
@@ -89,7 +89,8 @@ def _roles(to: Installation) -> list[Object]:
     roles = []
     if to.watched:
         for namespace in to.watched:
-            # Several roles of a name in one namespace would be one: where it watches its own, it has both.
+            # Two roles of the same name in one namespace would overwrite each other, so the watched own namespace gets
+            # both.
             granted = [*jobs, *own] if namespace == to.namespace else jobs
             roles += _role(to, NAME, granted, namespace)
     if to.namespace not in to.watched:
@@ -98,7 +99,7 @@ def _roles(to: Installation) -> list[Object]:
 
 
 def _role(to: Installation, name: str, granted: list[permissions.Permission], namespace: str = "") -> list[Object]:
-    """A role and the operator's hold of it: in a namespace, or everywhere."""
+    """A role and its binding to the operator: in a namespace, or cluster-wide."""
     kind = "Role" if namespace else "ClusterRole"
     return [
         _object(_RBAC, kind, name, namespace, rules=[permissions.policy_rule(permission) for permission in granted]),
@@ -114,7 +115,7 @@ def _role(to: Installation, name: str, granted: list[permissions.Permission], na
 
 
 def queue_objects(to: Installation) -> list[Object]:
-    """What it takes to bring jobs into the queues of a Kueue that leaves them to us."""
+    """The integration with a Kueue that leaves PyTorchJobs to the operator."""
     hook = _hook(to, DEFAULTS_WEBHOOK, "/default", ["CREATE"])
     hook["objectSelector"] = {"matchExpressions": [{"key": QUEUE_NAME, "operator": "Exists"}]}
     hook["reinvocationPolicy"] = "Never"
@@ -125,7 +126,7 @@ def queue_objects(to: Installation) -> list[Object]:
 
 
 def _user_roles() -> list[Object]:
-    """Who may administer, edit or view a namespace may do so with its jobs."""
+    """Users who may administer, edit or view a namespace may do the same with its jobs."""
     read = ["get", "list", "watch"]
     write = ["create", "update", "patch", "delete", "deletecollection"]
     roles = []
@@ -216,7 +217,7 @@ def _webhook(to: Installation) -> Object:
 
 
 def _hook(to: Installation, name: str, path: str, operations: list[str]) -> Object:
-    """Without an authority: the operator puts its own in, and an upgrade leaves it there."""
+    """Without a CA: the operator sets it, and an upgrade keeps it."""
     rule = {
         "apiGroups": [names.GROUP],
         "apiVersions": [names.VERSION],

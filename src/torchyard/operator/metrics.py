@@ -1,7 +1,7 @@
-"""The operator's figures, with the names upstream's training operator and controller-runtime gave them.
+"""The operator's metrics, with the names of upstream's training operator and controller-runtime.
 
-Upstream's counters are wrong in known ways (a restart of the operator counts every job as created again, a restart of a
-job counts twice, most failures not at all). Here they follow what can be seen to change on the jobs.
+Upstream's counters are wrong in known ways: a restart of the operator counts every job as created again, a restart of a
+job counts twice, and most failures are not counted. These counters follow the observed changes of jobs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OperatorMetrics:
         )
         self._of_request: dict[
             tuple[str, int], tuple[Counter, Histogram]
-        ] = {}  # looking one up takes longer than all else
+        ] = {}  # a lookup takes longer than everything else
         self._leads = Gauge("leader_election_master_status", "1 if this copy leads.", ("name",), registry=registry)
         self._queue_mode = Gauge(
             "torchyard_operator_queue_mode", "Who brings jobs into Kueue's queues here.", ("mode",), registry=registry
@@ -100,7 +100,7 @@ class OperatorMetrics:
         self._leads.labels(lease).set_function(lambda: 1.0 if leads() else 0.0)
 
     def follow(self, jobs: Informer, leads: Callable[[], bool]) -> None:
-        """Count what happens to jobs, while this copy leads: two copies must not both count."""
+        """Count changes of jobs while this replica leads, so that two replicas do not count the same change."""
         jobs.on_change(lambda change, job, before: self._changed(change, job, before) if leads() else None)
 
     def _changed(self, change: str, job: Object, before: Object | None) -> None:
@@ -111,7 +111,7 @@ class OperatorMetrics:
             count("deleted")
             return
         if before is None:
-            return  # new: it counts once we have said so; or known from before this copy began, and counted then
+            return  # counted when the Created condition appears; older jobs were counted before this replica started
         for condition, outcome in _COUNTED.items():
             if has_true_condition(job, condition) and not has_true_condition(before, condition):
                 count(outcome)

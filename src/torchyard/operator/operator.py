@@ -1,4 +1,4 @@
-"""The operator: the PyTorchJob controller on a real API server, one copy of which acts at a time."""
+"""The operator: the PyTorchJob controller on a cluster, of which one replica acts at a time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CHECK_RETRY_SECONDS = 5.0
 
 
 class Operator:
-    """`run` until cancelled, or until the lease is lost. `health` says when it is ready, `ports` where it answers."""
+    """`run` until cancelled, or until the lease is lost. `health` reports readiness, `ports` the bound ports."""
 
     def __init__(
         self, connection: Connection, settings: OperatorSettings, *, clock: Callable[[], datetime] = local
@@ -55,7 +55,7 @@ class Operator:
         )
         self._client = Client(transport, manager=NAME)
         self.clock = ServerClock(transport, clock)
-        # The lease must be renewed however much else waits for its turn.
+        # Its own client, so that lease renewals do not wait behind other requests.
         self._lease_client = Client(HttpTransport(connection, user_agent=f"{NAME}-lease", limit=2), manager=NAME)
         self._election = LeaderElector(
             self._lease_client, name=LEASE, namespace=settings.own_namespace, identity=settings.identity
@@ -87,7 +87,7 @@ class Operator:
         )
 
     async def _wait_for_cluster(self) -> None:
-        """Ask until the cluster has what is needed, and say what it lacks: ending would only mean starting again."""
+        """Repeat the checks until they pass, and report what is missing. Exiting would only cause a restart."""
         logged = ""
         while True:
             try:
@@ -120,7 +120,7 @@ class Operator:
             await check_no_other_operator(self._client, namespaces)
 
     async def _serve_webhook(self, closing: contextlib.AsyncExitStack) -> None:
-        """Answer admission reviews. Every copy does, not only the one that leads."""
+        """Serve admission reviews. Every replica does, not only the leader."""
         settings = self._settings
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=f"{NAME}-")))
         certificates = WebhookCertificates(self._client, directory, namespace=settings.own_namespace)
@@ -149,7 +149,7 @@ class Operator:
         }
 
     def _runnables(self) -> list[Runnable]:
-        """Fill the caches at once, act when elected: the next leader begins where the last one stopped."""
+        """Fill the caches at once and act when elected, so that the next leader continues without delay."""
         settings = self._settings
         jobs = PyTorchJobSettings(
             gang_scheduler=settings.gang_scheduler, init_image=settings.init_image, init_tries=settings.init_tries

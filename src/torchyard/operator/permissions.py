@@ -1,4 +1,4 @@
-"""What the operator may do, once: its role is made of this, and at the start it asks for exactly this."""
+"""The operator's permissions: its roles are built from them, and at the start it checks exactly these."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ class Permission(NamedTuple):
 
 
 def job_permissions(gang_scheduler: str = "") -> list[Permission]:
-    """In the namespaces whose jobs are looked after."""
+    """In the namespaces whose jobs are managed."""
     rights = [
         Permission(names.GROUP, names.PLURAL, (*_READ, "patch", "delete")),
         Permission(names.GROUP, f"{names.PLURAL}/status", ("update", "patch")),
-        # Owner references that block deletion ask for this where the plugin OwnerReferencesPermissionEnforcement is on.
+        # blockOwnerDeletion requires this where the admission plugin OwnerReferencesPermissionEnforcement is on.
         Permission(names.GROUP, f"{names.PLURAL}/finalizers", ("update",)),
         Permission("", "pods", (*_READ, "create", "patch", "delete")),
         Permission("", "services", (*_READ, "create", "delete")),
-        Permission("", "events", ("list", "create", "patch")),  # what was told before is counted on
+        # list: a repeated event increments the count of the existing one
+        Permission("", "events", ("list", "create", "patch")),
         Permission("autoscaling", "horizontalpodautoscalers", (*_READ, "create", "update", "delete")),
     ]
     if gang_scheduler:
@@ -38,7 +39,7 @@ def job_permissions(gang_scheduler: str = "") -> list[Permission]:
 
 
 def webhook_permissions(validating: str, mutating: str) -> list[Permission]:
-    """To put the authority of its own certificates into its own webhooks, and no others."""
+    """To put its CA into its own webhooks, and no others."""
     group = "admissionregistration.k8s.io"
     return [
         Permission(group, "validatingwebhookconfigurations", ("get", "patch"), (validating,)),
@@ -47,7 +48,7 @@ def webhook_permissions(validating: str, mutating: str) -> list[Permission]:
 
 
 KUEUE_CONFIGURATION = "kueue-manager-config"
-# To see which way Kueue works with jobs here.
+# To detect how Kueue handles PyTorchJobs on this cluster.
 KUEUE_DETECTION = [
     Permission("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("list",)),
     Permission("", "configmaps", ("get",), (KUEUE_CONFIGURATION,)),
@@ -55,10 +56,10 @@ KUEUE_DETECTION = [
 
 
 def queue_permissions() -> list[Permission]:
-    """To make the workloads of jobs where Kueue leaves that to us."""
+    """To create the workloads of jobs where Kueue leaves that to the operator."""
     cluster = (queues.FLAVOR, queues.CLUSTER_QUEUE, queues.COHORT, queues.CHECK, queues.PRIORITY_CLASS)
     return [
-        # patch: nobody waits for us to delete one whose job is gone; delete: one that its job has outgrown.
+        # patch: to release a workload whose job is gone; delete: one that no longer matches its job.
         Permission(queues.GROUP, queues.WORKLOAD.plural, (*_READ, "create", "update", "patch", "delete")),
         Permission(queues.GROUP, f"{queues.WORKLOAD.plural}/status", ("patch",)),
         Permission(queues.GROUP, queues.LOCAL_QUEUE.plural, ("list", "watch")),
@@ -69,7 +70,7 @@ def queue_permissions() -> list[Permission]:
 
 
 def own_namespace_permissions(lease: str, secret: str) -> list[Permission]:
-    """In the operator's own namespace: who leads, and the webhook's certificates."""
+    """In the operator's own namespace: the lease and the webhook's certificates."""
     return [
         Permission("coordination.k8s.io", "leases", ("create",)),
         Permission("coordination.k8s.io", "leases", ("get", "update"), (lease,)),
@@ -79,7 +80,7 @@ def own_namespace_permissions(lease: str, secret: str) -> list[Permission]:
 
 
 def policy_rule(permission: Permission) -> Object:
-    """As a rule of a Role or ClusterRole."""
+    """A rule of a Role or ClusterRole."""
     rule: Object = {
         "apiGroups": [permission.group],
         "resources": [permission.resource],

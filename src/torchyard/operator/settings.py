@@ -1,4 +1,4 @@
-"""What `yard operator` was told, and the names its installation goes by."""
+"""The settings of `yard operator`, and the names of its installation."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ WEBHOOK = "validator.torchyard.dev"
 DEFAULTS_WEBHOOK = "defaults.torchyard.dev"
 WEBHOOK_SECRET = f"{NAME}-webhook"
 HOST = "0.0.0.0"  # noqa: S104 - probes and the API server come from outside the pod
-WORKERS, MOST_REQUESTS = 16, 50  # a quarter of the changes at once that an API server takes by default
+WORKERS, MOST_REQUESTS = 16, 50  # a quarter of the mutating requests that an API server accepts at once by default
 METRICS_PORT, HEALTH_PORT, WEBHOOK_PORT = 8080, 8081, 9443
 
 
 def identity() -> str:
-    """Who holds the lease: the pod's name, and the process, so that a restarted one is somebody else."""
+    """The lease holder's identity: the pod's name and the process, so that a restarted process differs."""
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}_{os.urandom(3).hex()}"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    namespaces: tuple[str, ...] = ()  # those looked after; none means all
-    selector: str = ""  # labels of the jobs looked after
+    namespaces: tuple[str, ...] = ()  # namespaces whose jobs are managed; empty: all
+    selector: str = ""  # label selector of the managed jobs
     gang_scheduler: str = ""
     init_image: str = "alpine:3.10"
     init_tries: int = 100

@@ -1,4 +1,4 @@
-"""Several works as one: what ends one of them ends all."""
+"""Concurrent tasks that end together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Runnable = Coroutine[Any, Any, None]
 
 
 async def run_until_first_exit(*works: Runnable) -> None:
-    """Run all until the first ends; its error, if it has one, is everybody's end."""
+    """Run all until the first one ends, then cancel the others; raises its error, if it has one."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

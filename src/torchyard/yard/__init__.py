@@ -1,1 +1,12 @@
-"""Assembly of the one-machine plane: which parts run in this process, settings, start, stop."""
+"""Assembly of the one-machine plane: which parts run in this process, settings, start, stop.
+
+- `settings`: the settings of `yard up`, and the paths below the state directory.
+- `plane`: the parts, wired, started and stopped.
+- `controllers`, `selection`: the controllers and how each is built; the syntax of `--controllers`.
+- `node`, `images`: the plane's node, and its image store.
+- `listen_address`, `lock`: where the plane listens, and one plane per state directory.
+- `process`: the plane as a process: foreground, detached, stopped, inspected.
+- `backups`: backup and restore of the store.
+- `controller_log`: the log of the pod that represents the controllers.
+- `machine`, `target`: what `yard doctor` reports about this machine; which cluster a command uses.
+"""

@@ -1,4 +1,4 @@
-"""Copies of the store: taken while the plane runs, put back while it does not."""
+"""Copies of the store: taken while the plane runs, restored while it does not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 
 
 def backup(state: Path, target: Path) -> int:
-    """Copy the store of a running or stopped plane; answers the revision saved."""
+    """Copy the store of a running or stopped plane; returns the saved revision."""
     source = PlaneSettings(state=state).database
     if not source.exists():
         raise YardError(f"there is no store in {state}", hint="name the plane's directory with --state")
@@ -21,7 +21,7 @@ def backup(state: Path, target: Path) -> int:
 
 
 def restore(state: Path, source: Path, *, replace: bool = False) -> int:
-    """Put a backup in place of a stopped plane's store, which is kept beside it; answers the revision restored."""
+    """Replace a stopped plane's store by a backup and keep the old one next to it; returns the restored revision."""
     try:
         revision = verify(source)
     except YardError as error:
@@ -38,13 +38,13 @@ def restore(state: Path, source: Path, *, replace: bool = False) -> int:
 
 
 def _replace(database: Path, source: Path, *, allowed: bool) -> None:
-    """The present store gives way only once the copy is whole, so that a full disk changes nothing."""
+    """The current store is replaced only when the copy is complete, so that a full disk changes nothing."""
     if database.exists() and not allowed:
         raise YardError(
             f"{database} exists", hint="add --replace to put it aside (it is kept as store.db.before-restore-…)"
         )
     copy = database.with_name(f"{database.name}.restoring")
-    copy.unlink(missing_ok=True)  # of a restore that was killed
+    copy.unlink(missing_ok=True)  # left by a restore that was killed
     copy_store(source, copy)
     _put_aside(database)
     copy.replace(database)

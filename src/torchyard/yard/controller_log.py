@@ -1,6 +1,6 @@
-"""The last lines of this plane's controllers, for whoever asks for the log of the pod that stands for them.
+"""The last log lines of the plane's controllers, as the log of the pod that represents them.
 
-What is kept lies in memory and begins anew with the plane; the whole log is the plane's own.
+The lines are kept in memory and start with the plane; the plane's own log file has everything.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class _Line(NamedTuple):
 
 
 class ControllerLog(logging.Handler):
-    """A handler for the loggers whose lines are to be kept."""
+    """A handler for the loggers whose lines are kept."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         self._lines: deque[_Line] = deque(maxlen=kept)
-        self._written = 0  # lines, those forgotten included
+        self._written = 0  # lines, dropped ones included
 
     def emit(self, record: logging.LogRecord) -> None:
         stamp = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
@@ -41,7 +41,7 @@ class ControllerLog(logging.Handler):
             self._written += 1
 
     async def read(self, options: LogOptions) -> AsyncGenerator[bytes, None]:
-        """As `kubectl logs` asks for it. A follower stays until it goes: the controllers end with the server."""
+        """The log as `kubectl logs` requests it. A follower is served until it disconnects or the server stops."""
         if options.previous:
             raise errors.bad_request("this log begins with the plane; what was before is not kept")
         lines = [line for line in self._lines if line.stamp >= options.since]

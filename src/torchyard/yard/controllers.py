@@ -1,4 +1,4 @@
-"""Which controllers this plane has, and how each is wired. Names are those of kube-controller-manager."""
+"""The controllers of this plane and how each is built. The names are kube-controller-manager's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from torchyard.kube.informer_factory import InformerFactory
 from torchyard.yard.settings import PlaneSettings
 
 Runnable = Coroutine[Any, Any, None]
-# Not a controller of its own: a part of `kueue` that can be turned off.
+# Not a controller: a part of `kueue` that can be disabled.
 LOCAL_QUEUES = "local-queues"
 
 
@@ -56,7 +56,7 @@ class Dependencies:
     recorder: EventRecorder
     registry: Registry
     authority: str
-    sign: Callable[[dict[str, Any], str], str]  # the token of an account, for a secret of a name
+    sign: Callable[[dict[str, Any], str], str]  # the token of an account, for a secret of this name
     settings: PlaneSettings
 
 
@@ -78,7 +78,7 @@ def _garbage(deps: Dependencies) -> Runnable:
 
 
 def _pytorchjobs(deps: Dependencies) -> Runnable:
-    # On one machine the master is there in a moment; asking often costs nothing.
+    # On one machine the master is reachable soon, so short retries are cheap.
     settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG, init_tries=1000, init_pause_seconds=0.2)
     return PyTorchJobController(deps.client, deps.informers, settings, clock=deps.registry.clock).run()
 
@@ -152,7 +152,7 @@ BUILDERS: dict[str, Callable[[Dependencies], Runnable]] = {
         shop.client, shop.informers, clock=shop.registry.clock
     ).run(),
 }
-# What comes with another part, and cannot be chosen by itself.
+# Started together with another part; cannot be selected alone.
 _ATTACHED: dict[str, dict[str, Callable[[Dependencies], Runnable]]] = {
     "node": {"scheduler": lambda shop: Scheduler(shop.client, shop.informers, clock=shop.registry.clock).run()},
     "pytorchjob": {
@@ -171,7 +171,7 @@ def controllers(
     authority: str,
     sign: Callable[[dict[str, Any], str], str],
 ) -> Iterator[tuple[str, Runnable]]:
-    """The coroutines of the chosen controllers, by name, and what feeds them."""
+    """The coroutines of the selected controllers by name, and those that feed them."""
     deps = Dependencies(
         client, InformerFactory(client), EventRecorder(client, "torchyard"), registry, authority, sign, settings
     )
@@ -180,7 +180,7 @@ def controllers(
         for part, make in (makers | _ATTACHED.get(name, {})).items():
             yield part, make(deps)
     yield "events", deps.recorder.run()
-    # Last, since every controller has asked for what it needs by now.
+    # Last, because by now every controller has requested its informers.
     yield "informers", deps.informers.run()
 
 
@@ -226,7 +226,7 @@ def _tell(collector: GarbageCollector, catalog: Catalog, event: StoreEvent) -> N
 
 
 def _namespaced(catalog: Catalog) -> list[GroupVersionResource]:
-    """Everything a namespace can hold; events last, so that they can tell of the rest."""
+    """Every resource with objects in namespaces; events last, so that they can report on the others."""
     resources = [
         GroupVersionResource(resource.group, resource.version, resource.plural)
         for resource in catalog.stored()

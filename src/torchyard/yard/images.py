@@ -1,4 +1,4 @@
-"""Where a plane keeps its images."""
+"""The plane's image store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from torchyard.yard.settings import PlaneSettings
 
 
 def image_store(settings: PlaneSettings) -> ImageStore:
-    """The images of a plane, running or not: pods and `yard image` see the same."""
+    """The image store of a plane, running or not; pods and `yard image` use the same."""
     node = node_settings(settings, 0)
     return ImageStore(node.images, python.find(settings.python))

@@ -1,4 +1,4 @@
-"""Where a plane listens: how its own machine reaches it there, and what its certificate must say for others."""
+"""Where a plane listens: the address that its own machine uses, and the names in its certificate."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torchyard.api.errors import YardError
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """`address` is what the kubeconfig of this machine names; `names` are all that clients may use."""
+    """`address` is what this machine's kubeconfig uses; `names` are all that clients may use."""
 
     address: str
     names: tuple[str, ...]
 
 
 def resolve_listen_address(host: str) -> ListenAddress:
-    """The door behind `--host`: an address, a name of one, or every address there is (0.0.0.0, ::)."""
+    """Resolve `--host`: an address, a host name, or every address (0.0.0.0, ::)."""
     try:
         infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -32,7 +32,7 @@ def resolve_listen_address(host: str) -> ListenAddress:
 
 
 def _own_addresses() -> tuple[str, ...]:
-    import psutil  # who listens on one address need not load it
+    import psutil  # imported only when every address is needed
 
     families = (socket.AF_INET, socket.AF_INET6)
     addresses = [
@@ -42,5 +42,5 @@ def _own_addresses() -> tuple[str, ...]:
 
 
 def _plain(address: str) -> str:
-    """Without the interface that a link-local address is for."""
+    """The address without the interface of a link-local address."""
     return address.partition("%")[0]

@@ -1,4 +1,4 @@
-"""One plane per state directory: a lock that dies with its holder, and says who holds it."""
+"""One plane per state directory: a file lock that ends with its process, and records which process holds it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torchyard.api.errors import YardError
 
 @dataclass(frozen=True, slots=True)
 class PlaneProcess:
-    """The process that runs the plane, and where it answers (port 0: not yet)."""
+    """The process that runs the plane, and its URL once it serves."""
 
     pid: int
     url: str = ""
     started: str = ""
-    node: str = ""  # what its node is called; empty: it has none
+    node: str = ""  # the name of its node; empty: none
 
 
 class AlreadyRunning(YardError):
@@ -35,7 +35,7 @@ class AlreadyRunning(YardError):
 
 
 class StateLock:
-    """Held by the kernel for as long as the process lives: after `kill -9` nothing needs to be cleaned up."""
+    """The kernel holds the lock as long as the process lives, so that `kill -9` leaves nothing to clean up."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,7 +52,7 @@ class StateLock:
         self.write(PlaneProcess(os.getpid()))
 
     def write(self, holder: PlaneProcess) -> None:
-        """Write down who holds the lock, for `yard status` and for people."""
+        """Record the process that holds the lock, for `yard status`."""
         try:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, json.dumps(asdict(holder)).encode(), 0)
@@ -67,7 +67,7 @@ class StateLock:
 
 
 def read_process(path: Path) -> PlaneProcess | None:
-    """Who wrote the lock file, or None if it says nothing."""
+    """The process in the lock file; None if the file has none."""
     try:
         return PlaneProcess(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -75,7 +75,7 @@ def read_process(path: Path) -> PlaneProcess | None:
 
 
 def running(path: Path) -> PlaneProcess | None:
-    """The holder of a lock that is really held; None if nobody holds it, whatever the file says."""
+    """The process that currently holds the lock; None if the lock is free, whatever the file says."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

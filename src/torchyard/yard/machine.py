@@ -1,4 +1,4 @@
-"""What there is to say about this machine, for `yard doctor`."""
+"""What `yard doctor` reports about this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchyard.node.runtime.machine_features import detect
 
 
 def diagnose_machine() -> list[tuple[str, bool, str]]:
-    """(what, whether it works, in words)."""
+    """(check, whether it passed, message) for each check."""
     return [
         ("python", sys.version_info >= (3, 11), f"{platform.python_version()} at {sys.executable}"),
         ("sqlite", True, sqlite3.sqlite_version),
@@ -29,7 +29,7 @@ def _kubectl() -> tuple[str, bool, str]:
 
 
 def _training() -> tuple[str, bool, str]:
-    """The interpreter that pods of mapped images run, which is where torch must be."""
+    """The interpreter of mapped images, which needs torch."""
     try:
         interpreter = python.find()
     except YardError as error:

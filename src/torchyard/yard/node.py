@@ -1,4 +1,4 @@
-"""The plane's own node: its agent, and what the API server asks of it."""
+"""The plane's own node: its agent, and the streams and usage that the API server gets from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def node_settings(settings: PlaneSettings, port: int) -> NodeSettings:
 
 
 async def make_agent(settings: NodeSettings, client: Client, registry: Registry) -> NodeAgent:
-    """Look at the machine and wire the node in; the agent is not yet running."""
+    """Inspect the machine and connect the node to the API server. The agent is not running yet."""
     registry.streams = PodStreamHandler(NodeStreams(settings.pods))
     agent = await asyncio.to_thread(NodeAgent, client, settings)
     registry.usage = agent

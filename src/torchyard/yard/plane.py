@@ -1,4 +1,4 @@
-"""The one-machine plane: store, API server and controllers wired together, started and stopped."""
+"""The one-machine plane: store, API server, controllers and node, wired, started and stopped."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ADMIN = User("yard-admin", groups=(MASTERS, "system:authenticated"))
-# Why nobody can be listened to at an address, and what to do about it.
+# Why an address cannot be bound, and what to do about it.
 _LISTEN_ERRORS = {
     errno.EADDRINUSE: ("the port is in use", "choose another with --port (0 takes a free one)"),
     errno.EADDRNOTAVAIL: ("this machine has no such address", "name one of its own with --host (0.0.0.0: all)"),
@@ -81,14 +81,14 @@ _LISTEN_ERRORS = {
 
 
 class Plane:
-    """`async with Plane(settings) as plane:` runs it; `plane.url` is where it answers."""
+    """`async with Plane(settings) as plane:` runs it; `plane.url` is its URL."""
 
     def __init__(self, settings: PlaneSettings) -> None:
         self.settings = settings
         self.url = ""
         self._closing = contextlib.AsyncExitStack()
         self.agent: NodeAgent | None = None
-        self.stops_pods = False  # whether pods end with the plane, and how many did
+        self.stops_pods = False  # whether pods are stopped with the plane, and how many were
         self.stopped_pods = 0
         self._failed: asyncio.Future[None] | None = None
 
@@ -104,7 +104,7 @@ class Plane:
         await self._closing.aclose()
 
     async def failed(self) -> None:
-        """Returns never; raises when a part of the plane dies, which none should."""
+        """Never returns; raises when a part of the plane ends, which none should."""
         assert self._failed is not None
         await self._failed
 
@@ -133,7 +133,7 @@ class Plane:
         definitions = [definition_object()] if "pytorchjob" in chosen else []
         definitions += queue_definitions() if "kueue" in chosen else []
         await bootstrap(self.registry, ADMIN, url=self.url, definitions=definitions)
-        self._write_kubeconfig(credentials)  # from here on clients can come
+        self._write_kubeconfig(credentials)  # from here on clients can connect
         self._start_task("crds", keeper.run())
         self._start_task("certificates", renew_certificates(credentials, context, names=names))
         self._start_task("upkeep", Compactor(self.registry).run())
@@ -145,11 +145,11 @@ class Plane:
         for name, work in controllers(client, self.registry, chosen, settings, authority=authority, sign=sign):
             self._start_task(name, work)
         if settings.node:
-            from torchyard.yard.node import make_agent, node_settings  # a plane without a node need not load it
+            from torchyard.yard.node import make_agent, node_settings  # not imported by a plane without a node
 
             node = node_settings(settings, port)
             self.agent = await make_agent(node, self.client("torchyard-node"), self.registry)
-            self._closing.push_async_callback(self._stop_pods, node.root)  # after the agent has let go of them
+            self._closing.push_async_callback(self._stop_pods, node.root)  # after the agent has released them
             self._start_task("node", self.agent.run())
         node_name = settings.node_name if settings.node else ""
         lock.write(PlaneProcess(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
@@ -161,7 +161,7 @@ class Plane:
             self.stopped_pods = await stop_pods(root)
 
     def _serve_controller_log(self) -> None:
-        """Let the pod that stands for the controllers have their log."""
+        """Serve the controllers' log as the log of the pod that represents them."""
         own, controllers_log = ControllerLog(), logging.getLogger("torchyard.controllers")
         controllers_log.addHandler(own)
         self._closing.callback(controllers_log.removeHandler, own)
@@ -196,7 +196,7 @@ class Plane:
         return Router(registry, access_control, NonResourceHandler(registry, accounts, metrics), metrics)
 
     def _admin_token(self) -> str:
-        """The admin's bearer token, made once and kept readable by its owner only."""
+        """The admin's bearer token, created once and readable only by its owner."""
         path = self.settings.state / "admin.token"
         with contextlib.suppress(FileNotFoundError):
             return path.read_text().strip()
@@ -218,7 +218,7 @@ class Plane:
             raise YardError(f"cannot listen on {address}: {reason}", hint=hint, code="PortTaken") from error
 
     def client(self, manager: str) -> Client:
-        """A client of this plane that needs no socket and may do everything."""
+        """A client of this plane with admin rights that uses no socket."""
 
         @cache
         def headers(content_type: str, accept: str) -> Mapping[str, str]:
@@ -262,7 +262,7 @@ class Plane:
 
 
 def _check_names(settings: PlaneSettings) -> None:
-    """Raise before anything is started if no node could be called so, or be labelled so."""
+    """Check before the start that the names are valid for a node and a label."""
     problems = {
         "--node-name": subdomain_problems(settings.node_name) or label_value_problems(settings.node_name),
         "--assume-gpu-product": label_value_problems(settings.gpu_product),
@@ -273,13 +273,13 @@ def _check_names(settings: PlaneSettings) -> None:
 
 
 def _parts(settings: PlaneSettings) -> frozenset[str]:
-    """What comes with a node."""
+    """The parts that come with a node."""
     parts = ("node", *((LOCAL_QUEUES,) if settings.local_queues else ()))
     return frozenset(parts if settings.node else ())
 
 
 def _resources(settings: PlaneSettings, chosen: frozenset[str]) -> list[Resource]:
-    """What is served from the start; usage figures and lines of queues only where there is somebody to tell them."""
+    """The resources served from the start; usage and pending workloads only with a node or queues that provide them."""
     extra = [
         *(resource_metrics.RESOURCES if settings.node else ()),
         *(pending_workloads.RESOURCES if "kueue" in chosen else ()),

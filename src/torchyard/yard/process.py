@@ -1,4 +1,4 @@
-"""The plane as a process: in the foreground, detached, stopped, looked at."""
+"""The plane as a process: in the foreground, detached, stopped, inspected."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from torchyard.kube.process import prefer_uvloop, tune_garbage_collector
 from torchyard.yard.lock import AlreadyRunning, PlaneProcess, running
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 
-# When a plane that has just started looks at its memory for the first time: not while its first client waits.
+# The first garbage collection of a new plane: not while its first client waits.
 GC_DELAY_SECONDS = 2.0
 STOP_SECONDS = 20.0
 ANSWER_SECONDS = 5.0
-# What `yard down` sends: end, and leave the pods to whoever sent this.
+# The signal of `yard down`: stop, and leave the pods to the sender.
 LEAVE_PODS = signal.SIGUSR1
-_READY = "YARD_READY_FD"  # a detached plane tells its starter through this descriptor that it answers
+_READY = "YARD_READY_FD"  # a detached plane reports through this file descriptor that it serves
 
 
 def run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
-    """Run the plane until it is told to stop; answers how many pods ended with it.
+    """Run the plane until it receives a signal; returns how many pods were stopped with it.
 
-    `ready` is called with its URL once it answers.
+    `ready` is called with the URL once the plane serves.
     """
-    gc.disable()  # until `calm_collector`: what the start makes is there to stay
+    gc.disable()  # until `calm_collector`: objects created during the start are long-lived
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     prefer_uvloop()
     return asyncio.run(_run(settings, ready))
@@ -49,7 +49,7 @@ async def _run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
     def on_signal(which: signal.Signals) -> None:
         for handled in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(handled)
-            signal.signal(handled, signal.SIG_DFL)  # who asks again does not want to wait
+            signal.signal(handled, signal.SIG_DFL)  # a second signal ends the process at once
         plane.stops_pods = not settings.keep_pods and which != LEAVE_PODS
         stop.set()
 
@@ -77,7 +77,7 @@ def _notify_parent(url: str) -> None:
 
 
 def start_detached(settings: PlaneSettings) -> PlaneProcess:
-    """Start the plane in the background; returns once it answers, or says why it does not."""
+    """Start the plane in the background; returns once it serves, or raises the reason why it does not."""
     holder = running(settings.lock)
     if holder is not None:
         raise AlreadyRunning(settings.state, holder)
@@ -121,7 +121,7 @@ def _arguments(settings: PlaneSettings) -> list[str]:
 
 
 def _start_error(log: Path, log_size: int) -> YardError:
-    """What a plane that did not start left in its log beyond what was there: its error and hint, or its last line."""
+    """The error of a plane that did not start, from the new part of its log: its error and hint, or its last line."""
     lines = [line for line in log.read_bytes()[log_size:].decode(errors="replace").splitlines() if line.strip()]
     begin = max((number for number, line in enumerate(lines) if line.startswith("error: ")), default=None)
     if begin is not None:
@@ -132,7 +132,7 @@ def _start_error(log: Path, log_size: int) -> YardError:
 
 
 def stop(state: Path) -> int:
-    """Stop the plane of a state directory, not its pods; answers its process id, or 0 if none ran."""
+    """Stop the plane of a state directory without its pods; returns its process id, or 0 if none ran."""
     settings = PlaneSettings(state=state)
     holder = running(settings.lock)
     if holder is None or not holder.pid:
@@ -150,14 +150,14 @@ def stop(state: Path) -> int:
 
 
 def stop_pods(state: Path) -> int:
-    """End the pods of a stopped plane; answers how many ran."""
+    """Stop the pods of a stopped plane; returns how many ran."""
     from torchyard.node.shutdown import stop_pods as stop_all
 
     return asyncio.run(stop_all(state / "node"))
 
 
 def inspect(state: Path) -> dict[str, str] | None:
-    """What there is to say about a running plane; None if there is none."""
+    """What `yard status` reports about a running plane; None if there is none."""
     settings = PlaneSettings(state=state)
     holder = running(settings.lock)
     if holder is None:
@@ -174,7 +174,7 @@ def inspect(state: Path) -> dict[str, str] | None:
 
 
 async def _node(settings: PlaneSettings, name: str) -> str:
-    """How the node is. Like a kubelet, it does not register again when somebody deletes its object."""
+    """The state of the node. Like a kubelet, it does not register again when its object is deleted."""
     from torchyard.api.gvr import NODES
     from torchyard.core.node.health import ready_status
     from torchyard.kube.connect import open_client
@@ -191,6 +191,6 @@ async def _node(settings: PlaneSettings, name: str) -> str:
 
 
 def _size(database: Path) -> int:
-    """The bytes of a store, with what its write-ahead log still holds."""
+    """The size of a store in bytes, with its write-ahead log."""
     parts = (database, database.with_name(f"{database.name}-wal"))
     return sum(part.stat().st_size for part in parts if part.exists())

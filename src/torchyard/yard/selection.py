@@ -8,7 +8,7 @@ from torchyard.api.errors import YardError
 
 
 def select_controllers(text: str, known: Iterable[str]) -> frozenset[str]:
-    """The names meant by a list: a name or `-name` decides for itself, `*` or `-*` for all others."""
+    """The selected names: `name` or `-name` decides for that name, `*` or `-*` for all others."""
     names = list(known)
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     unknown = [entry for entry in entries if entry.lstrip("-") not in ("*", *names)]

@@ -1,4 +1,4 @@
-"""What `yard up` is told, and where its state lies."""
+"""The settings of `yard up`, and the paths below its state directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_PORT = 6550
 
 
 def default_state() -> Path:
-    """The state directory by XDG rules: $XDG_STATE_HOME/torchyard, or ~/.local/state/torchyard."""
+    """The state directory by the XDG rules: $XDG_STATE_HOME/torchyard, or ~/.local/state/torchyard."""
     base = os.environ.get("XDG_STATE_HOME", "")
     root = Path(base) if base and Path(base).is_absolute() else _home() / ".local" / "state"
     return root / "torchyard"
@@ -30,7 +30,7 @@ def _home() -> Path:
 
 
 def ensure_state_directory(state: Path) -> None:
-    """See to it that the state directory is there and may be written to, by its owner alone if it is new."""
+    """Create the state directory if needed, accessible only by its owner, and check that it is writable."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
     except FileExistsError:
@@ -45,7 +45,7 @@ def ensure_state_directory(state: Path) -> None:
 
 
 def default_node_name() -> str:
-    """The host name, or what a node may be called that comes nearest to it."""
+    """The host name, adjusted to a valid node name."""
     allowed = re.sub(r"[^a-z0-9.]+", "-", socket.gethostname().lower())
     labels = [label.strip("-") for label in allowed[:63].split(".")]
     return ".".join(filter(None, labels)) or "node"
@@ -62,16 +62,17 @@ class PlaneSettings:
     names: tuple[str, ...] = ()  # further host names for the server's certificate
     node: bool = False  # run pods on this machine
     node_name: str = field(default_factory=default_node_name)
-    local_queues: bool = True  # with a node: a ClusterQueue from what the machine has, and queues in every namespace
-    queue_config: Path | None = None  # Kueue's Configuration, for those who want other times than it ships
-    gpu_product: str = ""  # what feature discovery would call this machine's GPUs; empty: what they are
-    python: str = ""  # the interpreter that mapped images run; empty: the active environment
-    keep_pods: bool = False  # let pods run on when the plane is told to stop
-    engine: bool = False  # run every image that podman or docker holds in it, not only those unknown here
+    # with a node: a ClusterQueue with the machine's resources, and a LocalQueue in every namespace
+    local_queues: bool = True
+    queue_config: Path | None = None  # Kueue's Configuration, for settings other than its defaults
+    gpu_product: str = ""  # overrides the GPU product that feature discovery would report; empty: detect it
+    python: str = ""  # the interpreter of mapped images; empty: the active environment
+    keep_pods: bool = False  # keep pods running when the plane stops
+    engine: bool = False  # run every image that podman or docker has with it, not only images unknown to the plane
 
     @property
     def name(self) -> str:
-        """What the plane is called in kubeconfigs."""
+        """The plane's name in kubeconfigs."""
         return "torchyard"
 
     @property
@@ -84,7 +85,7 @@ class PlaneSettings:
 
     @property
     def volumes(self) -> Path:
-        """The directories of volumes that are made for claims."""
+        """The directories of provisioned volumes."""
         return self.state / "volumes"
 
     @property

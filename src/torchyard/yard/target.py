@@ -1,4 +1,4 @@
-"""Which cluster is meant where people or programs name none, or only a part of it."""
+"""Which cluster a command uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.yard.settings import PlaneSettings, default_state
 
 
 def resolve_connection(kubeconfig: Path | None = None, context: str = "", state: Path | None = None) -> Connection:
-    """As told; else kubectl's choice; else the plane of this machine, or of the state directory `state`."""
+    """The named kubeconfig or context; else kubectl's; else the plane of this machine or of `state`."""
     plane = PlaneSettings(state=(state or default_state()).absolute()).kubeconfig
     if kubeconfig is not None or context:
         return load(kubeconfig, context=context)

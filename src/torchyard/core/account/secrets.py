@@ -1,4 +1,4 @@
-"""Secrets of type service-account-token: a token that does not expire, for an account the secret names."""
+"""Secrets of type service-account-token: a token without expiry for the account that the secret names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def account_of(secret: Object) -> str:
 
 
 def is_for(secret: Object, account: Object | None) -> bool:
-    """Whether the account is there, and not a later one of the same name."""
+    """Whether the account exists and is the one the secret was bound to, not a later one of the same name."""
     if account is None:
         return False
     account_uid = (secret["metadata"].get("annotations") or {}).get(ACCOUNT_UID)
@@ -27,7 +27,7 @@ def is_for(secret: Object, account: Object | None) -> bool:
 
 
 def with_token(secret: Object, account: Object, *, authority: str, sign: Callable[[Object, str], str]) -> Object | None:
-    """The secret with all it should hold; None if it has it. A token that is there stays."""
+    """The secret with its token, CA and namespace; None if nothing is missing. An existing token is kept."""
     metadata, data = secret["metadata"], secret.get("data") or {}
     token_data = {
         "ca.crt": _encoded(authority),

@@ -1,4 +1,4 @@
-"""How fast an autoscaler may go: the highest of recent recommendations when going down, and steps per period."""
+"""How fast an autoscaler may scale: stabilization windows and scaling policies (`spec.behavior`)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _DOWN: Object = {
 
 @dataclass(frozen=True, slots=True)
 class ScaleHistory:
-    """What was recommended and done lately, newest last; kept in memory, as upstream does."""
+    """Recent recommendations and changes, newest last. Kept in memory only, as upstream does."""
 
     recommended: tuple[tuple[datetime, int], ...] = ()
-    changed: tuple[tuple[datetime, int], ...] = ()  # by how many replicas
+    changed: tuple[tuple[datetime, int], ...] = ()  # the change in replicas
 
     def recommend(self, now: datetime, count: int, keep: float) -> ScaleHistory:
         since = now - timedelta(seconds=keep)
@@ -45,14 +45,14 @@ class ScaleHistory:
 
 
 def rules(hpa: Object) -> tuple[Object, Object]:
-    """Of going up, and of going down."""
+    """The scaling rules for scaling up and for scaling down, with upstream's defaults."""
     behavior = hpa["spec"].get("behavior") or {}
     up, down = behavior.get("scaleUp") or {}, behavior.get("scaleDown") or {}
     return ({**_UP, **_set(up)}, {**_DOWN, **_set(down)})
 
 
 def history_seconds(hpa: Object) -> float:
-    """Seconds for which history matters."""
+    """For how many seconds history matters."""
     scaling_rules = rules(hpa)
     periods: list[float] = [policy["periodSeconds"] for rule in scaling_rules for policy in rule.get("policies") or ()]
     windows: list[float] = [rule["stabilizationWindowSeconds"] for rule in scaling_rules]
@@ -60,7 +60,7 @@ def history_seconds(hpa: Object) -> float:
 
 
 def stabilize(hpa: Object, history: ScaleHistory, now: datetime, current: int, desired: int) -> int:
-    """No lower than anything recommended lately, no higher than everything was."""
+    """Limit the desired count to the range of the recommendations within the stabilization windows."""
     up, down = rules(hpa)
     low = _recent(history, now, up["stabilizationWindowSeconds"], desired)
     high = _recent(history, now, down["stabilizationWindowSeconds"], desired)
@@ -70,7 +70,7 @@ def stabilize(hpa: Object, history: ScaleHistory, now: datetime, current: int, d
 def limit_rate(
     hpa: Object, history: ScaleHistory, now: datetime, current: int, desired: int
 ) -> tuple[int, Condition | None]:
-    """As far towards `wanted` as the steps per period allow, and what to say if that is not all the way."""
+    """Move towards `desired` as far as the scaling policies allow. The condition says so if that is not all the way."""
     up, down = rules(hpa)
     if desired > current:
         most = _limit(up, history, now, current, up=True)

@@ -1,4 +1,4 @@
-"""What a HorizontalPodAutoscaler does now: to how many replicas, and what its status says."""
+"""What to do about a HorizontalPodAutoscaler: the number of replicas, and the status that explains it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from torchyard.core.events import Event
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerView:
-    """An autoscaler, how many replicas its target has, and what their pods use."""
+    """An autoscaler, the replicas of its target, and the usage of the target's pods."""
 
     hpa: Object
-    current: int  # that the target's scale asks for
+    current: int  # spec.replicas of the target's scale subresource
     pods: list[Object]
-    usage: Mapping[str, Object]  # figures by pod name
+    usage: Mapping[str, Object]  # PodMetrics by pod name
     history: ScaleHistory
     now: datetime
 
 
 @dataclass(slots=True)
 class AutoscalerDecision:
-    """The target is scaled first, so that what the status says has happened."""
+    """The target is scaled before the status is written, so that the status reports what has happened."""
 
     status: Object
-    replicas: int | None = None  # None: as many as there are
+    replicas: int | None = None  # None: no change
     events: list[Event] = field(default_factory=list)
     history: ScaleHistory = field(default_factory=ScaleHistory)
 
@@ -64,7 +64,7 @@ def decide(view: AutoscalerView) -> AutoscalerDecision:
 
 
 def decide_without_scale(hpa: Object, reason: str, now: datetime) -> AutoscalerDecision:
-    """The target's scale could not be read."""
+    """The decision when the target's scale subresource cannot be read."""
     draft = _AutoscalerStatus(AutoscalerView(hpa, 0, [], {}, ScaleHistory(), now))
     draft.set_condition(messages.ABLE, "False", messages.NO_SCALE, messages.no_scale(reason))
     draft.record_event("Warning", messages.NO_SCALE, reason)
@@ -78,7 +78,7 @@ def _evaluate_metrics(view: AutoscalerView) -> list[MetricProposal]:
 
 
 class _AutoscalerStatus:
-    """The status that is being written, and what is told."""
+    """The status being built, with the events to record."""
 
     def __init__(self, view: AutoscalerView) -> None:
         self._view = view
@@ -89,7 +89,7 @@ class _AutoscalerStatus:
         self.metrics: list[Object] = []
 
     def set_condition(self, kind: str, status: str, reason: str, message: str) -> None:
-        """A condition; its time is that of its last change."""
+        """Set a condition. lastTransitionTime changes only with the condition's status."""
         said = {"type": kind, "status": status, "reason": reason, "message": message}
         for condition in self._conditions:
             if condition["type"] == kind:
@@ -103,10 +103,10 @@ class _AutoscalerStatus:
         self._events.append(Event(kind, reason, message))
 
     def clamp(self, proposed: int, low: int, high: int) -> int:
-        """What was asked for, stabilised, at the pace that is allowed, within the limits."""
+        """Apply stabilization, scaling policies and the replica limits to the proposed count."""
         view = self._view
         keep = behavior.history_seconds(view.hpa)
-        # What there was when this began counts as the first recommendation, so that nothing shrinks at once.
+        # The current count is the first recommendation, so that a new autoscaler does not scale down at once.
         history = view.history if view.history.recommended else view.history.recommend(view.now, view.current, keep)
         desired = behavior.stabilize(view.hpa, history, view.now, view.current, proposed)
         self._history = history.recommend(view.now, proposed, keep)

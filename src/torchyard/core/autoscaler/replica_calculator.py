@@ -1,4 +1,4 @@
-"""A metric of pods against its target: the replicas it asks for, as upstream's replica calculator counts them."""
+"""The replicas that one metric asks for, calculated as upstream's replica calculator does."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torchyard.api.quantity import Quantity
 from torchyard.api.workload import autoscaler_messages as messages
 
 TOLERANCE = 0.1
-# Types of metrics that the resource metrics API can answer, and where each says what it wants.
+# Metric types that the resource metrics API can answer, and the field of each that holds its source.
 _SOURCES = {"Resource": "resource", "ContainerResource": "containerResource"}
 
 
 class MetricUnavailable(YardError):
-    """What is to be measured cannot be; the message says why."""
+    """The metric cannot be evaluated; the message says why."""
 
     code = messages.NO_METRIC
 
 
 @dataclass(frozen=True, slots=True)
 class MetricProposal:
-    """The replicas a metric asks for, its name in messages, and how the status shows it."""
+    """The replicas that a metric asks for, its name in messages, and its value in the status."""
 
     replicas: int
     metric: str
@@ -33,7 +33,7 @@ class MetricProposal:
 
 
 def evaluate_metric(spec: Object, pods: list[Object], usage: Mapping[str, Object], current: int) -> MetricProposal:
-    """`usage` holds the figures of pods by name, as the metrics API has them; `current` replicas are wanted now."""
+    """Evaluate one metric. `usage` holds PodMetrics by pod name; `current` is the current number of replicas."""
     kind = spec["type"]
     if kind not in _SOURCES:
         raise MetricUnavailable(f"{kind} metrics are not served by this plane: use Resource or ContainerResource")
@@ -65,7 +65,7 @@ def evaluate_metric(spec: Object, pods: list[Object], usage: Mapping[str, Object
 
 
 def _replicas(used: dict[str, int | None], targets: dict[str, float], idle: set[str], current: int) -> int:
-    """Pods that are not ready count as using nothing; those without figures in favour of staying as it is."""
+    """Unready pods count as unused. Pods without metrics count in favour of no change."""
     measured = {name: amount for name, amount in used.items() if amount is not None and name not in idle}
     if not measured:
         return current
@@ -99,7 +99,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _used(pod: Object, usage: Mapping[str, Object], resource: str, container: str) -> int | None:
-    """In billionths; None where nothing was measured."""
+    """In billionths; None if the container has no metrics."""
     usages = (usage.get(pod["metadata"]["name"]) or {}).get("containers") or ()
     amounts = [
         quantity.parse(container_usage["usage"][resource]).nano

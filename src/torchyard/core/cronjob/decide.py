@@ -1,4 +1,4 @@
-"""What is to be done about a CronJob now. The name of a job says its minute, so that none is started twice."""
+"""What to do about a CronJob. A job's name contains its scheduled minute, so that no job is started twice."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from torchyard.core.cronjob.schedule import Due, latest, next_after
 from torchyard.core.events import Event
 
 _MANY_MISSED = 100
-# Looked at a moment after its time, so that a clock that is a little behind does not see it as still to come.
+# Wake up a little after the scheduled time, so that a clock that is slightly slow does not miss it.
 _SCHEDULE_DELTA = timedelta(milliseconds=100)
 
 
 @dataclass(slots=True)
 class CronJobDecision:
-    """In the order in which it is carried out: jobs replaced, the job to start, status, jobs of the past."""
+    """In the order in which it is applied: replaced jobs, the job to start, status, jobs beyond the history limits."""
 
-    replace: list[Object] = field(default_factory=list)  # references, as the status holds them
+    replace: list[Object] = field(default_factory=list)  # object references, as in status.active
     create: Object | None = None
-    scheduled: datetime | None = None  # for when `create` is
+    scheduled: datetime | None = None  # the time that `create` is scheduled for
     status: Object = field(default_factory=dict)
     delete_history: list[Object] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -34,7 +34,7 @@ class CronJobDecision:
 
 
 def finished_condition(job: Object) -> str:
-    """The condition that ended a job; empty while it runs."""
+    """The condition that finished a job; empty while it is active."""
     status = job.get("status") or {}
     return next((kind for kind in ("Complete", "Failed") if is_true(status, kind)), "")
 
@@ -51,7 +51,7 @@ def decide(cron: Object, jobs: Iterable[Object], now: datetime) -> CronJobDecisi
 
 
 def _sync_active_jobs(cron: Object, jobs: list[Object], decision: CronJobDecision) -> None:
-    """What became of the jobs that ran."""
+    """Remove finished jobs from status.active and record events about them."""
     status = decision.status
     by_uid = {job["metadata"]["uid"]: job for job in jobs}
     active: list[Object] = []
@@ -83,7 +83,7 @@ def set_active(status: Object, active: list[Object]) -> None:
 
 
 def _jobs_over_history_limit(spec: Object, jobs: list[Object]) -> Iterator[Object]:
-    """Finished jobs beyond what is to be kept, the oldest first."""
+    """Finished jobs beyond the history limits, oldest first."""
     for condition, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
         ended = [
             job for job in jobs if finished_condition(job) == condition and not job["metadata"].get("deletionTimestamp")
@@ -103,7 +103,7 @@ def _schedule(cron: Object, decision: CronJobDecision, now: datetime) -> None:
         decision.events.append(Event("Warning", messages.BAD_SCHEDULE, message, once=(uid, spec["schedule"])))
         return
     since = parse_rfc3339(status.get("lastScheduleTime") or cron["metadata"]["creationTimestamp"])
-    if schedule.every is not None:  # counted from the last start, not from now
+    if schedule.every is not None:  # @every counts from the last start, not from now
         upcoming = latest(schedule, since, now, zone)
         coming = next_after(schedule, upcoming.moment if upcoming else since, zone) or coming
     decision.wake_after = (coming + _SCHEDULE_DELTA - now).total_seconds()
@@ -119,7 +119,7 @@ def _schedule(cron: Object, decision: CronJobDecision, now: datetime) -> None:
 
 
 def _zone(spec: Object) -> tzinfo:
-    """Without one it is UTC, as on clusters."""
+    """The schedule's time zone; UTC by default."""
     return ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
 
 
@@ -171,7 +171,7 @@ def make_job(cron: Object, moment: datetime, zone: tzinfo = UTC) -> Object:
 
 
 def record_start(status: Object, job: Object, moment: datetime) -> None:
-    """The job is there: the status says so, and for when."""
+    """Add a started job to the status, with its scheduled time."""
     metadata = job["metadata"]
     reference = {
         "kind": "Job",

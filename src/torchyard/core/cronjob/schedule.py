@@ -1,4 +1,4 @@
-"""When a schedule comes round: the next time after one, and the last one before now."""
+"""When a schedule is due: the next time after a moment, and the last time before now."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 from torchyard.api.job.schedule import Schedule
 
 _SECOND, _MINUTE, _HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-# A schedule that does not come round in five years (the 31st of February) never does.
+# A schedule without a match in five years (the 31st of February) never matches.
 _HORIZON = timedelta(days=5 * 366)
 
 
 def next_after(schedule: Schedule, moment: datetime, zone: tzinfo = UTC) -> datetime | None:
-    """The first time after `moment`, in UTC. What falls into an hour that a clock change skips is skipped with it."""
+    """The first time after `moment`, in UTC. Times in an hour that a clock change skips do not exist."""
     second = moment.astimezone(UTC).replace(microsecond=0) + _SECOND
     if schedule.every is not None:
         return second - _SECOND + schedule.every
@@ -43,12 +43,12 @@ def _is_day(schedule: Schedule, local: datetime) -> bool:
 
 
 class Due(NamedTuple):
-    moment: datetime  # the last one that has come
-    missed: int  # about how many have: by the distance of the first two
+    moment: datetime  # the latest scheduled time that has passed
+    missed: int  # approximate number of scheduled times that have passed, from the interval of the first two
 
 
 def latest(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo = UTC) -> Due | None:
-    """The last time after `since` that has come by now; None if none has."""
+    """The latest scheduled time between `since` and now; None if there is none."""
     first = next_after(schedule, since, zone)
     if first is None or first > now:
         return None
@@ -62,7 +62,7 @@ def latest(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo = UT
 
 
 def _last_before(schedule: Schedule, first: datetime, now: datetime, zone: tzinfo) -> datetime:
-    """Looks back further and further, so that a plane that slept for a year does not step through its minutes."""
+    """Search back in growing steps, so that a plane that slept for a year does not step through every minute."""
     back = _HOUR
     last: datetime | None = None
     while last is None:

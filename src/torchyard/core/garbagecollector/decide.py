@@ -1,4 +1,4 @@
-"""What to do about one object, given the truth about its owners. Mirrors upstream's attemptToDeleteItem."""
+"""What to do about one object, given the state of its owners. Mirrors upstream's attemptToDeleteItem."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from torchyard.core.garbagecollector.graph import GraphNode, OwnerGraph
 
-OwnerState = Literal["there", "gone", "waiting"]  # waiting: in foreground deletion, for its dependents to go
+OwnerState = Literal["there", "gone", "waiting"]  # waiting: in foreground deletion, until its dependents are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class DropOwners:
-    """Remove these owners' references from the object: it has others that live."""
+    """Remove the references to these owners from the object; it has other owners that exist."""
 
     uids: frozenset[str]
 
@@ -30,7 +30,7 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class OrphanDependents:
-    """Remove the references to this object from its dependents, then its finalizer."""
+    """Remove the references to this object from its dependents, then the orphan finalizer."""
 
     dependents: tuple[GraphNode, ...] = field(default=())
 
@@ -39,7 +39,7 @@ Action = Delete | DropOwners | RemoveFinalizer | OrphanDependents
 
 
 def decide(node: GraphNode, graph: OwnerGraph, owners: Mapping[str, OwnerState]) -> Action | None:
-    """The next thing to do about `node`; None if there is nothing. `owners` has the state of each of its owners."""
+    """The next action for `node`; None if there is none. `owners` holds the state of each of its owners."""
     if node.orphaning:
         return OrphanDependents(tuple(graph.dependents(node.uid)))
     if node.foreground:

@@ -1,4 +1,4 @@
-"""Who owns whom: a small node per object, kept current from metadata. Pure data; nothing is written here."""
+"""The graph of owner references: a small node for each object, updated from its metadata. Pure data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OwnerReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """What matters of one object. `resource` is whatever the caller uses to name its resource."""
+    """What the garbage collector needs of one object. `resource` is the caller's identifier of its resource."""
 
     uid: str
     resource: Any
@@ -56,7 +56,7 @@ def node_of(resource: Any, metadata: dict[str, Any]) -> GraphNode:
 
 
 class OwnerGraph:
-    """All objects of the plane by uid, and for each the objects it owns."""
+    """Objects by uid, and the dependents of each."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, GraphNode] = {}
@@ -69,11 +69,11 @@ class OwnerGraph:
         return [self._nodes[dependent] for dependent in self._dependents.get(uid, ()) if dependent in self._nodes]
 
     def dependents_of(self, uid: str) -> set[str]:
-        """The uids of what an object owns, whether or not the object itself is known."""
+        """The uids of an object's dependents, even if the object itself is unknown."""
         return set(self._dependents.get(uid, ()))
 
     def put(self, node: GraphNode) -> set[str]:
-        """Take an object's present state; answers the uids whose situation that may change."""
+        """Add or update an object; returns the uids of the objects to look at again."""
         before = self._nodes.get(node.uid)
         self._nodes[node.uid] = node
         changed: set[str] = set()
@@ -81,7 +81,7 @@ class OwnerGraph:
             self._relink(node.uid, before.owners if before else (), node.owners)
             if node.owners:
                 changed.add(node.uid)
-            # An owner that waits for its dependents may have one less now.
+            # An owner in foreground deletion may have one dependent less now.
             changed.update(owner.uid for owner in (before.owners if before else ()) if self._waits(owner.uid))
         if node.foreground and not (before and before.foreground):
             changed.add(node.uid)
@@ -91,7 +91,7 @@ class OwnerGraph:
         return changed
 
     def remove(self, uid: str) -> set[str]:
-        """Forget an object that is gone; answers the uids whose situation that changes."""
+        """Remove a deleted object; returns the uids of the objects to look at again."""
         node = self._nodes.pop(uid, None)
         if node is None:
             return set()

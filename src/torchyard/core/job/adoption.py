@@ -1,4 +1,4 @@
-"""Which pods are a Job's: those it controls and selects. Orphans it selects are taken in, others let go."""
+"""Which pods belong to a Job: it adopts orphans that match its selector and releases pods that no longer match."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ class Adoption(NamedTuple):
 
 
 def selector(job: Object) -> Callable[[Object], bool]:
-    """Whether a pod has the labels that the job looks for."""
+    """A predicate: whether a pod matches the job's selector."""
     matches = selectors.from_object(job["spec"].get("selector")).matches
     return lambda pod: matches(pod["metadata"].get("labels"))
 
 
 def match_pods(job: Object, owned: Iterable[Object], orphans: Iterable[Object]) -> Adoption:
-    """A job or a pod that is on its way out makes no new ties."""
+    """Sort pods into owned, to adopt and to disown.
+
+    A terminating job adopts nothing; a terminating pod is not adopted.
+    """
     adoption, selects = Adoption([], [], []), selector(job)
     for pod in owned:
         if selects(pod):

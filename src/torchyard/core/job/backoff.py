@@ -1,4 +1,4 @@
-"""How long a Job waits before it replaces a failed pod: ten seconds, doubled with every failure since a success."""
+"""The delay before a Job replaces a failed pod: 10 s, doubled with every failure since the last success."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def seconds_left(failures: int, last: datetime | None, now: datetime) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Failures since the last success. Kept by the controller, and after a restart read from the pods there are."""
+    """Failures since the last success. The controller keeps it; after a restart it is rebuilt from the pods."""
 
     failures: int = 0
     last: datetime | None = None
 
     def after(self, succeeded: Iterable[Object], failed: Iterable[Object]) -> Backoff:
-        """With pods in it that have ended since."""
+        """The backoff after these pods have finished."""
         good = [ended_at(pod) for pod in succeeded]
         bad = [ended_at(pod) for pod in failed]
         if good:
@@ -50,7 +50,7 @@ NO_FAILURES = Backoff()
 
 
 def ended_at(pod: Object) -> datetime:
-    """When a pod ended, by the best there is to know: its containers, its Ready condition, its deletion, its making."""
+    """When a pod finished: by its containers, its Ready condition, its deletion or its creation, whichever is known."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     containers = status.get("containerStatuses") or ()
     ends = [((container.get("state") or {}).get("terminated") or {}).get("finishedAt") for container in containers]

@@ -1,4 +1,4 @@
-"""What has ended: successes and failures, those already in the status and those seen now for the first time."""
+"""Successes and failures of a Job: those in its status, and those seen now for the first time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Counts:
     new_failed: list[Object]
     succeeded: int = 0
     failed: int = 0
-    completed: set[int] = field(default_factory=set)  # indexes
-    failed_indexes: set[int] | None = None  # only where indexes fail on their own
-    # The last failed pod of an index. It keeps its finalizer until another takes its place and its count of failures.
+    completed: set[int] = field(default_factory=set)  # completion indexes
+    failed_indexes: set[int] | None = None  # only with backoffLimitPerIndex
+    # The last failed pod of each index. It keeps its finalizer until a replacement takes over its failure count.
     last_failed: dict[int, Object] = field(default_factory=dict)
 
     @classmethod

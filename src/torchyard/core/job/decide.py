@@ -1,7 +1,7 @@
-"""What is to be done about a Job now. One pass decides everything; the controller only carries it out.
+"""What to do about a Job. One pass decides everything; the controller only applies the decision.
 
-An end is counted in three steps, each of which may be the last before a crash: the pod's uid (or index) is written into
-the status, the pod loses its finalizer, and only then does the next pass move the uid into a counter.
+A finished pod is counted in three steps, so that a crash between two of them loses nothing: its uid (or index) is
+written to the status, the pod loses its finalizer, and the next pass moves the uid into a counter.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from torchyard.core.job.pod_plan import PodDeletion, PodPlan
 from torchyard.core.job.status import JobStatus
 from torchyard.core.job.view import JobView, is_terminating, is_tracked, phase, restarts, uid
 
-# A status holds so many uids at a time, and a pass makes or deletes so many pods.
+# The most uids that a status holds. A pass creates or deletes at most as many pods.
 MOST_UNCOUNTED = 500
 
 
 class FinishedCondition(NamedTuple):
-    kind: str  # the condition that says so before the last pod is gone
+    kind: str  # the condition that is set before the last pod is gone
     reason: str
     message: str
 
@@ -35,11 +35,11 @@ class FinishedCondition(NamedTuple):
 
 @dataclass(slots=True)
 class JobDecision:
-    """In the order in which it is carried out: pods, status, finalizers. The events tell of the status."""
+    """In the order in which it is applied: pods, status, finalizers. Events describe the status."""
 
     delete: list[PodDeletion] = field(default_factory=list)
     create: list[Object] = field(default_factory=list)
-    status: Object | None = None  # None: as it is
+    status: Object | None = None  # None: no change
     release: list[Object] = field(default_factory=list)  # pods that lose the job's finalizer
     events: list[Event] = field(default_factory=list)
     backoff: Backoff = NO_FAILURES
@@ -69,7 +69,7 @@ def decide(view: JobView) -> JobDecision:
 
 
 class _JobSync:
-    """One look at one job. Methods fill the decision and the status draft."""
+    """One pass over one job. Methods fill the decision and the status."""
 
     def __init__(self, view: JobView, status: JobStatus) -> None:
         self.view, self.status = view, status
@@ -103,7 +103,7 @@ class _JobSync:
             self._end(ending)
 
     def _ending(self) -> FinishedCondition | None:
-        """Whether the job ends, by upstream's order: what was decided before, failures, then the success policy."""
+        """The condition that finishes the job, by upstream's order: earlier decision, failures, success policy."""
         view, counts, status = self.view, self.counts, self.status
         for kind in (messages.SUCCESS_CRITERIA_MET, messages.FAILURE_TARGET):
             decided = status.condition(kind)
@@ -133,7 +133,7 @@ class _JobSync:
         return None
 
     def _restarts_too_often(self) -> bool:
-        """Restarts in place count too where the node makes them."""
+        """Container restarts count towards the backoff limit where the kubelet restarts in place."""
         view = self.view
         if view.spec["template"]["spec"].get("restartPolicy") != "OnFailure":
             return False
@@ -161,10 +161,10 @@ class _JobSync:
                 self.decision.events.append(Event("Normal", messages.EVENT_SUSPENDED, messages.IS_SUSPENDED))
         elif status.set(messages.SUSPENDED, messages.JOB_RESUMED, messages.IS_RESUMED, holds=False):
             self.decision.events.append(Event("Normal", messages.EVENT_RESUMED, messages.IS_RESUMED))
-            status.start()  # the deadline counts anew
+            status.start()  # activeDeadlineSeconds starts again
 
     def _account(self, ending: FinishedCondition | None) -> None:
-        """Count what has lost its finalizer, note what has ended, and let go of it."""
+        """Count pods without finalizer, record newly finished pods, and release them."""
         view, status = self.view, self.status
         forgotten = {uid(deletion.pod) for deletion in self.pod_plan.delete if deletion.is_surplus}
         tracked = [pod for pod in view.pods if is_tracked(pod) and uid(pod) not in forgotten]
@@ -188,12 +188,12 @@ class _JobSync:
         return self.view.has_failed(pod) and not is_held
 
     def _record_end(self, pod: Object, ending: FinishedCondition | None) -> None:
-        """Of a failing job's pods those that still run have failed with it; of a successful one's they do not count."""
+        """Running pods of a failed job count as failed; those of a successful job do not count."""
         view, status, name = self.view, self.status, uid(pod)
         if name in status.uncounted_failed or name in status.uncounted_succeeded:
             return
         if phase(pod) == "Succeeded":
-            if not view.is_indexed:  # an index in the status says as much
+            if not view.is_indexed:  # the index in the status is enough
                 status.uncounted_succeeded.append(name)
             return
         has_failed = view.has_failed(pod) or (ending is not None and ending.is_failure)
@@ -201,7 +201,7 @@ class _JobSync:
             status.uncounted_failed.append(name)
 
     def _end(self, ending: FinishedCondition) -> None:
-        """First the condition that decides it; the final one when nothing runs and everything is counted."""
+        """Set the interim condition first, and the final one when no pod is active and all are counted."""
         status, decision = self.status, self.decision
         if status.condition(ending.kind) is None:
             status.set(ending.kind, ending.reason, ending.message)

@@ -1,4 +1,4 @@
-"""Completion indexes: the text of a status as a set, and back."""
+"""Completion indexes: parsed from the text in a status, and formatted again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ANY = 2**31
 
 
 def parse(text: str | None, completions: int) -> set[int]:
-    """The indexes below `completions` that a text such as `1,3-5,7` names; what is no interval is passed over."""
+    """The indexes below `completions` in a text such as `1,3-5,7`. Invalid intervals are ignored."""
     indexes: set[int] = set()
     for part in (text or "").split(",") if text else ():
         try:
@@ -22,7 +22,7 @@ def parse(text: str | None, completions: int) -> set[int]:
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
-    """Ascending; three or more in a row as an interval, two as two: `1,3-5,7,8`."""
+    """Ascending; three or more consecutive indexes become an interval: `1,3-5,7,8`."""
     runs: list[tuple[int, int]] = []
     for index in sorted(indexes):
         if runs and runs[-1][1] == index - 1:
@@ -39,7 +39,7 @@ def _format_interval(first: int, last: int) -> str:
 
 
 def first_free(taken: set[int], count: int, completions: int) -> list[int]:
-    """The lowest indexes that nobody has."""
+    """The lowest unused indexes."""
     free: list[int] = []
     candidate = 0
     while candidate < completions and len(free) < count:

@@ -1,4 +1,4 @@
-"""The pods that work for a Job: how many there should be, which go, which come, and when the next may."""
+"""Which pods of a Job to create and to delete, and when a failed pod may be replaced."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MOST_AT_ONCE = 500
 
 class PodDeletion(NamedTuple):
     pod: Object
-    is_surplus: bool = False  # it goes because it is not needed: its finalizer goes first, and it counts nowhere
+    is_surplus: bool = False  # not needed any more: its finalizer is removed first, and it is not counted
 
 
 class PodPlan:
-    """Filled by `keep` or `dismiss`: pods to create and to delete, and what is left to count then."""
+    """Filled by `sync` or `delete_all`: the pods to create and to delete, and the resulting counters."""
 
     def __init__(self, view: JobView, counts: Counts, job_backoff: Backoff) -> None:
         self._view, self._counts, self._backoff = view, counts, job_backoff
@@ -44,11 +44,11 @@ class PodPlan:
         return len(self._terminating_pods) + len(self.delete)
 
     def delete_all(self) -> None:
-        """The job ends: everybody goes, and is counted on the way."""
+        """The job is finished: delete every active pod. Each is counted when it ends."""
         self.delete = [PodDeletion(pod) for pod in self._active_pods]
 
     def sync(self) -> None:
-        """Either give up some or make some, never both at once, as upstream does."""
+        """Delete surplus pods or create missing ones, never both in one pass, as upstream does."""
         desired = self._desired()
         surplus = self._surplus(len(self._active_pods) - desired)
         if surplus:
@@ -64,7 +64,7 @@ class PodPlan:
         if view.is_suspended:
             return 0
         if view.completions is None:
-            # A work queue: once one has found nothing left to do, those that run finish and no more come.
+            # A work queue job: after the first success the running pods finish, and no new ones are created.
             return len(self._active_pods) if succeeded else view.parallelism
         return max(0, min(view.parallelism, view.completions - succeeded))
 

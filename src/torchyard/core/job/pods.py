@@ -1,4 +1,4 @@
-"""The pod of a Job: from its template, with the job's finalizer and, for Indexed jobs, its completion index."""
+"""The pod of a Job: from its template, with the tracking finalizer and, for Indexed jobs, the completion index."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torchyard.core.job import policies
 from torchyard.core.job.view import JobView, number
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
-_LONGEST_PREFIX = 58  # what a generated name keeps; five characters come after it
+_LONGEST_PREFIX = 58  # The longest prefix of a generated name; five random characters follow.
 
 
 def owner_reference(job: Object) -> Object:
@@ -23,7 +23,7 @@ def owner_reference(job: Object) -> Object:
 
 
 def make_pod(view: JobView, index: int | None = None, replaced: Object | None = None) -> Object:
-    """`replaced` is the failed pod of the same index, whose count of failures goes on."""
+    """`replaced` is the failed pod of the same index, whose failure count continues."""
     template = view.spec["template"]
     template_metadata = template.get("metadata") or {}
     finalizers = list(template_metadata.get("finalizers") or ())
@@ -79,5 +79,5 @@ def _failure_counts(view: JobView, replaced: Object | None) -> dict[str, str]:
 
 
 def failure_count(pod: Object) -> int:
-    """How often the index of a failed pod had failed before, whatever was made of it."""
+    """How often the index of a failed pod had failed before, ignored failures included."""
     return number(pod, labels.INDEX_FAILURE_COUNT) + number(pod, labels.INDEX_IGNORED_FAILURE_COUNT)

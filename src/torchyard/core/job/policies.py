@@ -1,4 +1,4 @@
-"""podFailurePolicy and successPolicy: which rule a pod or the set of finished indexes matches."""
+"""podFailurePolicy and successPolicy: the rule that a failed pod or the succeeded indexes match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAIL_JOB, FAIL_INDEX, IGNORE, COUNT = "FailJob", "FailIndex", "Ignore", "Count"
 
 class FailurePolicyMatch(NamedTuple):
     action: str = COUNT
-    message: str = ""  # what fails the job, for FailJob
+    message: str = ""  # why the job fails, for FailJob
 
     @property
     def counts(self) -> bool:
@@ -22,7 +22,7 @@ class FailurePolicyMatch(NamedTuple):
 
 
 def match_failure_policy(view: JobView, pod: Object) -> FailurePolicyMatch:
-    """What is to be done about a failed pod: the first rule that matches, else it counts."""
+    """The first rule that a failed pod matches; without one the failure counts."""
     for number, rule in enumerate((view.spec.get("podFailurePolicy") or {}).get("rules") or ()):
         message = _match(rule, pod, number)
         if message:
@@ -31,7 +31,7 @@ def match_failure_policy(view: JobView, pod: Object) -> FailurePolicyMatch:
 
 
 def _match(rule: Object, pod: Object, number: int) -> str:
-    """Why a rule matches, in upstream's words; empty where it does not."""
+    """Why a rule matches, in upstream's words; empty if it does not match."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     name = f"{metadata.get('namespace', '')}/{metadata['name']}"
     if rule.get("onExitCodes") is not None:
@@ -55,7 +55,7 @@ def _has_exit_code(requirement: Object, container: str, code: int) -> bool:
 
 
 def match_success_policy(view: JobView, succeeded: set[int]) -> str:
-    """The message of the first success rule that is met; empty where none is."""
+    """The message of the first success rule that is met; empty if none is."""
     for number, rule in enumerate((view.spec.get("successPolicy") or {}).get("rules") or ()):
         counted, required = len(succeeded), rule.get("succeededCount")
         if rule.get("succeededIndexes") is not None:

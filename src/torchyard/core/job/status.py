@@ -1,4 +1,4 @@
-"""The status of a Job while it is being decided: conditions, times, counters, and ends that are still to be counted."""
+"""The status of a Job under construction: conditions, times, counters, and finished pods not yet counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchyard.api.times import parse_rfc3339, to_rfc3339
 
 
 class JobStatus:
-    """A draft that starts as the stored status; `object()` is what should be stored."""
+    """Starts as the stored status; `object()` returns the status to store."""
 
     def __init__(self, stored: Object, now: datetime) -> None:
         self._rest = dict(stored)
@@ -19,7 +19,7 @@ class JobStatus:
         self.conditions: list[Object] = [dict(condition) for condition in stored.get("conditions") or ()]
         uncounted = stored.get("uncountedTerminatedPods") or {}
         self.succeeded, self.failed = int(stored.get("succeeded") or 0), int(stored.get("failed") or 0)
-        # Pods by uid that have ended, lose their finalizer now, and are counted when it is seen to be gone.
+        # Uids of finished pods that lose their finalizer now. They are counted when the finalizer is gone.
         self.uncounted_succeeded: list[str] = list(uncounted.get("succeeded") or ())
         self.uncounted_failed: list[str] = list(uncounted.get("failed") or ())
         self.active = self.ready = self.terminating = 0
@@ -27,7 +27,7 @@ class JobStatus:
         self.failed_indexes: str | None = None
 
     def object(self) -> Object:
-        """As upstream writes it: plain counters only where there is something to count."""
+        """Counters that are zero are omitted where upstream omits them."""
         uncounted = {"succeeded": self.uncounted_succeeded, "failed": self.uncounted_failed}
         status = {
             **self._rest,
@@ -45,7 +45,7 @@ class JobStatus:
         return status
 
     def condition(self, kind: str) -> Object | None:
-        """A condition that is true."""
+        """The condition of this type, if its status is True."""
         return next(
             (condition for condition in self.conditions if condition["type"] == kind and condition["status"] == "True"),
             None,
@@ -67,7 +67,10 @@ class JobStatus:
         self._rest["completionTime"] = self._now
 
     def set(self, kind: str, reason: str, message: str, *, holds: bool = True) -> bool:
-        """Add or change a condition; that something never was is not said. Answers whether anything changed."""
+        """Add or change a condition; returns whether anything changed.
+
+        A condition that was never set is not added as False.
+        """
         previous = next((condition for condition in self.conditions if condition["type"] == kind), None)
         if previous is None and not holds:
             return False
@@ -86,7 +89,7 @@ class JobStatus:
         return bool(self.uncounted_succeeded or self.uncounted_failed)
 
     def count_released(self, tracked: Iterable[str]) -> None:
-        """Count the uncounted pods that have lost their finalizer, so that none is counted twice or forgotten."""
+        """Count pods that have lost their finalizer, so that each is counted exactly once."""
         still_tracked = set(tracked)
         succeeded = [pod_uid for pod_uid in self.uncounted_succeeded if pod_uid in still_tracked]
         failed = [pod_uid for pod_uid in self.uncounted_failed if pod_uid in still_tracked]
@@ -99,7 +102,7 @@ _OMIT_EMPTY = ("active", "succeeded", "failed", "completedIndexes", "conditions"
 
 
 def with_fewer_active(status: Object, missing: int) -> Object:
-    """The status, where some of the pods that were to be made were not."""
+    """The status when `missing` of the planned pods could not be created."""
     active = int(status.get("active") or 0) - missing
     rest = {key: value for key, value in status.items() if key != "active"}
     return {**rest, "active": active} if active > 0 else rest

@@ -1,4 +1,4 @@
-"""When a finished Job may go."""
+"""The time to live of a finished Job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchyard.api.times import parse_rfc3339
 
 
 def seconds_left(job: Object, now: datetime) -> float | None:
-    """Until its time to live is over, counted from the condition that ended it; None where it has none."""
+    """Seconds until the job expires, counted from its final condition; None without a TTL."""
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     for condition in (job.get("status") or {}).get("conditions") or ():
         if (

@@ -1,4 +1,4 @@
-"""What a decision about a Job looks at, in the terms the decision uses."""
+"""The input of a decision about a Job: the job and its pods, with helpers to read them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ INDEXED, NON_INDEXED = "Indexed", "NonIndexed"
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    job: Object  # as the server stores it, so with defaults
+    job: Object  # as stored, so with defaults
     now: datetime
-    pods: tuple[Object, ...] = ()  # those the job controls
+    pods: tuple[Object, ...] = ()  # the pods that the job controls
     backoff: Backoff = NO_FAILURES
 
     @property
@@ -63,24 +63,24 @@ class JobView:
 
     @property
     def replaces_only_ended(self) -> bool:
-        """Whether a pod on its way out is replaced, and counted, only when it has ended."""
+        """Whether a terminating pod is counted and replaced only when it has ended."""
         return self.spec.get("podReplacementPolicy") == "Failed" or self.spec.get("podFailurePolicy") is not None
 
     def has_failed(self, pod: Object) -> bool:
-        """A pod that is deleted counts as failed at once, since one on a lost node never gets to say so."""
+        """A deleted pod counts as failed at once, because a pod on a lost node never reports its end."""
         if phase(pod) == "Failed":
             return True
         return not self.replaces_only_ended and is_terminating(pod) and phase(pod) != "Succeeded"
 
     def index_of(self, pod: Object) -> int | None:
-        """The completion index of an Indexed job's pod, if it is one that the job has."""
+        """The completion index of an Indexed job's pod; None if it is not an index of this job."""
         text = annotation(pod, labels.COMPLETION_INDEX)
         if not text.isascii() or not text.isdigit():
             return None
         return int(text) if int(text) < (self.completions or 0) else None
 
     def is_countable(self, pod: Object) -> bool:
-        """Whether its end is still to be counted: afterwards it loses the finalizer."""
+        """Whether the pod's end is still to be counted. The finalizer is removed afterwards."""
         return is_tracked(pod) and (not self.is_indexed or self.index_of(pod) is not None)
 
 
@@ -127,13 +127,13 @@ def restarts(pod: Object) -> int:
 
 
 def number(pod: Object, name: str) -> int:
-    """A count that an annotation keeps; 0 where somebody wrote something else."""
+    """A number in an annotation; 0 if it is not a number."""
     text = annotation(pod, name)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def deletion_order(pods: Iterable[Object]) -> list[Object]:
-    """In the order in which pods are given up: the ones that have come least far first."""
+    """The order in which pods are deleted: those that have made the least progress first."""
     return sorted(pods, key=_progress)
 
 
@@ -141,6 +141,6 @@ def _progress(pod: Object) -> tuple[Any, ...]:
     spec = pod.get("spec") or {}
     stage = {"Pending": 0, "Unknown": 1, "Running": 2}.get(phase(pod), 0)
     created = pod["metadata"].get("creationTimestamp") or ""
-    # Of two that are alike the younger goes; times are texts of one length, so their characters are turned round.
+    # Of two equal pods the younger goes first. Timestamps have equal lengths, so negated characters reverse the order.
     youngest_first = tuple(-ord(letter) for letter in created)
     return bool(spec.get("nodeName")), stage, is_ready(pod), -restarts(pod), youngest_first

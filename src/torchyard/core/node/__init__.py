@@ -1,1 +1,6 @@
-"""Nodes: what their conditions mean for the pods that look for one."""
+"""Nodes: taints that follow their conditions, and the pods that must leave them. Pure.
+
+- `health`: unreachable nodes and the NoExecute taints they get.
+- `taints`: NoSchedule taints that follow conditions.
+- `eviction`: when a pod is evicted, and which pods are garbage.
+"""

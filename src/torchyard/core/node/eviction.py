@@ -1,4 +1,4 @@
-"""When a pod must leave a node that drives it out, and which pods nobody looks after any more."""
+"""When a taint evicts a pod, and which pods no node or controller will remove."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 
-# How many ended pods are kept: kube-controller-manager's --terminated-pod-gc-threshold.
+# How many terminated pods remain: kube-controller-manager's --terminated-pod-gc-threshold.
 TERMINATED_POD_THRESHOLD = 12_500
 _ENDED = ("Succeeded", "Failed")
 
 
 def eviction_time(pod: Object, taints: Iterable[Object], now: datetime) -> datetime | None:
-    """When the first taint's toleration runs out; `now` if it has none, None if all are tolerated for ever."""
+    """When the first toleration expires; `now` without a toleration, None if every taint is tolerated forever."""
     moments = []
     for taint in taints:
         if taint["effect"] != "NoExecute":
@@ -46,17 +46,17 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
 
 
 def orphans(pods: Iterable[Object], nodes: Collection[str]) -> list[Object]:
-    """Pods of nodes that are not there."""
+    """Pods on nodes that do not exist."""
     return [pod for pod in pods if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in nodes]
 
 
 def terminating_unscheduled(pods: Iterable[Object]) -> list[Object]:
-    """Pods that are to end and that no node will end."""
+    """Terminating pods without a node: no kubelet will end them."""
     return [pod for pod in pods if pod["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName")]
 
 
 def terminated_beyond(pods: Iterable[Object], threshold: int = TERMINATED_POD_THRESHOLD) -> list[Object]:
-    """The oldest ended pods beyond the number that is kept."""
+    """The oldest terminated pods beyond the threshold."""
     terminated = [pod for pod in pods if (pod.get("status") or {}).get("phase") in _ENDED]
     return sorted(terminated, key=_age)[: max(0, len(terminated) - threshold)]
 

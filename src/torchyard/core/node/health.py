@@ -1,10 +1,10 @@
-"""A node that was not heard of for a while is unknown, and drives its pods out. Pure."""
+"""A node without heartbeats becomes Unknown, and a NoExecute taint evicts its pods. Pure."""
 
 from __future__ import annotations
 
 from torchyard.api.objects import Object
 
-# How long a node may be silent: kube-controller-manager's --node-monitor-grace-period.
+# How long a node may send no heartbeat: kube-controller-manager's --node-monitor-grace-period.
 GRACE_SECONDS = 50.0
 _UNKNOWN = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
 _NEVER_UPDATED = ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
@@ -13,7 +13,7 @@ _NO_EXECUTE_TAINTS = {"False": "node.kubernetes.io/not-ready", "Unknown": "node.
 
 
 def ready_status(node: Object) -> str:
-    """True, False or Unknown; empty if the node never said."""
+    """True, False or Unknown; empty if the node has no Ready condition."""
     return next((str(condition["status"]) for condition in _conditions(node) if condition["type"] == "Ready"), "")
 
 
@@ -22,7 +22,7 @@ def _conditions(node: Object) -> list[Object]:
 
 
 def unknown_conditions(node: Object, now: str) -> list[Object] | None:
-    """The conditions of a node that was silent too long; None if they say so already."""
+    """The conditions of a node that stopped sending heartbeats; None if they are Unknown already."""
     conditions = {condition["type"]: condition for condition in _conditions(node)}
     changed = False
     for kind in _KUBELET_CONDITIONS:
@@ -37,10 +37,10 @@ def unknown_conditions(node: Object, now: str) -> list[Object] | None:
 
 
 def with_no_execute_taint(node: Object, taints: list[Object], now: str, *, alone: bool) -> list[Object]:
-    """A node's taints with the one that drives pods out while it is not ready, and without it when it is.
+    """Add the NoExecute taint of a node that is not ready, and remove it from one that is.
 
-    `alone`: no node is ready at all. Then it is this side that hears nothing, and nobody is driven out (upstream's
-    disruption mode).
+    `alone`: no node is ready. Then the failure is on this side, and no pod is evicted (upstream's full disruption
+    mode).
     """
     desired_key = "" if alone else _NO_EXECUTE_TAINTS.get(ready_status(node), "")
     result = [taint for taint in taints if not _is_managed(taint) or taint["key"] == desired_key]

@@ -1,4 +1,4 @@
-"""Taints that follow a node's conditions, as kube-controller-manager's node lifecycle keeps them. Pure."""
+"""NoSchedule taints that follow a node's conditions, as kube-controller-manager's node lifecycle sets them. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MANAGED_KEYS = frozenset((_UNSCHEDULABLE, *_BY_CONDITION.values()))
 
 
 def taints(node: Object) -> list[Object]:
-    """The taints a node should have: what others put there, and one for each condition that keeps pods away.
+    """The taints a node should have: those set by others, and one for each condition that keeps pods away.
 
-    A node that has not said yet whether it is ready keeps the taint it was created with.
+    A node without a Ready condition keeps the taint it was created with.
     """
     spec, conditions = node.get("spec") or {}, (node.get("status") or {}).get("conditions") or []
     present = spec.get("taints") or []

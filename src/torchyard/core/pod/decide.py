@@ -1,4 +1,7 @@
-"""What to start, what to stop, and when to look again. Mirrors the kubelet's computePodActions and its back-off."""
+"""Which containers to start and to stop, and when to look again.
+
+Mirrors the kubelet's computePodActions and back-off.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ BACKOFF_FIRST, BACKOFF_LONGEST, BACKOFF_FORGOTTEN = 10.0, 300.0, 600.0
 
 @dataclass(frozen=True, slots=True)
 class PodActions:
-    """Starts are (container, attempt); `stop` names containers to end; `finished`: nothing will run again."""
+    """`start` holds (container, attempt), `stop` container names. `finished`: nothing will run again."""
 
     start: tuple[tuple[str, int], ...] = ()
     stop: tuple[str, ...] = ()
@@ -48,7 +51,7 @@ def decide(pod: Object, view: PodView, *, now: float) -> PodActions:
     if _initialize(pod, view, draft, now):
         for container in main_containers(pod):
             _start_or_restart(pod, container, view, draft, now)
-    # a kubelet starts these before a pod is initialized, too: that may be what is to be looked into
+    # As the kubelet does, even before the pod is initialized: that may be what the user wants to debug.
     for container in ephemeral_containers(pod):
         if not view.of(container["name"]).attempts:
             draft.start.append((container["name"], 0))
@@ -56,7 +59,7 @@ def decide(pod: Object, view: PodView, *, now: float) -> PodActions:
 
 
 def _initialize(pod: Object, view: PodView, draft: _ActionsBuilder, now: float) -> bool:
-    """Init containers one after the other, sidecars kept up; True when the main containers may run."""
+    """Run init containers one after the other and keep sidecars running; True when the main containers may start."""
     main_started = any(view.of(main["name"]).attempts for main in main_containers(pod))
     for container in init_containers(pod):
         seen = view.of(container["name"])
@@ -86,7 +89,7 @@ def _start_or_restart(pod: Object, container: Object, view: PodView, draft: _Act
 
 
 def restarts(pod: Object, container: Object, ended: Attempt) -> bool:
-    """Whether the pod's policy brings an ended container back."""
+    """Whether the restart policy restarts an ended container."""
     if is_sidecar(container):
         return True
     policy = pod["spec"].get("restartPolicy") or "Always"
@@ -98,7 +101,7 @@ def restarts(pod: Object, container: Object, ended: Attempt) -> bool:
 def backoff(attempts: tuple[Attempt, ...]) -> float:
     """Seconds between a container's end and its next start: none the first time, then 10 s, doubled up to 5 min.
 
-    A container that ran longer than ten minutes starts afresh, as in the kubelet's flowcontrol.Backoff.
+    A run of more than ten minutes resets the back-off, as in the kubelet's flowcontrol.Backoff.
     """
     delay = 0.0
     for attempt in attempts[1:]:
@@ -134,7 +137,7 @@ def _ended_for_good(pod: Object, container: Object, view: PodView) -> bool:
 
 
 def _stop_containers(pod: Object, view: PodView) -> PodActions:
-    """Main and ephemeral containers first, all at once; then sidecars, the last one started first."""
+    """Stop main and ephemeral containers first, all at once; then sidecars, the last one started first."""
     ordinary = [container["name"] for container in [*main_containers(pod), *ephemeral_containers(pod)]]
     ordinary += [container["name"] for container in init_containers(pod) if not is_sidecar(container)]
     alive = tuple(name for name in ordinary if _alive(view.of(name)))

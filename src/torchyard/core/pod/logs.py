@@ -1,4 +1,4 @@
-"""What a client asks of a container's log: the words of `kubectl logs`, understood by server and node alike."""
+"""The options of `kubectl logs`, shared by the API server and the node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """`since` is an RFC 3339 time with nanoseconds, in UTC, so that it compares with log lines as text."""
+    """`since` is an RFC 3339 time with nanoseconds in UTC, so that it compares with log lines as text."""
 
     follow: bool = False
     previous: bool = False

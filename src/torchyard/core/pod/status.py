@@ -19,7 +19,7 @@ from torchyard.core.pod.view import (
     main_containers,
 )
 
-# What the kubelet's graceful node shutdown says of a pod, and in its condition DisruptionTarget.
+# The reason and message that the kubelet's graceful node shutdown sets on a pod and on its DisruptionTarget.
 NODE_SHUTDOWN = ("Terminated", "Pod was terminated in response to imminent node shutdown.")
 BY_KUBELET = "TerminationByKubelet"
 
@@ -29,13 +29,13 @@ def format_time(seconds: float) -> str:
 
 
 def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
-    """The whole status. What others wrote into it (the scheduler's condition, the QoS class) is kept."""
+    """The whole status. Fields of other writers (the scheduler's condition, the QoS class) are kept."""
     before: Object = pod.get("status") or {}
     status: Object = {key: value for key, value in before.items() if key not in _KUBELET_FIELDS}
     inits = [container_status(pod, container, view, before, now=now) for container in init_containers(pod)]
     mains = [container_status(pod, container, view, before, now=now) for container in main_containers(pod)]
     phase = _phase(pod, view, before, inits, mains)
-    # a pod deleted before its containers began has failed, though its conditions still tell how far it came
+    # A pod deleted before its containers started has failed; its conditions still show how far it got.
     status["phase"] = "Failed" if phase == "Pending" and _is_stopped(pod, [*inits, *mains]) else phase
     if phase == "Failed" and (termination := view.ended or (NODE_SHUTDOWN if _ended_with_node(view) else None)):
         status["reason"], status["message"] = termination
@@ -154,7 +154,7 @@ def terminated(attempt: Attempt) -> Object:
     state["reason"] = attempt.reason or ("Completed" if attempt.exit_code == 0 else "Error")
     if attempt.message:
         state["message"] = attempt.message
-    # a container that never came up has no start; the kubelet shows the epoch
+    # A container that never started has no start time; the kubelet shows the epoch.
     state["startedAt"] = format_time(attempt.started or 0)
     state["finishedAt"] = format_time(attempt.finished or attempt.created)
     if attempt.id:
@@ -167,9 +167,9 @@ def _phase(pod: Object, view: PodView, before: Object, inits: list[Object], main
     if before.get("phase") in ("Succeeded", "Failed"):
         return str(before["phase"])
     if view.ended and not any("running" in one["state"] for one in [*inits, *mains]):
-        # the end is told when it has come: while containers still stop, the pod is what it was
+        # Until its containers have stopped, the pod keeps its phase.
         return "Failed"
-    # nothing is restarted in a pod that is being deleted: how it ended is how it stays
+    # Nothing restarts in a terminating pod.
     stopped_for_good = _is_stopped(pod, [*inits, *mains])
     policy = "Never" if stopped_for_good else pod["spec"].get("restartPolicy") or "Always"
     waiting_for_init = failed_init = 0
@@ -289,7 +289,7 @@ def _containers_ready(phase: str, mains: list[Object], sidecars: list[Object]) -
 
 
 def _gates(pod: Object, before: Object) -> tuple[bool, str, str] | None:
-    """Readiness gates: conditions that somebody else must set before the pod counts as ready."""
+    """Readiness gates: conditions that other controllers must set before the pod is ready."""
     statuses = {condition["type"]: condition.get("status") for condition in before.get("conditions") or ()}
     for gate in pod["spec"].get("readinessGates") or ():
         kind = gate["conditionType"]

@@ -1,4 +1,4 @@
-"""What the node has observed of one pod: the input of `decide` and `status`."""
+"""The observed state of a pod and its containers: the input of `decide` and `status`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ State = Literal["starting", "running", "exited"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One start of a container and how it went. Times are seconds since the epoch."""
+    """One start of a container and its result. Times are seconds since the epoch."""
 
     number: int
     id: str
@@ -25,7 +25,7 @@ class Attempt:
     signal: int = 0
     reason: str = ""
     message: str = ""
-    node_stopped: bool = False  # it was ended because its node was stopped
+    node_stopped: bool = False  # ended because the node was stopped
 
     @property
     def exited(self) -> bool:
@@ -42,7 +42,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a container is not there: shown as its waiting state."""
+    """Why a container does not run: its `waiting` state."""
 
     reason: str
     message: str = ""
@@ -51,9 +51,9 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class ContainerView:
     attempts: tuple[Attempt, ...] = ()
-    waiting: Waiting | None = None  # what kept the last start from happening
-    started: bool = True  # what the startup probe says; True without one
-    ready: bool = True  # what the readiness probe says; True without one
+    waiting: Waiting | None = None  # why the last start did not happen
+    started: bool = True  # the startup probe's result; True without a probe
+    ready: bool = True  # the readiness probe's result; True without a probe
     image: str = ""
     image_id: str = ""
 
@@ -69,11 +69,11 @@ class ContainerView:
 @dataclass(frozen=True, slots=True)
 class PodView:
     containers: Mapping[str, ContainerView] = field(default_factory=dict)
-    sandbox: bool = False  # namespaces, network and volumes are there
+    sandbox: bool = False  # whether namespaces, network and volumes are set up
     ip: str = ""
     host_ip: str = ""
-    started: float | None = None  # when the node took the pod up
-    ended: tuple[str, str] | None = None  # reason and message of an end the node decided on (deadline, eviction)
+    started: float | None = None  # when the node accepted the pod
+    ended: tuple[str, str] | None = None  # reason and message of an end that the node decided (deadline, eviction)
 
     def of(self, name: str) -> ContainerView:
         return self.containers.get(name) or _NOTHING
@@ -95,7 +95,7 @@ def ephemeral_containers(pod: Object) -> list[Object]:
 
 
 def is_sidecar(container: Object) -> bool:
-    """An init container that stays: started in its turn, kept running beside the others."""
+    """An init container with restartPolicy Always: started in order, then kept running with the others."""
     return container.get("restartPolicy") == "Always"
 
 

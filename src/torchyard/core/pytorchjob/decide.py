@@ -1,4 +1,4 @@
-"""What is to be done about a PyTorchJob now. One pass decides everything; the controller only carries it out."""
+"""What to do about a PyTorchJob. One pass decides everything; the controller only applies the decision."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, R
 @dataclass(frozen=True, slots=True)
 class ChildDeletion:
     object: Object
-    force: bool = False  # the node does not answer: take the object away without asking it
+    force: bool = False  # the node does not answer: delete without a grace period
 
 
 @dataclass(slots=True)
 class PyTorchJobDecision:
-    """In the order in which it is carried out: memory, status, then the rest at once; events last."""
+    """In the order in which it is applied: restarts, status, then the other writes concurrently; events last."""
 
     restarts: Restarts | None = None
-    status: Object | None = None  # None: as it is
+    status: Object | None = None  # None: no change
     create: list[Object] = field(default_factory=list)
-    update: list[Object] = field(default_factory=list)  # with the metadata of the object there is
+    update: list[Object] = field(default_factory=list)  # with the metadata of the existing object
     annotate: list[tuple[Object, dict[str, str]]] = field(default_factory=list)
     delete: list[ChildDeletion] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -61,7 +61,7 @@ def decide(view: PyTorchJobView, settings: PyTorchJobSettings) -> PyTorchJobDeci
 
 
 class _PyTorchJobSync:
-    """One look at one job. Methods fill the decision and the status draft."""
+    """One pass over one job. Methods fill the decision and the status."""
 
     def __init__(self, view: PyTorchJobView, settings: PyTorchJobSettings) -> None:
         self.view, self.settings = view, settings
@@ -81,7 +81,7 @@ class _PyTorchJobSync:
             self._sync_active_job()
 
     def _is_invalid(self) -> bool:
-        """Where no webhook guards the API, a job can be there that no replica could be made of; it stays as it is."""
+        """Whether the job fails validation. Without a webhook such a job can exist; it stays as it is."""
         if self.view.pods:
             return False
         errs = validate(self.view.job)
@@ -136,7 +136,7 @@ class _PyTorchJobSync:
             status.start()
 
     def _remove(self, slot: Slot) -> None:
-        """A replica goes with its service."""
+        """Delete the pod and the service of a replica."""
         for obj in (self.view.pods.get(slot), self.view.services.get(slot)):
             if obj is not None:
                 self._delete(obj)
@@ -152,7 +152,7 @@ class _PyTorchJobSync:
             self._delete(group)
 
     def _force_delete_lost_pods(self) -> None:
-        """A pod whose time is long over sits on a node that is gone; its place is needed."""
+        """Force the deletion of pods whose node did not confirm it in time, so that they can be replaced."""
         for pod in self.view.pods.values():
             if not is_terminating(pod) or pod["metadata"].get("finalizers"):
                 continue
@@ -180,7 +180,7 @@ class _PyTorchJobSync:
             self._sync_replicas()
 
     def _update_conditions(self) -> None:
-        """Has it succeeded, has it failed, does it run, does it restart: in this order, Master before Worker."""
+        """Set Succeeded, Failed, Running or Restarting, in this order of precedence; Master before Worker."""
         view, status = self.view, self.status
         if self._has_succeeded():
             message = messages.succeeded(view.name, view.namespace, with_master=view.has_master)
@@ -221,7 +221,7 @@ class _PyTorchJobSync:
         view, status = self.view, self.status
         decisive = names.MASTER if view.has_master else names.WORKER
         up = sum(status.number(kind, counter) for kind in view.replicas for counter in ("active", "succeeded"))
-        # Once restarting, it runs again when every replica does: no flicker while a new pod is on its way.
+        # A restarting job runs again only when every replica does, so that the condition does not flip in between.
         if status.number(decisive, "active") and (not status.holds(messages.RESTARTING) or up >= view.total):
             message = messages.running(view.name, view.namespace, with_master=view.has_master)
             status.set(messages.RUNNING, messages.IS_RUNNING, message)
@@ -302,7 +302,7 @@ class _PyTorchJobSync:
 
 
 def covers(current: Any, desired: Any) -> bool:
-    """Whether everything wanted is there; what a server added by default does not count as a difference."""
+    """Whether `current` has everything in `desired`. Fields that the server added by default are no difference."""
     if isinstance(desired, dict):
         return isinstance(current, dict) and all(covers(current.get(key), value) for key, value in desired.items())
     if isinstance(desired, list):

@@ -1,4 +1,4 @@
-"""The variables a replica gets: torch.distributed's and torchrun's PET_ ones, named and ordered as upstream does."""
+"""The variables of a replica: torch.distributed's and torchrun's (PET_), named and ordered as upstream does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TORCHYARD = "torchyard"
 
 
 def environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
-    """What is appended to the environment of every container of a replica."""
+    """The variables appended to every container of a replica."""
     variables: list[Variable] = [("PYTHONUNBUFFERED", "1")]
     if view.has_master or view.ranks_workers:
         variables += _rendezvous(view, replica_type, index)
@@ -29,7 +29,7 @@ def environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Var
 
 
 def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
-    """What a worker of our own elastic runtime needs to find its coordinator, which the first replica keeps."""
+    """How a worker of the elastic runtime finds its coordinator, which runs in the first replica."""
     policy = view.elastic or {}
     lead = names.MASTER if view.has_master else names.WORKER
     own, first = names.replica_name(view.name, replica_type, index), names.replica_name(view.name, lead, 0)
@@ -38,7 +38,7 @@ def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> 
     variables: list[Variable] = [
         ("TORCHYARD_ELASTIC_COORDINATOR", f"{policy.get('rdzvHost') or first}:{port}"),
         ("TORCHYARD_ELASTIC_JOB", f"{metadata.get('namespace', '')}/{view.name}"),
-        # Nobody can guess it, and whoever can read the job can reach its pods anyway.
+        # The job's uid cannot be guessed, and whoever can read the job can reach its pods anyway.
         ("TORCHYARD_ELASTIC_TOKEN", metadata.get("uid", "")),
         ("TORCHYARD_ELASTIC_WORKER", own),
         ("WORKER_NUM", str(view.total)),
@@ -50,7 +50,7 @@ def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> 
 
 
 def _rendezvous(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
-    """Who leads, how many take part, and which one this is. RANK is upstream's: one per replica, not per process."""
+    """The rendezvous of torch.distributed. RANK is upstream's: one per replica, not per process."""
     lead = names.MASTER if view.has_master else names.WORKER
     port = str(job_port(view.replicas[lead]))
     address = names.replica_name(view.name, lead, 0)
@@ -73,7 +73,7 @@ def _processes(view: PyTorchJobView) -> int:
 
 
 def elastic_environment(view: PyTorchJobView) -> list[Variable]:
-    """torchrun's rendezvous settings of a job with an elastic policy."""
+    """torchrun's rendezvous variables of a job with an elastic policy."""
     policy = view.elastic
     if policy is None:
         return []

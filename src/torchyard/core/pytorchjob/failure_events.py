@@ -1,4 +1,4 @@
-"""Events about what goes wrong, so that the job itself tells it: exits, images that do not come, no room, its size."""
+"""Events about what goes wrong in a job's pods: exits, image pulls, scheduling, and the number of workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def events(view: PyTorchJobView) -> list[Event]:
 
 
 def _out_of_range(view: PyTorchJobView) -> list[Event]:
-    """Upstream takes any number of workers, `kubectl scale` included, and leaves it to the rendezvous; so do we."""
+    """Upstream accepts any number of workers, `kubectl scale` included, and leaves it to the rendezvous, as here."""
     policy = view.elastic
     workers = int((view.replicas.get(names.WORKER) or {}).get("replicas") or 0)
     if policy is None or policy["minReplicas"] <= workers <= policy["maxReplicas"]:

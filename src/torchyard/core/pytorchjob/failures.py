@@ -1,4 +1,4 @@
-"""Pods that failed: which end the job, which are made anew, and how often that may happen."""
+"""Failed pods: which fail the job, which are recreated, and how often."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from torchyard.core.pytorchjob.view import (
 
 
 def is_retryable(code: int | None) -> bool:
-    """Death by a signal may pass next time, an error of the program will not. An unknown code counts as a signal."""
+    """An exit by a signal may succeed next time, a program error will not. An unknown code counts as a signal."""
     return code is None or code >= 128
 
 
 @dataclass(slots=True)
 class Failures:
-    retryable: dict[str, list[Object]] = field(default_factory=dict)  # by replica type: failed pods to be made anew
-    permanent: str = ""  # the replica type that failed for good
+    retryable: dict[str, list[Object]] = field(default_factory=dict)  # failed pods to recreate, by replica type
+    permanent: str = ""  # the replica type with a permanent failure
 
     @classmethod
     def of(cls, view: PyTorchJobView) -> Failures:
@@ -50,10 +50,10 @@ class Failures:
         return [pod for pod in self.pods() if pod["metadata"]["uid"] not in counted]
 
     def counted(self, view: PyTorchJobView) -> Restarts | None:
-        """The job's memory with the new failures in it; None where there are none.
+        """The restart count with the new failures; None if there are none.
 
-        It is written before a pod is deleted, so that no restart is forgotten or counted twice if the controller dies
-        in between. A restart of the whole job counts once, however many replicas fell with it.
+        It is written before a pod is deleted, so that a crash in between neither loses a restart nor counts it twice. A
+        restart of the whole job counts once, however many replicas failed.
         """
         new = self._new(view)
         if not new:
@@ -71,9 +71,9 @@ class Failures:
 
 
 def is_past_backoff(view: PyTorchJobView, failures: Failures) -> bool:
-    """Restarts in place and pods made anew together, as upstream sums them: over all replicas.
+    """Whether container restarts and recreated pods together exceed the backoff limit, summed over all replicas.
 
-    Upstream forgets pods it made anew, so that a job with ExitCode restarts for ever.
+    Upstream does not count recreated pods, so that a job with ExitCode restarts forever.
     """
     limit = view.run_policy.get("backoffLimit")
     if limit is None:

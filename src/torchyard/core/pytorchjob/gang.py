@@ -1,4 +1,4 @@
-"""Replicas that start together or not at all: marks on pods, and a PodGroup where the scheduler wants one."""
+"""Gang scheduling: replicas that start together or not at all, by annotations or by a PodGroup."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def size(view: PyTorchJobView) -> int:
 
 
 def gang_annotations(view: PyTorchJobView, settings: PyTorchJobSettings) -> dict[str, str]:
-    """Annotations by which the one-machine plane's scheduler knows a gang; only where the job asks for one."""
+    """The annotations by which the plane's own scheduler recognizes a gang; only if the job asks for one."""
     if settings.gang_scheduler != EMBEDDED_GANG or _policy(view).get("minAvailable") is None:
         return {}
     return {GANG_NAME: view.name, GANG_SIZE: str(size(view))}
 
 
 def has_other_scheduler(view: PyTorchJobView, kind: str, settings: PyTorchJobSettings) -> bool:
-    """Whether a template names a scheduler that is not the gang's."""
+    """Whether a template names a scheduler other than the gang scheduler."""
     named = view.replicas[kind]["template"]["spec"].get("schedulerName")
     return settings.uses_pod_groups and bool(named) and named != _scheduler(settings)
 
@@ -57,7 +57,7 @@ def add_gang_metadata(view: PyTorchJobView, kind: str, pod: Object, settings: Py
 
 
 def pod_group(view: PyTorchJobView, owner: Object, settings: PyTorchJobSettings) -> Object:
-    """The PodGroup as it should be; a queue that it has already stays."""
+    """The desired PodGroup. A queue that is already set is kept."""
     policy = _policy(view)
     spec: Object = {"minMember": size(view), "minResources": policy.get("minResources") or _resources(view)}
     if is_volcano(settings):
@@ -71,7 +71,7 @@ def pod_group(view: PyTorchJobView, owner: Object, settings: PyTorchJobSettings)
     annotations = {
         key: value
         for key, value in (view.job["metadata"].get("annotations") or {}).items()
-        if key != names.RESTARTS  # changes with every restart and means nothing to a scheduler
+        if key != names.RESTARTS  # it changes with every restart and means nothing to a scheduler
     }
     if annotations:
         metadata["annotations"] = annotations
@@ -80,7 +80,7 @@ def pod_group(view: PyTorchJobView, owner: Object, settings: PyTorchJobSettings)
 
 
 def _resources(view: PyTorchJobView) -> dict[str, str]:
-    """What the first `size` replicas ask for together, Master first. Init containers do not count (upstream's rule)."""
+    """The requests of the first `size` replicas, Master first. Init containers do not count (upstream's rule)."""
     replica_specs = [spec for spec in view.replicas.values() for _ in range(int(spec["replicas"]))]
     total: dict[str, int] = {}
     for spec in replica_specs[: size(view)]:
@@ -96,7 +96,7 @@ def _format_milli(milli: int) -> str:
 
 
 def is_waiting(view: PyTorchJobView, settings: PyTorchJobSettings) -> bool:
-    """Volcano makes room first: until its PodGroup is past Pending no pod is made."""
+    """Volcano admits the PodGroup first: no pod is created while it is Pending."""
     if not is_volcano(settings):
         return False
     reached = ((view.pod_group or {}).get("status") or {}).get("phase") or ""

@@ -49,7 +49,7 @@ def make_pod(view: PyTorchJobView, slot: Slot, settings: PyTorchJobSettings) -> 
 
 
 def pod_restart_policy(view: PyTorchJobView, policy: str) -> str:
-    """Who restarts: the node in place, or the controller, which then must see the pod fail."""
+    """The kubelet restarts in place, unless the controller restarts: then the pod must fail visibly."""
     if policy == names.EXIT_CODE or view.restarts_whole:
         return names.NEVER
     return policy
@@ -64,7 +64,7 @@ def _pod_labels(view: PyTorchJobView, slot: Slot) -> dict[str, str]:
 
 
 def _wait_for_master(view: PyTorchJobView, settings: PyTorchJobSettings) -> Object:
-    """Workers start when the master's name resolves; otherwise their first connection fails before it is there.
+    """An init container that waits until the master's name resolves. Workers would otherwise fail to connect.
 
     Images without nslookup have getent.
     """
@@ -100,7 +100,10 @@ def make_service(view: PyTorchJobView, slot: Slot) -> Object:
 
 
 def _service_ports(view: PyTorchJobView, kind: str) -> list[Object]:
-    """Every port of the container `pytorch`. One without a name gets one: a service with several ports needs them."""
+    """Every port of the container `pytorch`.
+
+    Unnamed ports get a name, because a service with several ports needs names.
+    """
     ports: dict[str, Object] = {}
     for port in main_container(view.replicas[kind]["template"]["spec"]["containers"])["ports"]:
         number = port["containerPort"]

@@ -1,4 +1,4 @@
-"""The status of a PyTorchJob while it is being decided: counters, times, and the rules by which conditions change."""
+"""The status of a PyTorchJob under construction: counters, times, and the rules for conditions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXCLUSIVE = {messages.RUNNING: messages.RESTARTING, messages.RESTARTING: messag
 
 
 class PyTorchJobStatus:
-    """A draft that starts as the stored status; `object()` is what should be stored."""
+    """Starts as the stored status; `object()` returns the status to store."""
 
     def __init__(self, stored: Object | None, now: datetime) -> None:
         stored = stored or {}
@@ -47,7 +47,7 @@ class PyTorchJobStatus:
 
     @property
     def completion_time(self) -> datetime | None:
-        """When the job ended; a status written by upstream may lack it, then its last condition knows."""
+        """When the job finished. A status written by upstream may lack the time; the terminal condition has it too."""
         ended = [
             condition.get("lastTransitionTime")
             for condition in self.conditions
@@ -56,16 +56,19 @@ class PyTorchJobStatus:
         return _time(self._rest.get("completionTime") or (ended[-1] if ended else None))
 
     def start(self, pods: Iterable[Object] = ()) -> None:
-        """Now; or with the first of these pods, if it was made before anybody wrote down that the job begins."""
+        """Set the start time: now, or the creation of the first pod if that is earlier."""
         creation_times = (pod["metadata"].get("creationTimestamp") for pod in pods)
         self._rest["startTime"] = min([self._now, *(created for created in creation_times if created)])
 
     def set_reconcile_time(self) -> None:
-        """Upstream writes this only while Volcano makes room; once says as much as at every look."""
+        """Upstream sets this only while Volcano queues the PodGroup. Set it once instead of at every pass."""
         self._rest.setdefault("lastReconcileTime", self._now)
 
     def set(self, kind: str, reason: str, message: str, *, status: str = "True") -> bool:
-        """Add a condition by upstream's rules, with terminal ones final. Answers whether it says something new."""
+        """Add a condition by upstream's rules; terminal conditions are final.
+
+        Returns whether status or reason changed.
+        """
         if self.finished:
             return False
         previous = next((one for one in self.conditions if one["type"] == kind), None)
@@ -93,7 +96,7 @@ class PyTorchJobStatus:
         return True
 
     def count(self, view: PyTorchJobView) -> None:
-        """Set the counters from the pods there are. Pending ones count nowhere, terminating ones as failed."""
+        """Set the counters from the pods. Pending pods are not counted, terminating ones count as failed."""
         self.replicas = {}
         for kind, spec in view.replicas.items():
             slots = [(kind, index) for index in range(int(spec["replicas"]))]
@@ -112,7 +115,7 @@ class PyTorchJobStatus:
             self.replicas[kind] = replica_status
 
     def _is_leftover(self, pod: Object) -> bool:
-        """Whether a pod is from before the job was resumed: it goes because it was told to, and failed at nothing."""
+        """Whether a pod is from before the job was resumed: it terminates because of the suspension, not by failure."""
         created, start = pod["metadata"].get("creationTimestamp"), self._rest.get("startTime")
         return bool(created and start and created < start)
 
@@ -120,12 +123,12 @@ class PyTorchJobStatus:
         return int((self.replicas.get(kind) or {}).get(counter) or 0)
 
     def clear_active(self) -> None:
-        """No replica is active any more."""
+        """Reset the active counters."""
         for counts in self.replicas.values():
             counts.pop("active", None)
 
     def count_active_as_succeeded(self) -> None:
-        """After success: replicas that still run are no longer needed, and count as succeeded."""
+        """After success, replicas that still run count as succeeded."""
         for counts in self.replicas.values():
             active = int(counts.pop("active", 0) or 0)
             if active:

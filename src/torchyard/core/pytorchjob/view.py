@@ -1,4 +1,4 @@
-"""What a decision about a PyTorchJob looks at, in the terms the decision uses."""
+"""The input of a decision about a PyTorchJob: the job, its pods and services by replica, and the settings."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from torchyard.api.pytorchjob.defaults import with_defaults
 Slot = tuple[str, int]  # replica type, index
 
 VOLCANO = "volcano"
-# The scheduler of the one-machine plane reads gangs from pods; it needs no PodGroup.
+# The plane's own scheduler reads gangs from pod annotations; it needs no PodGroup.
 EMBEDDED_GANG = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
 class PyTorchJobSettings:
-    """What the operator's flags say, under upstream's meanings."""
+    """The operator's flags, with upstream's meanings."""
 
     init_image: str = "alpine:3.10"
     init_tries: int = 100
     init_pause_seconds: float = 2.0
     gang_scheduler: str = ""  # "": none; "volcano"; "embedded"; else the name of a scheduler with scheduler-plugins
-    # A pod that should be gone for this long sits on a node that does not answer.
+    # A pod that is still there this long after its deletion is on a node that does not answer.
     lost_after_seconds: float = 30.0
 
     @property
@@ -36,7 +36,7 @@ class PyTorchJobSettings:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How many replicas were made anew, and the pods that are counted but perhaps not gone yet."""
+    """How many replicas were recreated, and the counted pods that may still exist."""
 
     count: int = 0
     pods: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Restarts:
             read = json.loads(text) if text else {}
             return cls(int(read.get("count", 0)), tuple(str(pod) for pod in read.get("pods", ())))
         except (ValueError, TypeError, AttributeError):
-            return cls()  # somebody else wrote there: begin to count anew
+            return cls()  # another client wrote the annotation: start at zero
 
     def text(self) -> str:
         return json.dumps({"count": self.count, "pods": list(self.pods)}, separators=(",", ":"))
@@ -146,7 +146,7 @@ def _by_slot(objects: Iterable[Object]) -> dict[Slot, Object]:
 
 
 def slot_of(obj: Object) -> Slot | None:
-    """The replica an object belongs to by its labels; None where they do not say."""
+    """The replica that an object belongs to, by its labels; None without them."""
     labels = obj["metadata"].get("labels") or {}
     index = labels.get(names.REPLICA_INDEX, "")
     kind = labels.get(names.REPLICA_TYPE, "").capitalize()
@@ -162,7 +162,7 @@ def is_terminating(pod: Object) -> bool:
 
 
 def exit_code(pod: Object) -> int | None:
-    """Of the container `pytorch`, if it has ended."""
+    """The exit code of the container `pytorch`, if it has ended."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (status.get("state") or {}).get("terminated")
         if status.get("name") == names.CONTAINER and ended:

@@ -1,1 +1,4 @@
-"""Quotas: what is used of them."""
+"""ResourceQuotas: the usage in their status. Pure.
+
+- `status`: which resources a quota counts, and how much is used.
+"""

@@ -1,4 +1,4 @@
-"""The status of a ResourceQuota: its limits, and what the namespace uses of each. Pure."""
+"""The status of a ResourceQuota: its limits, and the namespace's usage of each. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STORAGE_CLASS_INFIX = ".storageclass.storage.k8s.io/"
 
 
 def counted_resources(quota: Object) -> set[Resource]:
-    """The resources whose objects cost something a quota limits."""
+    """The resources whose objects count towards a quota."""
     return {_resource(name) for name in (quota.get("spec") or {}).get("hard") or {}}
 
 
@@ -41,7 +41,7 @@ def _resource(limit: str) -> Resource:
 
 
 def quota_status(quota: Object, objects: Mapping[Resource, Iterable[Object]], now: datetime) -> Object:
-    """The status that is right for these objects of the quota's namespace."""
+    """The status of a quota for these objects of its namespace."""
     spec = quota.get("spec") or {}
     hard: dict[str, str] = spec.get("hard") or {}
     used: Amounts = dict.fromkeys(hard, ZERO)

@@ -1,1 +1,6 @@
-"""What a person who waits for a job wants to know: is it done, how did it end, what holds it up, how far is it."""
+"""What `yard run` reports about a job: is it done, how did it end, why is it pending, how far is it. Pure.
+
+- `state`: the state of a job, its first failure, why a pod is pending.
+- `progress`: the progress that a log line reports.
+- `line_splitter`: log chunks into lines.
+"""

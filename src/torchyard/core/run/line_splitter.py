@@ -1,4 +1,4 @@
-"""Lines out of the pieces in which a log arrives."""
+"""Log chunks into lines."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import codecs
 
 
 class LineSplitter:
-    """`rest` is what has come of a line that is not over yet."""
+    """`rest` holds the incomplete last line."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.rest = ""
 
     def of(self, piece: bytes) -> list[str]:
-        """The lines that a piece ends."""
+        """The lines that this chunk completes."""
         *lines, self.rest = (self.rest + self._decoder.decode(piece)).split("\n")
         return lines

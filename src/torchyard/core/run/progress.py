@@ -1,4 +1,4 @@
-"""How far a training is, read from the lines it prints."""
+"""The progress of a training, parsed from its log lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EPOCH = re.compile(r"\bepoch\b[\s:=#\[]*(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class TrainingProgress:
-    """`percent` of the epoch, or of the whole where no epoch is named."""
+    """`percent` of the epoch, or of the whole training if no epoch is named."""
 
     percent: float
     epoch: int | None = None
@@ -22,7 +22,7 @@ class TrainingProgress:
 
 
 def parse_progress(line: str) -> TrainingProgress | None:
-    """What a line of a log says about it; None when it says nothing."""
+    """The progress that a log line reports; None if it reports none."""
     share = _PERCENT.search(line)
     if share is None or float(share[1]) > 100:
         return None

@@ -1,4 +1,4 @@
-"""How a PyTorchJob, a Job or a Pod stands, read from the object; who failed first, read from its pods."""
+"""The state of a PyTorchJob, a Job or a Pod, and the first failure among its pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TERMINAL_STATES = {"Succeeded": True, "Complete": True, "Failed": False}
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """`state` is one word; `done` says that it will not change any more."""
+    """`state` is one word; `done` means that it is final."""
 
     state: str
     done: bool = False
@@ -23,7 +23,7 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class ContainerFailure:
-    """A container that ended with an error."""
+    """A container that exited with an error."""
 
     pod: str
     container: str
@@ -34,7 +34,7 @@ class ContainerFailure:
 
 
 def run_state(obj: Object) -> RunState:
-    """How an object of one of the `RUNNABLE` kinds stands."""
+    """The state of an object of one of the `RUNNABLE` kinds."""
     status = obj.get("status") or {}
     if obj["kind"] == "Pod":
         phase = status.get("phase") or "Pending"
@@ -56,7 +56,7 @@ def run_state(obj: Object) -> RunState:
 
 
 def pods_of(obj: Object) -> tuple[str, str]:
-    """The label selector and the field selector that find the pods of an object."""
+    """The label selector and the field selector that select the pods of an object."""
     metadata = obj["metadata"]
     if obj["kind"] == "Pod":
         return "", f"metadata.name={metadata['name']}"
@@ -67,12 +67,12 @@ def pods_of(obj: Object) -> tuple[str, str]:
 
 
 def short_name(pod: str, owner: str) -> str:
-    """What a replica is called beside its siblings: `master-0`."""
+    """The name of a replica without its job: `master-0`."""
     return pod.removeprefix(f"{owner}-")
 
 
 def first_failure(pods: list[Object]) -> ContainerFailure | None:
-    """The container whose failure came first; the others usually only follow it."""
+    """The container that failed first; the other failures usually follow from it."""
     failures = []
     for pod in pods:
         for container in (pod.get("status") or {}).get("containerStatuses") or ():
@@ -93,14 +93,14 @@ def first_failure(pods: list[Object]) -> ContainerFailure | None:
 
 
 def exit_code(result: RunState, failure: ContainerFailure | None) -> int:
-    """What a shell should see: 0, or the first failed container's code where there is one."""
+    """The exit code for a shell: 0, or the first failed container's code if there is one."""
     if result.succeeded:
         return 0
     return failure.exit_code if failure is not None else 1
 
 
 def pending_reason(pod: Object) -> str:
-    """Why a pod does not run yet, in the words of whoever holds it up; empty when nothing does."""
+    """Why a pod does not run yet, as its conditions and containers say; empty if nothing holds it up."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":

@@ -1,1 +1,7 @@
-"""Which node a pod, or a whole gang of pods, goes to; and if none, why and what would change that. Pure."""
+"""Which node a pod or a gang of pods goes to; and if none, why and what would help. Pure.
+
+- `node_info`: nodes with their pods and resources, and the requests of a pod.
+- `filters`: why a pod does not fit on a node.
+- `schedule`: the choice of a node for a pod, or of nodes for a gang.
+- `hints`: what would let a pending pod start.
+"""

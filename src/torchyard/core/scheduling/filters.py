@@ -1,4 +1,4 @@
-"""Why a pod does not fit on a node: the scheduler's filters, in its order and with its words."""
+"""Why a pod does not fit on a node: kube-scheduler's filters, in its order and with its messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rul
 
 
 def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInfo]) -> list[str]:
-    """Empty: it fits. A filter that fails ends the search, as upstream; resources are told all at once."""
+    """The reasons why the pod does not fit; empty if it does.
+
+    The first filter that fails ends the search, as in upstream; all insufficient resources are listed.
+    """
     for check in (_unschedulable, _taints, _node_affinity, _ports):
         reason = check(pod, node_info)
         if reason:
@@ -41,7 +44,7 @@ def _taints(pod: Object, node_info: NodeInfo) -> str:
 
 
 def untolerated_taint(pod: Object, node_info: NodeInfo) -> Object | None:
-    """The first taint of a node that keeps the pod away."""
+    """The first taint of the node that the pod does not tolerate."""
     taints: list[Object] = node_info.node["spec"].get("taints") or []
     keeping = (
         taint for taint in taints if taint["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(pod, taint)
@@ -76,7 +79,7 @@ def _node_affinity(pod: Object, node_info: NodeInfo) -> str:
 
 
 def matches_term(node_info: NodeInfo, term: Object) -> bool:
-    """All expressions of one term; an empty term matches nothing."""
+    """Whether a node matches every expression of a term; an empty term matches nothing."""
     labels, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not labels and not fields:
         return False
@@ -111,7 +114,7 @@ def _ports(pod: Object, node_info: NodeInfo) -> str:
 
 
 def insufficient_resources(pod: Object, node_info: NodeInfo) -> list[str]:
-    """Resources the node has too little of left, in the order the scheduler tells them."""
+    """The resources that the node does not have enough of, in kube-scheduler's order."""
     free, requested = node_info.free(), requests(pod)
     order = sorted(requested, key=lambda name: (name != PODS, name != "cpu", name != "memory", name))
     return [name for name in order if requested[name] > free.get(name, 0)]
@@ -148,7 +151,7 @@ def _has_peer(pod: Object, term: Object, node_info: NodeInfo, all_nodes: list[No
 
 
 def _is_first_of_its_kind(pod: Object, term: Object, all_nodes: list[NodeInfo]) -> bool:
-    """A pod that matches its own affinity may be the first; else none could ever start."""
+    """A pod that matches its own affinity may be the first; otherwise no such pod could ever start."""
     namespace = pod["metadata"].get("namespace", "")
     no_peer = not any(_selected(term, peer, namespace) for other in all_nodes for peer in other.pods)
     return no_peer and _selected(term, pod, namespace)

@@ -1,4 +1,4 @@
-"""What would let a pod start, in a sentence people can act on."""
+"""What would let a pending pod start, in one sentence that the user can act on."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ def hint(pod: Object, nodes: list[NodeInfo], reasons: list[str]) -> str:  # noqa
 
 
 def _resource_hint(pod: Object, nodes: list[NodeInfo], missing: list[str]) -> str:
-    """For what no node will ever have, if there is such a thing; else for what others hold.
+    """Prefer a resource that no node will ever have enough of; otherwise one that other pods use.
 
-    How much is free at the moment stays out: each change of it would be news for every pod that waits.
+    The amount that is currently free is left out, because every change of it would be a new event for every pending
+    pod.
     """
     requested = requests(pod)
     largest = {name: max(node_info.allocatable.get(name, 0) for node_info in nodes) for name in missing}

@@ -1,4 +1,4 @@
-"""What placement looks at: nodes with what they have and hold, and what a pod asks for."""
+"""Nodes with their pods and resources, and the requests of a pod."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from torchyard.api import quantity
 from torchyard.api.objects import Object
 
-Amounts = dict[str, int]  # resource → thousandths; pods counted as a resource too
+Amounts = dict[str, int]  # resource → thousandths; pods count as a resource too
 PODS = "pods"
 
 
@@ -18,7 +18,7 @@ def _milli(amounts: Mapping[str, Any]) -> Amounts:
 
 
 def _container(container: Object) -> Amounts:
-    """Requests; a limit without a request is one."""
+    """The requests of a container. A limit without a request counts as the request."""
     resources = container.get("resources") or {}
     return {**_milli(resources.get("limits") or {}), **_milli(resources.get("requests") or {})}
 
@@ -28,9 +28,9 @@ def add(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
 
 
 def requests(pod: Object) -> Amounts:
-    """What a pod takes of a node: the sum of its containers, or the largest moment of its start, whichever is more.
+    """The requests of a pod: the sum of its containers, or the peak of its initialization, whichever is larger.
 
-    Sidecars count with everything that runs after them (upstream's PodRequests).
+    Sidecars count together with everything that starts after them (upstream's PodRequests).
     """
     spec = pod["spec"]
     total: Amounts = {}
@@ -67,7 +67,7 @@ def is_finished(pod: Object) -> bool:
 
 @dataclass(slots=True)
 class NodeInfo:
-    """A node and the pods on it; `assume` adds one that is about to be bound."""
+    """A node and its pods; `assume` adds a pod that is about to be bound."""
 
     node: Object
     pods: list[Object] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Choosing nodes: one pod at a time, or a gang whole or not at all."""
+"""The choice of a node: for one pod at a time, or for a whole gang at once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torchyard.core.scheduling.hints import hint
 from torchyard.core.scheduling.node_info import NodeInfo, requests
 
 GANG_NAME, GANG_SIZE = "torchyard.dev/gang", "torchyard.dev/gang-size"
-# what Kubernetes' own gang plugins write; minMember is then taken from the number of pods with the name
+# The labels of Kubernetes' gang plugins. The gang's size is then the number of pods with the same label.
 _GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """Why nothing was placed: the scheduler's sentence, and what would change it."""
+    """Why a pod cannot be scheduled: kube-scheduler's message, and a hint."""
 
     message: str
     hint: str = ""
@@ -38,8 +38,11 @@ def schedule_pod(
     pre_filter_reason: str = "",
     volume_filter: Callable[[Object, NodeInfo], str] = _no_volume_filter,
 ) -> str | Unschedulable:
-    """The best node's name. `blocked` is a reason that holds whatever the node: an unbound claim, say; `unreachable`
-    says why the pod's volumes cannot be had on a node."""
+    """The name of the best node.
+
+    `pre_filter_reason` excludes every node, for example an unbound claim. `volume_filter` says why the pod's volumes
+    are not available on a node.
+    """
     if not nodes:
         remedy = "A plane makes its node when it starts: yard down, then yard up without --no-node."
         return Unschedulable("no nodes available to schedule pods.", remedy)
@@ -50,7 +53,7 @@ def schedule_pod(
         )
     counted: Counter[str] = Counter()
     candidates = []
-    preemptable = 0  # nodes where it would fit if others went
+    preemptable = 0  # nodes where the pod would fit if other pods were preempted
     for node_info in nodes:
         reasons = filters.filter_reasons(pod, node_info, nodes)
         if not reasons and (reason := volume_filter(pod, node_info)):
@@ -75,14 +78,14 @@ def _never_fits(pod: Object, node_info: NodeInfo) -> bool:
 
 
 def _is_preemptable(pod: Object, node_info: NodeInfo, reasons: list[str]) -> bool:
-    """Upstream's Unschedulable, as against UnschedulableAndUnresolvable."""
+    """Upstream's Unschedulable, as opposed to UnschedulableAndUnresolvable."""
     if any(reason.startswith(("Insufficient", "Too many pods")) for reason in reasons):
         return not _never_fits(pod, node_info)
     return any("free ports" in reason or "anti-affinity" in reason for reason in reasons)
 
 
 def _unschedulable_message(counted: Counter[str], total: int, *, preemptable: int) -> str:
-    """As kube-scheduler 1.34 puts it, dynamic resources and all."""
+    """The message of kube-scheduler 1.34, including its part about dynamic resources."""
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
     victims = {"No preemption victims found for incoming pod": preemptable}
     victims["Preemption is not helpful for scheduling"] = total - preemptable
@@ -99,7 +102,7 @@ def _preference(pod: Object, node_info: NodeInfo) -> int:
 
 
 def _least_allocated_score(pod: Object, node_info: NodeInfo) -> float:
-    """The emptier node, as upstream's LeastAllocated scores it: the mean free share after the pod is there."""
+    """Upstream's LeastAllocated score: the mean free share of the node with the pod on it."""
     requested, allocatable, free = requests(pod), node_info.allocatable, node_info.free()
     shares = [
         (free[name] - requested.get(name, 0)) / allocatable[name] for name in ("cpu", "memory") if allocatable.get(name)
@@ -118,7 +121,7 @@ def gang_of(pod: Object) -> tuple[str, str] | None:
 
 
 def gang_size(pods: list[Object]) -> int:
-    """How many pods make the gang whole: the size they state, or as many as there are."""
+    """The number of pods in a complete gang: the size in their annotations, or the number of existing pods."""
     stated = [
         int(text) for pod in pods if (text := (pod["metadata"].get("annotations") or {}).get(GANG_SIZE, "")).isdigit()
     ]
@@ -133,7 +136,7 @@ def schedule_gang(
     placed: int = 0,
     volume_filter: Callable[[Object, NodeInfo], str] = _no_volume_filter,
 ) -> dict[str, str] | Unschedulable:
-    """A node for every pod of a gang (by uid), or the reason why the whole gang waits."""
+    """A node for every pod of a gang (by uid), or the reason why the whole gang is pending."""
     missing = size - placed - len(pods)
     if missing > 0:
         existing = placed + len(pods)

@@ -1,1 +1,5 @@
-"""Where the traffic of services goes."""
+"""Where the traffic of services goes. Pure.
+
+- `slices`: EndpointSlices of a service.
+- `endpoints`: the older Endpoints object.
+"""

@@ -1,4 +1,4 @@
-"""The older Endpoints object of a service, which `kubectl describe service` and older clients still read. Pure."""
+"""The older Endpoints object of a service, which `kubectl describe service` and older clients read. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.core.service.slices import HEADLESS, is_backend, is_ready, target
 
 MANAGED_BY, MANAGER = "endpoints.kubernetes.io/managed-by", "endpoint-controller"
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
-# Clients of slices see all; this object is cut, as upstream cuts it, and says so.
+# Upstream's limit. A truncated object has an annotation; EndpointSlices hold every pod.
 LIMIT = 1000
 
 Port = tuple[str, int, str, str]  # name, number, protocol, appProtocol
@@ -33,13 +33,13 @@ def desired_endpoints(service: Object, pods: Iterable[Object]) -> Object:
 
 
 def _is_published(service: Object, pod: Object) -> bool:
-    """Ending pods are left out, except where even pods that are not ready are published."""
+    """Terminating pods are left out, unless even unready pods are published."""
     ending = bool(pod["metadata"].get("deletionTimestamp"))
     return is_backend(service, pod) and (not ending or bool(service["spec"].get("publishNotReadyAddresses")))
 
 
 def _subsets(service: Object, pods: list[Object]) -> list[Object]:
-    """Ports with the same pods behind them, and equally ready, share a subset."""
+    """Ports with the same pods, equally ready, share a subset."""
     backends: dict[Port, list[tuple[int, bool]]] = {}
     all_ready = bool(service["spec"].get("publishNotReadyAddresses"))
     for number, pod in enumerate(pods):
@@ -60,7 +60,7 @@ def _subset(service: Object, pods: list[Object], members: Iterable[tuple[int, bo
 
 
 def _ports(service: Object, pod: Object) -> Iterator[Port]:
-    """What of a service leads to this pod; a headless one without ports leads to the bare address."""
+    """The ports of a service that lead to this pod. A headless service without ports leads to the address alone."""
     ports = service["spec"].get("ports") or ()
     if not ports:
         yield "", 0, "", ""

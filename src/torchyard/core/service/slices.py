@@ -1,4 +1,4 @@
-"""Where a service's traffic goes: EndpointSlices from a service and the pods it selects. Pure."""
+"""EndpointSlices of a service, from the pods that it selects. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torchyard.api.objects import Object
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY, MANAGER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"
 HEADLESS = "service.kubernetes.io/headless"
-# What one slice may hold at most (upstream's validation); beyond that a service has several.
+# The most endpoints in a slice (upstream's limit); a service with more pods has several slices.
 SLICE_SIZE = 1000
 
 
 def has_slices(service: Object) -> bool:
-    """Whether the slices of a service are the controller's business: without a selector they are the user's."""
+    """Whether the controller manages the slices of a service: without a selector they are the user's."""
     spec = service["spec"]
     return bool(spec.get("selector")) and spec.get("type") != "ExternalName"
 
 
 def desired_slices(service: Object, pods: Iterable[Object]) -> list[Object]:
-    """The slices a service should have; one, though empty, where it selects no pod."""
+    """The slices of a service; a service without pods has one empty slice."""
     backends = sorted((pod for pod in pods if is_backend(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
     chunks = [backends[start : start + SLICE_SIZE] for start in range(0, len(backends), SLICE_SIZE)] or [[]]
     return [_slice(service, chunk, number) for number, chunk in enumerate(chunks)]
@@ -86,7 +86,7 @@ def _endpoint(service: Object, pod: Object) -> Object:
 
 
 def _ports(service: Object, pods: list[Object]) -> Iterator[Object]:
-    """A port named by name is looked up in the first pod that has it."""
+    """A named target port is looked up in the first pod that has it."""
     for port in service["spec"].get("ports") or ():
         number = next((container_port for pod in pods if (container_port := target_port(port, pod))), None)
         if number is None and not isinstance(port.get("targetPort"), str):
@@ -96,7 +96,7 @@ def _ports(service: Object, pods: list[Object]) -> Iterator[Object]:
 
 
 def target_port(port: Object, pod: Object) -> int | None:
-    """The number behind a service's port in a pod; None if the pod has no port of that name."""
+    """The container port behind a service port; None if the pod has no port of that name."""
     target = port.get("targetPort") or port["port"]
     if isinstance(target, int):
         return target

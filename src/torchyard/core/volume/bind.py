@@ -1,4 +1,4 @@
-"""The four writes that bind a volume and a claim, each left out where it is done already."""
+"""The four writes that bind a volume and a claim; writes already done are left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchyard.core.volume.view import (
 
 
 def bind(volume: Object, claim: Object, decision: VolumeDecision) -> None:
-    """Volume, its phase, claim, its phase: whoever finds a half of it goes on from there."""
+    """Write the volume, its phase, the claim and its phase. After an interruption the next pass writes the rest."""
     referring = reserve(volume, claim)
     if referring is not volume:
         decision.writes.append(Write(VOLUME, referring))
@@ -31,7 +31,10 @@ def bind(volume: Object, claim: Object, decision: VolumeDecision) -> None:
 
 
 def reserve(volume: Object, claim: Object) -> Object:
-    """The volume with a complete reference; it is marked as ours unless the user had reserved it."""
+    """The volume with a complete claimRef.
+
+    It is annotated as bound by the controller unless the user had reserved it.
+    """
     reference, metadata = volume["spec"].get("claimRef") or {}, claim["metadata"]
     if reference.get("uid") == metadata["uid"]:
         return volume
@@ -63,7 +66,7 @@ def _annotate(obj: Object, annotation: str) -> Object:
 def _bound_status(claim: Object, volume: Object) -> Object:
     before = claim.get("status") or {}
     status = {**before, "phase": "Bound", "accessModes": volume["spec"].get("accessModes") or []}
-    # A bound claim's capacity changes only when its file system does, which is the resizer's to say.
+    # The resizer updates the capacity of a bound claim, when its file system has grown.
     if before.get("phase") != "Bound" or "storage" not in (before.get("capacity") or {}):
         status["capacity"] = dict(volume["spec"].get("capacity") or {})
     if name := attributes_class(volume):
@@ -72,7 +75,7 @@ def _bound_status(claim: Object, volume: Object) -> Object:
 
 
 def set_claim_phase(claim: Object, new_phase: str, decision: VolumeDecision, event: Event | None = None) -> None:
-    """Pending or Lost: it has no modes and no capacity. The event is told when the phase changes."""
+    """Set Pending or Lost, without access modes and capacity. The event is recorded when the phase changes."""
     before = claim.get("status") or {}
     status = {name: value for name, value in before.items() if name not in ("accessModes", "capacity")}
     status["phase"] = new_phase

@@ -1,4 +1,4 @@
-"""What is done about a claim: as kube-controller-manager's binder does it."""
+"""What to do about a claim, as kube-controller-manager's binder does it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from torchyard.core.volume.view import (
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """A claim, the volume it names, and what else there is."""
+    """A claim, the volume that it names, and all volumes and classes."""
 
     claim: Object
     named: Object | None = None
     volumes: Sequence[Object] = ()
     classes: Sequence[Object] = ()
-    waiting_pods: Sequence[str] = ()  # that use it and have no node yet
+    waiting_pods: Sequence[str] = ()  # pods that use the claim and have no node yet
 
 
 def decide_claim(view: ClaimView) -> VolumeDecision:
@@ -41,7 +41,7 @@ def decide_claim(view: ClaimView) -> VolumeDecision:
     if messages.BIND_COMPLETED in annotations_of(view.claim):
         _keep_bound(view, decision)
     elif is_terminating(view.claim):
-        pass  # whoever deletes a claim wants no volume for it any more
+        pass  # a terminating claim needs no volume
     elif view.claim["spec"].get("volumeName"):
         _bind_named(view, decision)
     else:
@@ -62,7 +62,7 @@ def _keep_bound(view: ClaimView, decision: VolumeDecision) -> None:
 
 
 def _bind_named(view: ClaimView, decision: VolumeDecision) -> None:
-    """The user says which volume. It may come later."""
+    """Bind the volume that the user named, which may not exist yet."""
     claim, volume = view.claim, view.named
     if volume is None:
         set_claim_phase(claim, "Pending", decision)
@@ -105,7 +105,7 @@ def _find_volume(view: ClaimView, decision: VolumeDecision) -> None:
 def _ask_provisioner(
     claim: Object, storage_class_object: Object | None, decision: VolumeDecision, *, by_alias: bool
 ) -> None:
-    """Write on the claim who shall make its volume; that one acts by itself."""
+    """Name the provisioner in the claim's annotations; the provisioner acts on them."""
     name = class_of(claim)
     if storage_class_object is None:
         decision.events.append(Event("Warning", messages.PROVISIONING_FAILED, messages.no_class(name)))

@@ -1,4 +1,4 @@
-"""Claims that live and die with their pod: a pod's ephemeral volumes."""
+"""The claims of a pod's ephemeral volumes, which are deleted with the pod."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchyard.core.volume.view import CLAIM, claims_of
 
 
 def ephemeral_claims(pod: Object) -> list[Object]:
-    """The claims to make for a pod. It owns them, so they go with it."""
+    """The claims to create for a pod. The pod owns them, so they are deleted with it."""
     metadata = pod["metadata"]
     owner = {
         "apiVersion": "v1",
@@ -30,6 +30,6 @@ def ephemeral_claims(pod: Object) -> list[Object]:
 
 
 def is_made_for(claim: Object, pod: Object) -> bool:
-    """Whether a claim was made for this pod, and does not only have the name."""
+    """Whether the pod owns the claim; the name alone is not enough."""
     owners = claim["metadata"].get("ownerReferences") or ()
     return any(owner["uid"] == pod["metadata"]["uid"] and owner.get("controller") for owner in owners)

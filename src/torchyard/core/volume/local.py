@@ -1,4 +1,4 @@
-"""Volumes that are directories of this machine: which claims get one, and what the volume looks like."""
+"""Volumes that are directories on this machine: which claims get one, and the volume object."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchyard.core.volume.view import CLAIM, VOLUME, annotations_of, class_of, 
 
 PROVISIONER = "local.torchyard.dev/dir"
 HOSTNAME = "kubernetes.io/hostname"
-# Names of classes that manifests written for other clusters ask for.
+# Storage classes that manifests for other clusters commonly name.
 CLASS_ALIASES = (
     "csi-cephfs-sc",
     "k8s-storage-policy",
@@ -25,7 +25,7 @@ CLASS_ALIASES = (
 
 
 def local_class() -> Object:
-    """The class of this machine's own volumes. It binds at once: with one node there is nothing to wait for."""
+    """The storage class of local volumes. It binds immediately, because there is only one node."""
     annotations = {DEFAULT_CLASS: "true", messages.ALIASES: ",".join(CLASS_ALIASES)}
     return {
         "apiVersion": "storage.k8s.io/v1",
@@ -39,7 +39,7 @@ def local_class() -> Object:
 
 
 def is_requested(claim: Object, node: str) -> bool:
-    """Whether the binder has left this claim to us, and, where a pod decided, to this node."""
+    """Whether the claim is annotated for this provisioner and, if a node was selected, for this node."""
     annotations = annotations_of(claim)
     if (
         annotations.get(messages.PROVISIONER) != PROVISIONER
@@ -51,7 +51,7 @@ def is_requested(claim: Object, node: str) -> bool:
 
 
 def unsupported_reason(claim: Object) -> str:
-    """What a directory cannot be."""
+    """Why a directory cannot satisfy a claim; empty if it can."""
     spec = claim["spec"]
     if volume_mode(claim) == "Block":
         return "a directory cannot be a block device; use volumeMode Filesystem"
@@ -67,7 +67,7 @@ def volume_name(claim: Object) -> str:
 
 
 def directory_name(volume: Object) -> str:
-    """Of a volume that was made here: the volume's name first, so that no two are the same."""
+    """The directory of a local volume. The name begins with the volume's name, so it is unique."""
     reference = volume["spec"]["claimRef"]
     return f"{volume['metadata']['name']}_{reference['namespace']}_{reference['name']}"
 
@@ -105,7 +105,7 @@ def is_ours(volume: Object) -> bool:
 
 
 def is_to_delete(volume: Object) -> bool:
-    """A volume of ours whose claim is gone, and whose data shall go with it."""
+    """Whether a released local volume is to be deleted with its data."""
     return (
         is_ours(volume)
         and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete"
@@ -114,7 +114,7 @@ def is_to_delete(volume: Object) -> bool:
 
 
 def is_retained(volume: Object) -> bool:
-    """A volume of ours that somebody deletes, and whose data stay: nobody's finalizer need hold it."""
+    """Whether a local volume is deleted while its data is kept: then our finalizer must not hold it."""
     spec = volume["spec"]
     return (
         is_ours(volume)
@@ -126,7 +126,7 @@ def is_retained(volume: Object) -> bool:
 
 
 def expand(claim: Object, volume: Object, requested: str) -> tuple[Object, Object]:
-    """The volume and the claim's status after the claim has grown: a directory holds whatever it is said to hold."""
+    """The volume and the claim's status after an expansion. A directory has no size of its own to change."""
     capacity = {**(volume["spec"].get("capacity") or {}), "storage": requested}
     larger = {**volume, "spec": {**volume["spec"], "capacity": capacity}}
     status = {**(claim.get("status") or {})}

@@ -1,4 +1,4 @@
-"""Which volume fits a claim: the smallest with all it asks for, of those that can do the least beyond it."""
+"""The volume that fits a claim: the smallest sufficient one, among those with the fewest extra access modes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def best_volume(
     delayed: bool = False,
     reachable: Callable[[Object], bool] = lambda _: True,
 ) -> Object | None:
-    """A volume reserved for the claim wins; of a class that waits for a consumer only such a one is taken."""
+    """A volume reserved for the claim wins. With WaitForFirstConsumer (`delayed`) only a reserved volume is taken."""
     usable = [volume for volume in volumes if _could_serve(volume, claim)]
     reserved = sorted((volume for volume in usable if is_for(volume, claim)), key=_order)
     if reserved or delayed:
@@ -37,7 +37,7 @@ def best_volume(
 
 
 def _order(volume: Object) -> tuple[int, int, str]:
-    """Fewest modes first, then the smallest; the name only so that the choice is always the same."""
+    """Fewest access modes first, then the smallest; the name makes the choice deterministic."""
     return len(access_modes(volume)), size(volume).nano, volume["metadata"]["name"]
 
 
@@ -61,7 +61,7 @@ def _is_free_for(volume: Object, claim: Object) -> bool:
 
 
 def mismatch(volume: Object, claim: Object) -> str:
-    """Why a volume that the claim names cannot be bound to it; empty if it can. Labels are the user's business then."""
+    """Why a volume that the claim names cannot be bound to it; empty if it can. Labels are not checked then."""
     if requested_size(claim) > size(volume):
         return messages.TOO_SMALL
     if class_of(volume) != class_of(claim):

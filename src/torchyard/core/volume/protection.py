@@ -1,4 +1,4 @@
-"""What keeps a claim or a volume from going while it is in use."""
+"""Finalizers that protect claims and volumes in use from deletion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from torchyard.core.volume.view import claims_of, is_terminating, phase
 
 
 def claim_is_used(claim: Object, pods: Iterable[Object]) -> bool:
-    """By a pod that has a node, even one that has ended; a pod without one cannot start with a claim that goes."""
+    """Whether a scheduled pod uses the claim, even a finished one.
+
+    An unscheduled pod cannot start with a terminating claim.
+    """
     name = claim["metadata"]["name"]
     return any(pod["spec"].get("nodeName") and name in claims_of(pod).values() for pod in pods)
 
@@ -20,7 +23,7 @@ def volume_is_used(volume: Object) -> bool:
 
 
 def unprotect_claim(claim: Object, pods: Iterable[Object]) -> Object | None:
-    """The claim without its protection, if it waits for nothing else; None to leave it as it is."""
+    """The claim without its protection finalizer, if it is terminating and unused; None otherwise."""
     return _without(claim, CLAIM_PROTECTION) if is_terminating(claim) and not claim_is_used(claim, pods) else None
 
 

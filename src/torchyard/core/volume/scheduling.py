@@ -1,4 +1,4 @@
-"""What a pod's claims say about where it may run, and what is written once a node is chosen."""
+"""The claims of a pod that is being scheduled: which nodes they allow, and what to write once a node is chosen."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from torchyard.core.volume.view import (
 
 @dataclass(frozen=True, slots=True)
 class VolumeBinding:
-    """Where the scheduler looks claims up."""
+    """kube-scheduler's VolumeBinding plugin. The fields look up claims, volumes, classes and pods."""
 
     claim: Callable[[str, str], Object | None]
     volume: Callable[[str], Object | None]
     volumes: Callable[[], list[Object]]
     classes: Callable[[], list[Object]]
-    users: Callable[[str, str], Iterable[Object]]  # pods of a claim, by namespace and name
+    users: Callable[[str, str], Iterable[Object]]  # the pods that use a claim, by namespace and name
 
     def pre_filter(self, pod: Object) -> str:
-        """A reason that holds whatever the node."""
+        """A reason that excludes every node; empty if there is none."""
         namespace = pod["metadata"]["namespace"]
         ephemeral = {claim_object["metadata"]["name"] for claim_object in ephemeral_claims(pod)}
         for name in claims_of(pod).values():
@@ -59,14 +59,14 @@ class VolumeBinding:
         return ""
 
     def is_binding(self, pod: Object) -> bool:
-        """Whether a node was chosen already and the volumes for it are on their way."""
+        """Whether a node is already selected and the volumes are being provisioned or bound."""
         return any(
             messages.SELECTED_NODE in annotations_of(claim) or any(is_for(volume, claim) for volume in self.volumes())
             for claim in self._unbound(pod)
         )
 
     def filter(self, pod: Object, node: NodeInfo) -> str:
-        """Why the pod's volumes cannot be had on a node."""
+        """Why the pod's volumes are not available on a node; empty if they are."""
         namespace = pod["metadata"]["namespace"]
         for name in claims_of(pod).values():
             claim = self.claim(namespace, name)
@@ -79,7 +79,7 @@ class VolumeBinding:
         return ""
 
     def pre_bind_writes(self, pod: Object, node: NodeInfo) -> list[Write]:
-        """A volume reserved for each claim that waits for its consumer, or the node told to its provisioner."""
+        """A reserved volume for each delayed claim, or the selected node for its provisioner."""
         writes = []
         for claim in self._unbound(pod):
             volume = self._static(claim, node)
@@ -121,6 +121,6 @@ def _is_bound(claim: Object) -> bool:
 
 
 def reaches(volume: Object, node: NodeInfo) -> bool:
-    """Whether a volume can be used on a node; one that says nothing about nodes can be anywhere."""
+    """Whether a volume can be used on a node. A volume without node affinity can be used on every node."""
     required = (volume["spec"].get("nodeAffinity") or {}).get("required")
     return not required or any(matches_term(node, term) for term in required.get("nodeSelectorTerms") or ())

@@ -1,4 +1,4 @@
-"""What the decisions about storage read of claims, volumes and classes, and what they answer."""
+"""Helpers to read claims, volumes and classes, and the decision about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An object to be written, or only its status."""
+    """An object to update, or only its status."""
 
     kind: str
     object: Object
@@ -32,7 +32,7 @@ class Write:
 
 @dataclass(slots=True)
 class VolumeDecision:
-    """Writes in their order: each leaves a state from which the next pass goes on, should the process end there."""
+    """Writes in order. After each of them the next pass can continue, if the process ends there."""
 
     writes: list[Write] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -44,7 +44,7 @@ def annotations_of(obj: Object) -> dict[str, str]:
 
 
 def class_of(obj: Object) -> str:
-    """The class's name; a claim without one and a claim with the empty one want the same volumes."""
+    """The name of the storage class; empty if it is unset or empty, which match the same volumes."""
     return annotations_of(obj).get(CLASS_ANNOTATION) or obj["spec"].get("storageClassName") or ""
 
 
@@ -81,7 +81,7 @@ def is_terminating(obj: Object) -> bool:
 
 
 def is_for(volume: Object, claim: Object) -> bool:
-    """Whether the volume's claimRef means this claim: by name, and by uid once it is filled in."""
+    """Whether the volume's claimRef refers to this claim: by name, and by uid once it is set."""
     reference, metadata = volume["spec"].get("claimRef"), claim["metadata"]
     if not reference:
         return False
@@ -90,7 +90,7 @@ def is_for(volume: Object, claim: Object) -> bool:
 
 
 def storage_class(name: str, classes: Iterable[Object]) -> tuple[Object | None, bool]:
-    """The class of a name, and whether the name is only an alias: one class may say which names it stands for."""
+    """The class of this name, and whether the name is an alias that a class lists in its annotations."""
     by_name = sorted(classes, key=lambda candidate: str(candidate["metadata"]["name"]))
     for candidate in by_name:
         if candidate["metadata"]["name"] == name:
@@ -107,7 +107,7 @@ def waits_for_consumer(storage_class_object: Object | None) -> bool:
 
 
 def claims_of(pod: Object) -> dict[str, str]:
-    """The claims a pod uses, by the names of its volumes; an ephemeral volume's is named after the pod."""
+    """The claims of a pod by volume name. The claim of an ephemeral volume is named after pod and volume."""
     claims = {}
     for volume in pod["spec"].get("volumes") or ():
         if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):

@@ -1,4 +1,4 @@
-"""What is done about a volume: its phase, and what becomes of it when its claim goes."""
+"""What to do about a volume: its phase, and what happens when its claim is deleted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchyard.core.volume.view import VOLUME, Event, VolumeDecision, Write, ann
 
 @dataclass(frozen=True, slots=True)
 class VolumeView:
-    """A volume, and the claim its claimRef names, if that is there and the very one that was bound."""
+    """A volume, and the claim in its claimRef if that exists."""
 
     volume: Object
     claim: Object | None = None
@@ -23,15 +23,15 @@ def decide_volume(view: VolumeView) -> VolumeDecision:
     volume, claim = view.volume, view.claim
     reference = volume["spec"].get("claimRef")
     if not reference or not reference.get("uid"):
-        set_volume_phase(volume, "Available", decision)  # free, or reserved for a claim that is yet to come
+        set_volume_phase(volume, "Available", decision)  # available, or reserved for a claim that does not exist yet
     elif claim is None or claim["metadata"]["uid"] != reference["uid"]:
         _release(volume, decision)
     elif not claim["spec"].get("volumeName"):
-        pass  # half bound: the claim's own pass completes it
+        pass  # half bound: the claim's pass completes it
     elif claim["spec"]["volumeName"] == volume["metadata"]["name"]:
         set_volume_phase(volume, "Bound", decision)
     elif messages.PROVISIONED_BY in annotations_of(volume) and _reclaim_policy(volume) == "Delete":
-        _release(volume, decision)  # made for a claim that got another one meanwhile
+        _release(volume, decision)  # provisioned for a claim that is bound to another volume
     else:
         _unbind(volume, decision)
     return decision
@@ -59,7 +59,7 @@ def _release(volume: Object, decision: VolumeDecision) -> None:
 
 
 def _unbind(volume: Object, decision: VolumeDecision) -> None:
-    """The claim took another volume. Who reserved this one by hand keeps the reservation, without its uid."""
+    """The claim is bound to another volume. A reservation by the user stays, without its uid."""
     spec, metadata = dict(volume["spec"]), dict(volume["metadata"])
     if messages.BOUND_BY_CONTROLLER in annotations_of(volume):
         del spec["claimRef"]
