@@ -57,7 +57,7 @@ def ask(server: Server, path: str, method: str = "GET", *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-def test_a_watcher_that_never_reads_stops_nobody(yard: Yard) -> None:
+def test_a_watcher_that_never_reads_does_not_block_others(yard: Yard) -> None:
     server = yard.server()
     api = server.admin
     assert api.post(COLLECTION, {"metadata": {"name": "big"}}).status == 201
@@ -79,7 +79,7 @@ def test_a_watcher_that_never_reads_stops_nobody(yard: Yard) -> None:
     assert api.get("/readyz").status == 200
 
 
-def test_a_client_that_asks_for_lists_and_never_reads_stops_nobody(yard: Yard) -> None:
+def test_a_client_that_never_reads_its_lists_does_not_block_others(yard: Yard) -> None:
     server = yard.server()
     api = server.admin
     for number in range(50):
@@ -117,7 +117,7 @@ def test_two_thousand_idle_connections_cost_little(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
-def test_a_body_of_a_hundred_megabytes_is_refused_without_being_held(yard: Yard, *, chunked: bool) -> None:
+def test_a_body_of_100_mb_is_rejected_without_being_buffered(yard: Yard, *, chunked: bool) -> None:
     server = yard.server()
     before = memory(yard)
     framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {100 * MEGABYTE}"
@@ -137,7 +137,7 @@ def test_a_body_of_a_hundred_megabytes_is_refused_without_being_held(yard: Yard,
     assert server.admin.get("/readyz").status == 200
 
 
-def test_the_refusal_of_a_large_body_reaches_a_client_that_listens(yard: Yard) -> None:
+def test_a_client_that_reads_gets_the_rejection_of_a_large_body(yard: Yard) -> None:
     server = yard.server()
     with connected(server) as sender:
         head = ask(server, COLLECTION, "POST", "Content-Type: application/json", f"Content-Length: {100 * MEGABYTE}")
@@ -147,7 +147,7 @@ def test_the_refusal_of_a_large_body_reaches_a_client_that_listens(yard: Yard) -
         assert (answer.status, b'"reason":"RequestEntityTooLarge"' in answer.read()) == (413, True)
 
 
-def test_a_request_that_dribbles_in_keeps_nobody_waiting(yard: Yard) -> None:
+def test_a_slow_request_does_not_delay_others(yard: Yard) -> None:
     server = yard.server()
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connected(server)) for _ in range(20)]

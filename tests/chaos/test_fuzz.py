@@ -147,11 +147,11 @@ GOOD_ONE = Request(
 @examples(usual=800, full=10_000)
 @example(request=GOOD_ONE)
 @given(request=requests())
-def test_junk_is_refused_and_nothing_else(prober: Prober, request: Request) -> None:
+def test_invalid_requests_are_rejected_without_a_server_error(prober: Prober, request: Request) -> None:
     prober.send(request)
 
 
-def test_the_server_is_what_it_was_before_the_junk(ours: Yard, prober: Prober) -> None:
+def test_the_server_is_unchanged_after_invalid_requests(ours: Yard, prober: Prober) -> None:
     # Junk that never gets past the first door would prove little.
     assert {200, 201, 400, 404, 405, 415, 422} <= prober.answers.keys(), prober.answers
     assert ours.process is not None

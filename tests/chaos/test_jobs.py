@@ -20,7 +20,7 @@ KILLS = rounds(6, 200)
 EACH = rounds(8, 25)  # Jobs, and as many PyTorchJobs
 
 
-def test_jobs_end_as_they_would_have_however_often_the_plane_dies(tmp_path: Path) -> None:
+def test_killing_the_plane_repeatedly_does_not_change_how_jobs_end(tmp_path: Path) -> None:
     """The test plays the node, so that every pod's end comes at a moment of its choice."""
     rng = Random(11)
     made = [(fates.JOBS, *fates.job(number)) for number in range(EACH)]

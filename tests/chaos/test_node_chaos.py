@@ -182,7 +182,7 @@ def _over(one: Object) -> bool:
     return (one.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-async def test_whoever_is_killed_no_pod_is_lost_or_started_twice(machine: Machine, tmp_path: Path) -> None:
+async def test_no_pod_is_lost_or_started_twice_whichever_process_is_killed(machine: Machine, tmp_path: Path) -> None:
     rng = random.Random(23)  # the first five kills of which hit each kind
     begun = time.monotonic()
     marks = tmp_path / "marks"

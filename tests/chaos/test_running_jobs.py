@@ -74,7 +74,7 @@ def with_program(job: Object, plan: Plan, marks: Path) -> Object:
     return job
 
 
-def test_running_jobs_end_as_they_would_have_however_often_the_plane_dies(tmp_path: Path) -> None:
+def test_killing_the_plane_repeatedly_does_not_change_how_running_jobs_end(tmp_path: Path) -> None:
     need_network()
     rng, marks = Random(12), tmp_path / "marks"
     marks.mkdir(mode=0o777)

@@ -58,7 +58,7 @@ def test_doctor_and_install_recognise_a_plane(plane: Path) -> None:
 
     def is_recognised() -> bool:
         report = _run("doctor", "--kubeconfig", config)
-        return "operator:                this plane " in report
+        return "operator:                built into this plane" in report
 
     eventually(is_recognised, "the mirror pod of the controllers", 60)
     refused = _run_unchecked("install", "--kubeconfig", config, "--image", "any")
@@ -88,10 +88,10 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("up", "--controllers", "nonsense"), "error: --controllers names 'nonsense', which does not exist"),
+        (("up", "--controllers", "nonsense"), "error: --controllers names unknown controllers: 'nonsense'"),
         (("up", "--fsync", "sometimes"), "error: --fsync 'sometimes' is not a valid mode"),
         (("kubeconfig",), "error: there is no kubeconfig in"),
-        (("backup", "x.db"), "error: there is no store in"),
+        (("backup", "x.db"), "contains no store"),
         (("restore", "missing.db"), "does not exist"),
         (("image", "build", "-t", "x", "."), "error: there is no Dockerfile at"),
         (("image", "inspect", "missing"), "error: image missing does not exist on this node"),

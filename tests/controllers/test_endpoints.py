@@ -37,7 +37,7 @@ async def test_the_endpoints_of_a_service_are_its_pods_by_readiness(place: Place
     assert (target["kind"], target["name"], target["namespace"]) == ("Pod", "p0", pod["metadata"]["namespace"])
 
 
-async def test_a_port_that_pods_number_differently_makes_subsets(place: Place) -> None:
+async def test_a_named_port_with_different_numbers_gets_several_subsets(place: Place) -> None:
     ports = [{"name": "h", "port": 80, "targetPort": "http"}, {"name": "m", "port": 81, "targetPort": 9000}]
     await place.create(SERVICES, service("web", clusterIP="None", ports=ports))
     for number in (1, 2):
@@ -54,14 +54,14 @@ async def test_a_port_that_pods_number_differently_makes_subsets(place: Place) -
     assert shown == {("h", 8081): ["10.0.0.1"], ("h", 8082): ["10.0.0.2"], ("m", 9000): ["10.0.0.1", "10.0.0.2"]}
 
 
-async def test_a_service_takes_its_endpoints_along(place: Place) -> None:
+async def test_deleting_a_service_deletes_its_endpoints(place: Place) -> None:
     await place.create(SERVICES, service("web"))
     await place.becomes(ENDPOINTS, "web", lambda _: True)
     await place.delete(SERVICES, "web")
     await place.gone(ENDPOINTS, "web")
 
 
-async def test_what_somebody_wrote_for_a_service_without_a_selector_stays(place: Place) -> None:
+async def test_endpoints_of_a_service_without_a_selector_are_kept(place: Place) -> None:
     await place.create(SERVICES, service("mine", selector=None))
     await place.create(ENDPOINTS, {"metadata": {"name": "mine"}, "subsets": [{"addresses": [{"ip": "10.1.1.1"}]}]})
     await place.create(SERVICES, service("web"))

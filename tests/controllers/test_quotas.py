@@ -26,7 +26,7 @@ def used(server: Server, name: str) -> dict[str, Any]:
     return status.get("used") or {}
 
 
-def test_the_status_follows_what_comes_and_goes(plane: Server) -> None:
+def test_the_status_follows_created_and_deleted_objects(plane: Server) -> None:
     hard = {"count/secrets": "9", "services": "9"}
     body = {"metadata": {"name": "things"}, "spec": {"hard": hard}}
     assert plane.admin.post(f"{CORE}/resourcequotas", body).status == 201
@@ -39,7 +39,7 @@ def test_the_status_follows_what_comes_and_goes(plane: Server) -> None:
     eventually(lambda: used(plane, "things")["count/secrets"] == "1", "the count")
 
 
-def test_a_changed_limit_is_taken_up(plane: Server) -> None:
+def test_a_changed_limit_appears_in_the_status(plane: Server) -> None:
     body = {"metadata": {"name": "maps"}, "spec": {"hard": {"configmaps": "9"}}}
     plane.admin.post(f"{CORE}/resourcequotas", body)
     eventually(lambda: "configmaps" in used(plane, "maps"), "the count")

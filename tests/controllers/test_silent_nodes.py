@@ -75,7 +75,9 @@ async def heard(place: Place, name: str) -> AsyncIterator[None]:
         await place.delete(NODES, name)
 
 
-async def test_a_silent_node_is_given_up_and_its_pods_leave_as_they_tolerate_it(hurried: Place) -> None:
+async def test_a_node_without_heartbeats_becomes_unknown_and_its_pods_are_evicted_by_their_tolerations(
+    hurried: Place,
+) -> None:
     async with heard(hurried, f"{hurried.namespace}-other"):
         await _falls_silent(hurried, f"{hurried.namespace}-node")
 
@@ -101,7 +103,7 @@ async def _falls_silent(place: Place, name: str) -> None:
     await place.delete(NODES, name)
 
 
-async def test_a_cordoned_node_is_marked_and_unmarked(place: Place) -> None:
+async def test_a_cordoned_node_gets_and_loses_its_taint(place: Place) -> None:
     name = f"{place.namespace}-node"
     await place.node(name)
     await place.patch(NODES, name, {"spec": {"unschedulable": True}})
@@ -111,7 +113,7 @@ async def test_a_cordoned_node_is_marked_and_unmarked(place: Place) -> None:
     await place.delete(NODES, name)
 
 
-async def test_pods_of_a_node_that_is_gone_are_collected(hurried: Place) -> None:
+async def test_pods_of_a_deleted_node_are_deleted(hurried: Place) -> None:
     place, name = hurried, f"{hurried.namespace}-node"
     await place.node(name)
     await place.pod("orphan", node=name, tolerations=NEVER)
@@ -120,7 +122,7 @@ async def test_pods_of_a_node_that_is_gone_are_collected(hurried: Place) -> None
     await place.gone(PODS, "orphan")
 
 
-async def test_a_pod_that_ends_before_it_has_a_node_is_gone(hurried: Place) -> None:
+async def test_a_terminating_pod_without_a_node_is_deleted(hurried: Place) -> None:
     place = hurried
     await place.pod("held", nodeSelector={"no": "such"})
     await place.patch(PODS, "held", {"metadata": {"finalizers": ["example.com/held"]}})

@@ -15,7 +15,7 @@ def secret(account: str) -> Object:
     return {"metadata": {"name": "token", "annotations": {ACCOUNT_NAME: account}}, "type": TYPE}
 
 
-async def test_a_secret_gets_its_accounts_token_which_the_server_knows(place: Place) -> None:
+async def test_a_token_secret_gets_a_token_that_the_server_accepts(place: Place) -> None:
     made = await place.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}})
     await place.create(SECRETS, secret("robot"))
     found = await place.becomes(SECRETS, "token", lambda one: "token" in (one.get("data") or {}))
@@ -32,7 +32,7 @@ async def test_a_secret_gets_its_accounts_token_which_the_server_knows(place: Pl
     assert review["status"]["user"]["username"] == f"system:serviceaccount:{place.namespace}:robot"
 
 
-async def test_a_secret_goes_with_its_account(place: Place) -> None:
+async def test_deleting_an_account_deletes_its_token_secret(place: Place) -> None:
     await place.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}})
     await place.create(SECRETS, secret("robot"))
     await place.becomes(SECRETS, "token", lambda one: "token" in (one.get("data") or {}))
@@ -40,6 +40,6 @@ async def test_a_secret_goes_with_its_account(place: Place) -> None:
     await place.gone(SECRETS, "token")
 
 
-async def test_a_secret_of_an_account_that_is_not_there_is_removed(place: Place) -> None:
+async def test_a_token_secret_of_an_unknown_account_is_deleted(place: Place) -> None:
     await place.create(SECRETS, secret("nobody"))
     await place.gone(SECRETS, "token")

@@ -101,14 +101,16 @@ async def provisioner(place: Place, root: Path) -> AsyncIterator[Path]:
         await asyncio.wait(tasks)
 
 
-async def test_01_the_smallest_volume_that_is_large_enough_is_taken(storage: Storage) -> None:
+async def test_the_smallest_volume_that_is_large_enough_is_taken(storage: Storage) -> None:
+    """Conformance point 01."""
     for name, size in (("large", "9Gi"), ("right", "3Gi"), ("small", "1Gi")):
         await storage.volume(name, size)
     await storage.claim(size="2Gi")
     await storage.bound("data", "right")
 
 
-async def test_02_of_volumes_that_can_do_more_the_one_with_the_fewest_modes_is_taken(storage: Storage) -> None:
+async def test_of_volumes_that_can_do_more_the_one_with_the_fewest_modes_is_taken(storage: Storage) -> None:
+    """Conformance point 02."""
     await storage.volume("all", accessModes=["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"])
     await storage.volume("two", "5Gi", accessModes=["ReadWriteOnce", "ReadWriteMany"])
     await storage.volume("none", accessModes=["ReadOnlyMany"])
@@ -116,7 +118,8 @@ async def test_02_of_volumes_that_can_do_more_the_one_with_the_fewest_modes_is_t
     await storage.bound("data", "two")
 
 
-async def test_03_classes_must_be_equal_and_the_empty_one_is_a_class_too(storage: Storage) -> None:
+async def test_classes_must_be_equal_and_the_empty_one_is_a_class_too(storage: Storage) -> None:
+    """Conformance point 03."""
     await storage.volume("other", cls=f"{storage.cls}-other")
     label = {"for": storage.place.namespace}
     await storage.volume("without", cls="", labels=label)
@@ -126,21 +129,24 @@ async def test_03_classes_must_be_equal_and_the_empty_one_is_a_class_too(storage
     await storage.pending("classy", messages.PROVISIONING_FAILED, messages.no_class(storage.cls))
 
 
-async def test_04_a_selector_chooses_by_labels(storage: Storage) -> None:
+async def test_a_selector_chooses_by_labels(storage: Storage) -> None:
+    """Conformance point 04."""
     await storage.volume("slow", labels={"disk": "spinning"})
     await storage.volume("fast", "7Gi", labels={"disk": "flash"})
     await storage.claim(selector={"matchExpressions": [{"key": "disk", "operator": "In", "values": ["flash"]}]})
     await storage.bound("data", "fast")
 
 
-async def test_05_a_block_device_and_a_file_system_never_meet(storage: Storage) -> None:
+async def test_block_claims_and_filesystem_volumes_do_not_match(storage: Storage) -> None:
+    """Conformance point 05."""
     await storage.volume("files")
     await storage.volume("raw", "7Gi", volumeMode="Block")
     await storage.claim(volumeMode="Block")
     await storage.bound("data", "raw")
 
 
-async def test_06_a_volume_reserved_for_the_claim_wins(storage: Storage) -> None:
+async def test_a_volume_reserved_for_the_claim_wins(storage: Storage) -> None:
+    """Conformance point 06."""
     await storage.volume("free")
     reference = {"namespace": storage.place.namespace, "name": "data"}
     await storage.volume("reserved", "9Gi", claimRef=reference)
@@ -160,14 +166,16 @@ async def test_06_a_volume_reserved_for_the_claim_wins(storage: Storage) -> None
     ],
     ids=["size", "class", "mode", "access"],
 )
-async def test_07_a_volume_named_by_the_claim_must_fit(storage: Storage, has: Object, why: str) -> None:
+async def test_a_volume_named_by_the_claim_must_fit(storage: Storage, has: Object, why: str) -> None:
+    """Conformance point 07."""
     await storage.volume("named", **has)
     name = storage.named("named")
     await storage.claim(volumeName=name)
     await storage.pending("data", messages.MISMATCH, messages.mismatch(name, why))
 
 
-async def test_07_a_named_volume_is_bound_whatever_its_labels_and_one_that_is_taken_is_not(storage: Storage) -> None:
+async def test_a_named_volume_is_bound_whatever_its_labels_and_one_that_is_taken_is_not(storage: Storage) -> None:
+    """Conformance point 07."""
     await storage.volume("named", "5Gi")
     name = storage.named("named")
     await storage.claim("first", volumeName=name, selector={"matchLabels": {"no": "such"}})
@@ -177,7 +185,8 @@ async def test_07_a_named_volume_is_bound_whatever_its_labels_and_one_that_is_ta
     await storage.pending("second", messages.FAILED_BINDING, messages.taken(name))
 
 
-async def test_08_a_bound_claim_shows_the_volumes_capacity_and_modes(storage: Storage) -> None:
+async def test_a_bound_claim_shows_the_volumes_capacity_and_modes(storage: Storage) -> None:
+    """Conformance point 08."""
     await storage.volume("big", "10Gi", accessModes=["ReadWriteOnce", "ReadWriteMany"])
     await storage.claim(size="3Gi")
     status = (await storage.bound("data", "big"))["status"]
@@ -185,8 +194,8 @@ async def test_08_a_bound_claim_shows_the_volumes_capacity_and_modes(storage: St
 
 
 @pytest.mark.parametrize("written", ["volume", "volume and phase", "claim"])
-async def test_09_a_binding_left_half_done_is_completed(storage: Storage, written: str) -> None:
-    """Each state that a binder leaves behind when it dies between two of its four writes."""
+async def test_a_binding_left_half_done_is_completed(storage: Storage, written: str) -> None:
+    """Conformance point 09: Each state that a binder leaves behind when it dies between two of its four writes."""
     place, name = storage.place, storage.named("half")
     made = await place.create(PERSISTENT_VOLUME_CLAIMS, claim(cls="", selector={"matchLabels": {"nothing": "yet"}}))
     metadata = made["metadata"]
@@ -211,7 +220,8 @@ async def test_09_a_binding_left_half_done_is_completed(storage: Storage, writte
     await storage.phase(PERSISTENT_VOLUMES, name, "Bound")
 
 
-async def test_10_of_two_claims_for_one_volume_one_gets_it(storage: Storage) -> None:
+async def test_of_two_claims_for_one_volume_one_gets_it(storage: Storage) -> None:
+    """Conformance point 10."""
     await asyncio.gather(*(storage.claim(name) for name in ("a", "b", "c")))
     await storage.volume("only", free=False)
     found = await storage.phase(PERSISTENT_VOLUMES, storage.named("only"), "Bound")
@@ -221,7 +231,8 @@ async def test_10_of_two_claims_for_one_volume_one_gets_it(storage: Storage) -> 
         await storage.pending(name, messages.PROVISIONING_FAILED, storage.cls)
 
 
-async def test_11_a_claim_without_a_class_gets_the_default_one_now_or_later(storage: Storage) -> None:
+async def test_a_claim_without_a_class_gets_the_default_one_now_or_later(storage: Storage) -> None:
+    """Conformance point 11."""
     await storage.claim("early", cls=None)
     await storage.claim("none", cls="")
     await storage.pending("early", messages.FAILED_BINDING, messages.NO_VOLUME)
@@ -234,7 +245,8 @@ async def test_11_a_claim_without_a_class_gets_the_default_one_now_or_later(stor
     assert (await storage.place.get(PERSISTENT_VOLUME_CLAIMS, "none"))["spec"]["storageClassName"] == ""
 
 
-async def test_12_an_unknown_class_is_told_and_one_that_comes_later_is_taken(storage: Storage) -> None:
+async def test_an_unknown_class_gets_an_event_and_is_used_once_it_exists(storage: Storage) -> None:
+    """Conformance point 12."""
     await storage.claim()
     await storage.pending("data", messages.PROVISIONING_FAILED, messages.no_class(storage.cls))
     await storage.place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner="example.com/disks"))
@@ -243,7 +255,8 @@ async def test_12_an_unknown_class_is_told_and_one_that_comes_later_is_taken(sto
     assert found["metadata"]["annotations"][messages.PROVISIONER] == "example.com/disks"
 
 
-async def test_13_a_claim_that_waits_for_its_consumer_says_for_whom(storage: Storage) -> None:
+async def test_a_wait_for_first_consumer_claim_names_its_pod(storage: Storage) -> None:
+    """Conformance point 13."""
     place = storage.place
     await place.create(STORAGE_CLASSES, storage_class(storage.cls, waits=True))
     await storage.claim()
@@ -255,7 +268,8 @@ async def test_13_a_claim_that_waits_for_its_consumer_says_for_whom(storage: Sto
     await storage.pending("data", *messages.waiting(["late"]))
 
 
-async def test_13_the_scheduler_tells_the_provisioner_which_node_it_has_chosen(storage: Storage) -> None:
+async def test_the_scheduler_sets_the_selected_node_for_the_provisioner(storage: Storage) -> None:
+    """Conformance point 13."""
     place, node = storage.place, f"{storage.place.namespace}-node"
     await place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner="example.com/disks", waits=True))
     await storage.claim()
@@ -273,7 +287,8 @@ async def test_13_the_scheduler_tells_the_provisioner_which_node_it_has_chosen(s
     await place.becomes(PODS, "p", lambda pod: pod["spec"].get("nodeName") == node)
 
 
-async def test_13_a_volume_that_lies_on_one_node_takes_its_pod_there(storage: Storage) -> None:
+async def test_a_volume_with_node_affinity_determines_the_node_of_its_pod(storage: Storage) -> None:
+    """Conformance point 13."""
     place, nodes = storage.place, [f"{storage.place.namespace}-{name}" for name in ("a", "b")]
     await place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner=messages.NO_PROVISIONER, waits=True))
     for node in nodes:
@@ -287,7 +302,8 @@ async def test_13_a_volume_that_lies_on_one_node_takes_its_pod_there(storage: St
     await place.becomes(PODS, "p", lambda pod: pod["spec"].get("nodeName") == nodes[1])
 
 
-async def test_14_a_pod_waits_for_its_claim_and_says_so(storage: Storage) -> None:
+async def test_a_pod_with_an_unbound_claim_is_pending_with_a_message(storage: Storage) -> None:
+    """Conformance point 14."""
     place, node = storage.place, f"{storage.place.namespace}-node"
     await place.node(node)
     await storage.claim()
@@ -299,7 +315,8 @@ async def test_14_a_pod_waits_for_its_claim_and_says_so(storage: Storage) -> Non
     await place.becomes(PODS, "unbound", lambda pod: pod["spec"].get("nodeName") == node)
 
 
-async def test_15_a_claim_in_use_stays_until_its_pod_is_gone(storage: Storage) -> None:
+async def test_a_claim_in_use_is_protected_until_its_pod_is_gone(storage: Storage) -> None:
+    """Conformance point 15."""
     place = storage.place
     await storage.volume("v")
     await storage.claim()
@@ -316,7 +333,8 @@ async def test_15_a_claim_in_use_stays_until_its_pod_is_gone(storage: Storage) -
     await place.gone(PERSISTENT_VOLUME_CLAIMS, "data")
 
 
-async def test_16_a_retained_volume_is_released_and_free_again_when_its_reference_is_cleared(storage: Storage) -> None:
+async def test_a_retained_volume_is_released_and_available_again_without_its_claim_ref(storage: Storage) -> None:
+    """Conformance point 16."""
     place, name = storage.place, storage.named("kept")
     await storage.volume("kept")
     await storage.claim("first")
@@ -329,7 +347,8 @@ async def test_16_a_retained_volume_is_released_and_free_again_when_its_referenc
     await storage.bound("second", "kept")
 
 
-async def test_17_a_deleted_claim_takes_its_volume_and_data_along(storage: Storage, tmp_path: Path) -> None:
+async def test_deleting_a_claim_deletes_its_volume_and_data(storage: Storage, tmp_path: Path) -> None:
+    """Conformance point 17."""
     place = storage.place
     async with provisioner(place, tmp_path / "volumes") as root:
         await place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner=PROVISIONER, reclaimPolicy="Delete"))
@@ -346,7 +365,8 @@ async def test_17_a_deleted_claim_takes_its_volume_and_data_along(storage: Stora
         assert not directory.exists()
 
 
-async def test_17_a_volume_that_nobody_can_delete_fails_and_says_why(storage: Storage) -> None:
+async def test_a_volume_without_a_deleter_fails_with_a_message(storage: Storage) -> None:
+    """Conformance point 17."""
     place, name = storage.place, storage.named("stuck")
     reference = {"namespace": place.namespace, "name": "gone", "uid": "gone"}
     made = volume(name, cls=storage.cls, persistentVolumeReclaimPolicy="Delete", claimRef=reference)
@@ -358,9 +378,10 @@ async def test_17_a_volume_that_nobody_can_delete_fails_and_says_why(storage: St
     await place.told(name, "VolumeFailedDelete", namespace="default")
 
 
-async def test_18_a_bound_volume_stays_while_its_claim_does_and_a_claim_without_its_volume_is_lost(
+async def test_a_bound_volume_is_protected_and_a_claim_without_its_volume_is_lost(
     storage: Storage,
 ) -> None:
+    """Conformance point 18."""
     place, name = storage.place, storage.named("v")
     await storage.volume("v")
     await storage.claim()
@@ -376,7 +397,8 @@ async def test_18_a_bound_volume_stays_while_its_claim_does_and_a_claim_without_
     await place.told("data", messages.LOST, part=messages.LOST_VOLUME)
 
 
-async def test_20_a_volume_for_one_pod_refuses_a_second(storage: Storage) -> None:
+async def test_a_read_write_once_pod_claim_excludes_a_second_pod(storage: Storage) -> None:
+    """Conformance point 20."""
     place, node = storage.place, f"{storage.place.namespace}-node"
     await place.node(node)
     await storage.volume("one", accessModes=["ReadWriteOncePod"])
@@ -391,7 +413,8 @@ async def test_20_a_volume_for_one_pod_refuses_a_second(storage: Storage) -> Non
     await place.becomes(PODS, "second", lambda pod: pod["spec"].get("nodeName"))
 
 
-async def test_21_kubectl_prints_the_columns_people_know(storage: Storage, tmp_path: Path) -> None:
+async def test_kubectl_prints_upstreams_columns(storage: Storage, tmp_path: Path) -> None:
+    """Conformance point 21."""
     place = storage.place
     await storage.default(storage.cls)
     await storage.volume("v", "10Gi")
@@ -422,7 +445,7 @@ async def test_21_kubectl_prints_the_columns_people_know(storage: Storage, tmp_p
     }
 
 
-async def test_a_pod_brings_its_own_claim_along_and_takes_no_other_of_that_name(storage: Storage) -> None:
+async def test_an_ephemeral_volume_gets_its_own_claim_and_uses_no_other_of_that_name(storage: Storage) -> None:
     place, node = storage.place, f"{storage.place.namespace}-node"
     await place.node(node)
     await storage.claim("taken-v")

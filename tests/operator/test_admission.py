@@ -26,11 +26,11 @@ def review(
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-def test_a_good_job_is_allowed_under_the_uid_that_asked() -> None:
+def test_a_valid_job_is_allowed_with_the_requests_uid() -> None:
     assert review_validation(review(job()))["response"] == {"uid": "u-1", "allowed": True}
 
 
-def test_a_bad_job_is_refused_with_path_and_reason() -> None:
+def test_an_invalid_job_is_rejected_with_path_and_reason() -> None:
     bad = job()
     bad["spec"]["pytorchReplicaSpecs"]["Boss"] = bad["spec"]["pytorchReplicaSpecs"]["Master"]
     response = review_validation(review(bad))["response"]
@@ -40,7 +40,7 @@ def test_a_bad_job_is_refused_with_path_and_reason() -> None:
     assert response["status"]["details"]["causes"]
 
 
-def test_who_manages_a_job_cannot_be_changed() -> None:
+def test_managed_by_is_immutable() -> None:
     old, new = job(), job()
     old["spec"].setdefault("runPolicy", {})["managedBy"] = "kubeflow.org/training-operator"
     new["spec"].setdefault("runPolicy", {})["managedBy"] = "kueue.x-k8s.io/multikueue"
@@ -48,14 +48,14 @@ def test_who_manages_a_job_cannot_be_changed() -> None:
     assert response["allowed"] is False and "spec.runPolicy.managedBy" in response["status"]["message"]
 
 
-def test_a_job_that_goes_may_lose_its_finalizers_however_bad_it_is() -> None:
+def test_an_invalid_terminating_job_can_lose_its_finalizers() -> None:
     bad = job()
     bad["spec"]["pytorchReplicaSpecs"] = {}
     bad["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
     assert review_validation(review(bad, old=bad, operation="UPDATE"))["response"]["allowed"] is True
 
 
-def test_old_words_are_warned_about() -> None:
+def test_deprecated_fields_get_warnings() -> None:
     old_fashioned = job()
     old_fashioned["spec"]["elasticPolicy"] = {"nProcPerNode": 2}
     response = review_validation(review(old_fashioned))["response"]
@@ -65,7 +65,7 @@ def test_old_words_are_warned_about() -> None:
 @pytest.mark.parametrize(
     "body", [{}, {"kind": "AdmissionReview"}, {"kind": "Pod", "request": {}}, review(job(), kind="TFJob")]
 )
-def test_what_is_no_review_of_a_job_is_not_answered(body: Object) -> None:
+def test_a_body_that_is_not_a_review_of_a_job_is_rejected(body: Object) -> None:
     with pytest.raises(ValueError, match=r"[Rr]eview"):
         review_validation(body)
 
@@ -76,7 +76,7 @@ def queued(**run: Any) -> Object:
     return made
 
 
-def test_a_new_job_with_a_queue_begins_suspended_and_keeps_what_else_it_said() -> None:
+def test_a_new_job_with_a_queue_is_suspended_and_otherwise_unchanged() -> None:
     response = review_defaults(review(queued(backoffLimit=3)), queues=True)["response"]
     assert response["allowed"] is True and response["patchType"] == "JSONPatch"
     assert json.loads(base64.b64decode(response["patch"])) == [
@@ -94,5 +94,5 @@ def test_a_new_job_with_a_queue_begins_suspended_and_keeps_what_else_it_said() -
     ],
     ids=["no queues here", "no queue asked for", "somebody else's job", "not new"],
 )
-def test_every_other_job_is_left_as_it_is(asked: Object, queues: bool) -> None:
+def test_other_jobs_are_not_changed(asked: Object, queues: bool) -> None:
     assert review_defaults(asked, queues=queues)["response"] == {"uid": "u-1", "allowed": True}

@@ -58,7 +58,7 @@ class Kubelet:
             await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
 
 
-async def test_killed_again_and_again_it_loses_no_job_and_makes_nothing_twice(
+async def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_twice(
     installed: Installed, kube: Server, tmp_path: Path
 ) -> None:
     random.seed(7)

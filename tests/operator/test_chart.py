@@ -59,13 +59,13 @@ def release(kube: Server, verb: str, *words: Any) -> Object:
     return answer
 
 
-def test_lint_finds_nothing_to_mend() -> None:
+def test_the_chart_passes_helm_lint() -> None:
     found = helm("print(json.dumps(helm.lint(given['chart'], strict=True)))")
     assert found["errors"] == [] and not [one for one in found["messages"] if one["severity"] > 1], found
 
 
 @pytest.mark.parametrize("queues", [False, True], ids=["alone", "with Kueue"])
-def test_rendered_it_is_what_yard_install_applies(queues: bool) -> None:
+def test_the_rendered_chart_equals_what_yard_install_applies(queues: bool) -> None:
     values: Object = {"image": "registry.example.com/operator:1", "replicas": 3, "queues": queues}
     work = (
         "with helm.Chart.load(given['chart']) as chart:\n"

@@ -46,7 +46,7 @@ async def yard(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("phase", "code", "said"), [("Succeeded", 0, "Succeeded"), ("Failed", 1, "Failed")])
-async def test_yard_run_follows_a_job_to_its_end_there(
+async def test_yard_run_follows_a_job_in_another_context(
     installed: Installed, elsewhere: list[str], tmp_path: Path, *, phase: str, code: int, said: str
 ) -> None:
     namespace = await installed.namespace(f"run-{phase.lower()}")
@@ -62,7 +62,7 @@ async def test_yard_run_follows_a_job_to_its_end_there(
     assert f"pytorchjob.kubeflow.org/train {said}" in done.stdout + done.stderr
 
 
-async def test_yard_queue_reads_the_queues_there(installed: Installed, elsewhere: list[str]) -> None:
+async def test_yard_queue_reads_the_queues_of_another_context(installed: Installed, elsewhere: list[str]) -> None:
     for one in definitions():
         try:
             await installed.admin.create(DEFINITIONS, one)
@@ -78,14 +78,14 @@ async def test_yard_queue_reads_the_queues_there(installed: Installed, elsewhere
     assert done.returncode == 0 and yaml.safe_load(done.stdout) == [], done.stderr
 
 
-async def test_yard_install_acts_there(installed: Installed, elsewhere: list[str]) -> None:
+async def test_yard_install_uses_another_context(installed: Installed, elsewhere: list[str]) -> None:
     done = await yard("install", "--crds-only", *elsewhere)
     assert done.returncode == 0, done.stderr
     again = await yard("install", "--crds-only", *elsewhere)
     assert again.stdout == "customresourcedefinition/pytorchjobs.kubeflow.org unchanged\n"
 
 
-async def test_the_current_context_is_said_to_lead_nowhere(elsewhere: list[str]) -> None:
+async def test_an_unreachable_current_context_is_reported(elsewhere: list[str]) -> None:
     kubeconfig = elsewhere[:2]
     for words in (("doctor",), ("install",), ("uninstall",), ("queue", *kubeconfig, "list")):
         done = await yard(*words, *([] if words[0] == "queue" else kubeconfig))

@@ -96,7 +96,7 @@ async def _group(installed: Installed, ref: GroupVersionResource, namespace: str
     return answer
 
 
-async def test_volcano_makes_room_before_any_pod_is_made(kube: Server) -> None:
+async def test_volcano_admits_the_pod_group_before_any_pod_is_created(kube: Server) -> None:
     async with installation(kube, replace(INSTALLATION, gang_scheduler="volcano")) as installed:
         await _define(installed, VOLCANO_GROUPS)
         namespace = await installed.namespace("volcano")
@@ -116,7 +116,7 @@ async def test_volcano_makes_room_before_any_pod_is_made(kube: Server) -> None:
             assert not denied(operator)
 
 
-async def test_scheduler_plugins_hold_pods_back_themselves(kube: Server) -> None:
+async def test_scheduler_plugins_get_pods_at_once(kube: Server) -> None:
     async with installation(kube, replace(INSTALLATION, gang_scheduler="plugins")) as installed:
         await _define(installed, PLUGIN_GROUPS)
         namespace = await installed.namespace("plugins")
@@ -156,7 +156,7 @@ async def _u12_another_scheduler_stays(installed: Installed, namespace: str) -> 
     await installed.until(told)
 
 
-async def test_without_the_schedulers_kind_it_waits_and_names_it(kube: Server) -> None:
+async def test_without_the_schedulers_crd_the_operator_waits_and_names_it(kube: Server) -> None:
     async with installation(kube, replace(INSTALLATION, gang_scheduler="volcano")) as installed:
         name = f"{VOLCANO_GROUPS.plural}.{VOLCANO_GROUPS.group}"
         if await installed.admin.find(DEFINITIONS, name) is not None:

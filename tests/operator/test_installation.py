@@ -46,7 +46,7 @@ def train(namespace: str) -> Object:
     return made
 
 
-async def test_an_operator_of_one_namespace_has_rights_there_only(kube: Server) -> None:
+async def test_an_operator_of_one_namespace_has_permissions_there_only(kube: Server) -> None:
     to = replace(INSTALLATION, watched=("team-a",))
     async with installation(kube) as everywhere:
         await everywhere.namespace("team-a")
@@ -75,7 +75,7 @@ async def administered(kube: Server) -> AsyncIterator[Client]:
     await asyncio.sleep(0.25)  # connections take a moment to close
 
 
-async def test_a_later_installation_takes_away_what_an_earlier_one_had_beyond_it(kube: Server) -> None:
+async def test_an_installation_deletes_objects_of_an_earlier_one_that_it_does_not_need(kube: Server) -> None:
     async with installation(kube, replace(INSTALLATION, watched=("default",), queues=True)) as earlier:
         assert await earlier.admin.find(ROLES, NAME, "default") is not None
     said: list[str] = []
@@ -87,21 +87,21 @@ async def test_a_later_installation_takes_away_what_an_earlier_one_had_beyond_it
         assert await admin.find(ROLES, NAME, INSTALLATION.namespace) is not None, "its own stays"
 
 
-async def test_a_namespace_of_others_is_neither_changed_nor_deleted(kube: Server) -> None:
+async def test_a_namespace_of_another_owner_is_neither_changed_nor_deleted(kube: Server) -> None:
     async with administered(kube) as admin:
         await admin.create(NAMESPACES, {"metadata": {"name": "shared", "labels": {"team": "a"}}})
         to, said = replace(INSTALLATION, namespace="shared"), list[str]()
         await install(admin, to, said.append)
-        assert "namespace/shared is not ours, and stays as it is" in said
+        assert "namespace/shared was not created by yard install, and is left unchanged" in said
         before = (await admin.get(NAMESPACES, "shared"))["metadata"]["labels"]
         assert before == {"team": "a", "kubernetes.io/metadata.name": "shared"}
         await uninstall(admin, to, said.append)
-        assert said[-1] == "namespace/shared is not ours, and stays"
+        assert said[-1] == "namespace/shared was not created by yard install, and is kept"
         assert "deletionTimestamp" not in (await admin.get(NAMESPACES, "shared"))["metadata"]
         assert await admin.find(DEPLOYMENTS, NAME, "shared") is None
 
 
-async def test_a_namespace_with_jobs_in_it_stays_with_them(kube: Server) -> None:
+async def test_a_namespace_with_jobs_is_kept(kube: Server) -> None:
     to, said = replace(INSTALLATION, namespace="with-jobs"), list[str]()
     async with administered(kube) as admin:
         await install(admin, to, lambda _: None)
@@ -118,13 +118,13 @@ async def test_a_namespace_with_jobs_in_it_stays_with_them(kube: Server) -> None
 
         await first_answer(taken)
         await uninstall(admin, to, said.append)
-        assert said[-1] == "namespace/with-jobs stays: there are jobs in it"
+        assert said[-1] == "namespace/with-jobs is kept, because it contains jobs"
         await admin.delete(JOBS, "train", "with-jobs")
         await uninstall(admin, to, said.append)
         assert said[-1] == "namespace/with-jobs deleted"
 
 
-def test_the_doctor_says_of_any_context_what_it_lacks(kube: Server) -> None:
+def test_the_doctor_reports_what_a_context_lacks(kube: Server) -> None:
     told = yard("doctor", "--kubeconfig", str(kube.kubeconfig), "--context", "test")
     lines = {line[2:].split(":")[0]: line for line in told.stdout.splitlines()}
     assert lines["cluster"].startswith("✓") and "Kubernetes v1." in lines["cluster"]
@@ -132,14 +132,14 @@ def test_the_doctor_says_of_any_context_what_it_lacks(kube: Server) -> None:
     assert set(lines) >= {"PyTorchJobs", "operator", "admission", "other operators", "gang schedulers", "queues"}
 
 
-def test_the_doctor_says_what_a_stranger_may_not_see(kube: Server, tmp_path: Path) -> None:
+def test_the_doctor_reports_denied_reads(kube: Server, tmp_path: Path) -> None:
     stranger = tmp_path / "kubeconfig"
     stranger.write_text(kube.kubeconfig.read_text().replace(kube.token, "bob-token"))
     told = yard("doctor", "--kubeconfig", str(stranger))
     assert "✗ your rights" in told.stdout and "you may not create PyTorchJobs in default" in told.stdout
-    assert "may not be seen" in told.stdout
+    assert "permission denied" in told.stdout
 
 
-def test_a_context_that_is_not_there_is_said(kube: Server) -> None:
+def test_an_unknown_context_is_an_error(kube: Server) -> None:
     told = yard("doctor", "--kubeconfig", str(kube.kubeconfig), "--context", "nowhere")
     assert told.returncode == 1 and "nowhere" in told.stderr

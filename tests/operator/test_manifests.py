@@ -30,7 +30,7 @@ def generator() -> Any:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_files_under_deploy_are_what_the_code_says(name: str, tmp_path: Path) -> None:
+def test_the_files_under_deploy_equal_the_generated_manifests(name: str, tmp_path: Path) -> None:
     generator().main(tmp_path)
     assert (ROOT / "deploy" / name).read_text() == (tmp_path / name).read_text(), "run tools/generate_deploy.py"
 
@@ -49,12 +49,12 @@ def test_the_chart_differs_from_the_manifests_only_in_its_values() -> None:
     assert list(yaml.safe_load_all(text)) == plain
 
 
-def test_manifests_survive_being_written_and_read() -> None:
+def test_manifests_survive_a_yaml_round_trip() -> None:
     made = [*definitions(), *objects(Installation("image"))]
     assert list(yaml.load_all(as_yaml(made), Loader=yaml.CSafeLoader)) == made
 
 
-def test_the_operator_may_read_no_secret_but_its_own() -> None:
+def test_the_operator_can_read_only_its_own_secret() -> None:
     found = objects(Installation("image"))
     cluster = next(one for one in found if one["kind"] == "ClusterRole" and one["metadata"]["name"] == NAME)
     assert not any("secrets" in rule["resources"] for rule in cluster["rules"])
@@ -72,7 +72,7 @@ def test_the_pod_meets_the_restricted_standard_that_its_namespace_enforces() -> 
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_a_gang_scheduler_brings_the_rights_and_the_flag_for_its_groups() -> None:
+def test_a_gang_scheduler_adds_permissions_and_a_flag() -> None:
     found = objects(Installation("image", gang_scheduler="volcano"))
     cluster = next(one for one in found if one["kind"] == "ClusterRole" and one["metadata"]["name"] == NAME)
     assert any(rule["apiGroups"] == ["scheduling.volcano.sh"] for rule in cluster["rules"])
@@ -80,7 +80,7 @@ def test_a_gang_scheduler_brings_the_rights_and_the_flag_for_its_groups() -> Non
     assert "--gang-scheduler-name=volcano" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
-def test_namespaces_that_are_named_get_roles_and_the_cluster_nothing_but_webhooks() -> None:
+def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks() -> None:
     found = objects(Installation("image", watched=("a", NAMESPACE)))
     cluster = next(one for one in found if one["kind"] == "ClusterRole" and one["metadata"]["name"] == NAME)
     assert {name for rule in cluster["rules"] for name in rule["resources"]} == {
@@ -100,7 +100,7 @@ def test_namespaces_that_are_named_get_roles_and_the_cluster_nothing_but_webhook
     assert chosen["values"] == ["a", NAMESPACE]
 
 
-def test_only_jobs_with_a_queue_are_held_and_only_where_queues_are_asked_for() -> None:
+def test_only_jobs_with_a_queue_are_suspended_and_only_with_queues() -> None:
     assert not any(one["kind"] == "MutatingWebhookConfiguration" for one in objects(Installation("image")))
     found = objects(Installation("image", queues=True))
     (webhook,) = [one for one in found if one["kind"] == "MutatingWebhookConfiguration"]

@@ -210,7 +210,7 @@ def trained(node: Node, job: Object) -> str:
     return log
 
 
-def test_a_bad_job_is_refused_by_real_admission(node: Node) -> None:
+def test_an_invalid_job_is_rejected_by_real_admission(node: Node) -> None:
     bad = document("000/pytorch_job_mnist_gloo_demo.yaml")
     bad["spec"]["pytorchReplicaSpecs"]["Boss"] = bad["spec"]["pytorchReplicaSpecs"]["Master"]
     said = node.kubectl.fails("create", "-f", "-", stdin=yaml.safe_dump(bad))
@@ -223,7 +223,7 @@ def test_document_000_trains_in_containers(node: Node) -> None:
     assert log.startswith("Using distributed PyTorch with gloo backend\n") and "accuracy=" in log
 
 
-def test_document_001_trains_and_keeps_its_model(node: Node, tmp_path: Path) -> None:
+def test_document_001_trains_and_stores_its_model(node: Node, tmp_path: Path) -> None:
     claim = yaml.safe_load((EXAMPLES / "pvc-checkpoints" / "data-claim.yaml").read_text())
     spec = {
         "storageClassName": claim["spec"]["storageClassName"],
@@ -236,7 +236,7 @@ def test_document_001_trains_and_keeps_its_model(node: Node, tmp_path: Path) -> 
     assert (tmp_path / "mnist_cnn.pt").stat().st_size > 1_000_000
 
 
-def test_document_002_trains_and_its_model_lies_in_the_host_path(node: Node, tmp_path: Path) -> None:
+def test_document_002_trains_and_stores_its_model_in_the_host_path(node: Node, tmp_path: Path) -> None:
     volume = yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-volume.yaml").read_text())
     volume["spec"]["hostPath"]["path"] = str(tmp_path)
     node.apply(volume, yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-claim.yaml").read_text()))
@@ -257,7 +257,7 @@ def small(name: str, seconds: int) -> Object:
     }
 
 
-def test_the_next_copy_acts_soon_after_the_leader_was_killed(node: Node) -> None:
+def test_another_replica_takes_over_soon_after_the_leader_is_killed(node: Node) -> None:
     ready(node)
     took = []
     for number in range(3):
@@ -277,7 +277,7 @@ def test_the_next_copy_acts_soon_after_the_leader_was_killed(node: Node) -> None
     assert min(took) < 60
 
 
-def test_killed_again_and_again_it_loses_no_job_and_makes_nothing_twice(node: Node) -> None:
+def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_twice(node: Node) -> None:
     random.seed(11)
     ready(node)
     names = [f"kill-{number}" for number in range(KILL_JOBS)]

@@ -48,7 +48,7 @@ async def test_installing_twice_changes_nothing(installed: Installed) -> None:
     assert said and all(line.endswith(" unchanged") for line in said), said
 
 
-async def test_uninstalling_leaves_jobs_and_their_definition_unless_asked(installed: Installed) -> None:
+async def test_uninstalling_keeps_jobs_and_their_definition_by_default(installed: Installed) -> None:
     namespace = await installed.namespace("uninstalled")
     await installed.admin.create(JOBS, train(namespace))
     said: list[str] = []
@@ -95,7 +95,7 @@ async def test_a_job_runs_to_its_end_under_the_operators_own_role(
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
 
-async def test_only_the_chosen_namespaces_and_labels_are_looked_after(installed: Installed) -> None:
+async def test_only_jobs_in_the_selected_namespaces_and_with_the_labels_are_managed(installed: Installed) -> None:
     ours, theirs = await installed.namespace("chosen"), await installed.namespace("not-chosen")
     async with running(installed, namespaces=(ours,), selector="team=a"):
         await installed.admin.create(JOBS, train(theirs, team="a"))
@@ -106,7 +106,7 @@ async def test_only_the_chosen_namespaces_and_labels_are_looked_after(installed:
         assert await installed.pods(theirs, 0) == []
 
 
-async def test_a_second_copy_takes_over_and_makes_nothing_twice(installed: Installed) -> None:
+async def test_a_second_replica_takes_over_and_creates_nothing_twice(installed: Installed) -> None:
     namespace = await installed.namespace("hand-over")
     async with running(installed, identity="second"):
         pass  # it can lead
@@ -130,7 +130,7 @@ async def test_a_second_copy_takes_over_and_makes_nothing_twice(installed: Insta
     await asyncio.sleep(0.25)
 
 
-async def test_the_api_server_asks_the_operator_about_every_job(installed: Installed) -> None:
+async def test_the_api_server_sends_every_job_to_the_webhook(installed: Installed) -> None:
     namespace = await installed.namespace("reviewed")
     async with running(installed, webhook=True):
         bad = train(namespace)
@@ -146,7 +146,7 @@ async def test_the_api_server_asks_the_operator_about_every_job(installed: Insta
         assert webhook["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
 
 
-async def test_without_the_definition_it_waits_and_says_what_to_do(installed: Installed) -> None:
+async def test_without_the_crd_the_operator_waits_and_says_what_to_do(installed: Installed) -> None:
     await installed.admin.delete(DEFINITIONS, CRD_NAME)
 
     async def forgotten() -> bool:
@@ -175,7 +175,7 @@ async def test_without_the_definition_it_waits_and_says_what_to_do(installed: In
     await asyncio.sleep(0.25)
 
 
-async def test_a_missing_right_is_named(installed: Installed) -> None:
+async def test_a_missing_permission_is_named(installed: Installed) -> None:
     role = await installed.admin.get(ROLES, NAME)
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["services"]]
     await installed.admin.update(ROLES, role)
@@ -189,7 +189,7 @@ async def test_a_missing_right_is_named(installed: Installed) -> None:
     await asyncio.sleep(0.25)
 
 
-async def test_it_does_not_start_beside_another_training_operator(installed: Installed) -> None:
+async def test_the_operator_does_not_start_next_to_another_training_operator(installed: Installed) -> None:
     namespace = await installed.namespace("kubeflow")
     labels = {"control-plane": "kubeflow-training-operator"}
     pod = {"metadata": {"name": "training-operator-0", "labels": labels}, "spec": _spec()}

@@ -22,7 +22,7 @@ FULL = (
 
 
 @pytest.mark.parametrize("what", ["backup", "restore"])
-def test_a_full_disk_leaves_everything_as_it_was(what: str, tmp_path: Path) -> None:
+def test_a_full_disk_changes_nothing(what: str, tmp_path: Path) -> None:
     state, copy, target = tmp_path / "state", tmp_path / "copy.db", tmp_path / "target.db"
     state.mkdir()
     for path in (state / "store.db", copy):

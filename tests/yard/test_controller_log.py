@@ -43,7 +43,7 @@ async def read(own: ControllerLog, wanted: LogOptions) -> str:
         (LogOptions(tail=1, timestamps=True), "2023-11-14T22:13:22.000000000Z three\n"),
     ],
 )
-async def test_lines_are_chosen_as_asked(wanted: LogOptions, expected: str) -> None:
+async def test_log_options_select_lines(wanted: LogOptions, expected: str) -> None:
     assert await read(kept("one", "two", "three"), wanted) == expected
 
 
@@ -51,8 +51,8 @@ async def test_only_the_last_lines_are_kept() -> None:
     assert await read(kept("one", "two", "three", lines=2), LogOptions()) == "two\nthree\n"
 
 
-async def test_what_was_before_the_plane_is_refused_with_the_reason() -> None:
-    with pytest.raises(StatusError, match="not kept"):
+async def test_the_log_of_an_earlier_plane_is_rejected_with_the_reason() -> None:
+    with pytest.raises(StatusError, match="not available"):
         await read(kept("one"), LogOptions(previous=True))
 
 

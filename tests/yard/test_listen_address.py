@@ -11,24 +11,24 @@ from torchyard.yard.listen_address import ListenAddress, resolve_listen_address
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "192.0.2.7", "::1"])
-def test_an_address_stands_for_itself(address: str) -> None:
+def test_an_address_resolves_to_itself(address: str) -> None:
     assert resolve_listen_address(address) == ListenAddress(address, (address,))
 
 
 @pytest.mark.parametrize(("everywhere", "here"), [("0.0.0.0", "127.0.0.1"), ("::", "::1")])
-def test_who_listens_everywhere_is_reached_on_every_address_of_the_machine(everywhere: str, here: str) -> None:
+def test_listening_on_every_address_lists_all_addresses_of_the_machine(everywhere: str, here: str) -> None:
     found = resolve_listen_address(everywhere)
     assert found.address == here
     assert "127.0.0.1" in found.names
     assert all(ipaddress.ip_address(name) for name in found.names)  # the certificate knows how to write them
 
 
-def test_a_name_holds_beside_its_addresses() -> None:
+def test_a_host_name_is_listed_with_its_addresses() -> None:
     found = resolve_listen_address("localhost")
     assert found.names[:2] == ("localhost", found.address)
 
 
-def test_a_name_of_nothing_is_refused_with_the_option_to_mend() -> None:
+def test_an_unknown_host_name_is_rejected_with_the_option_to_use() -> None:
     with pytest.raises(YardError, match=r"cannot listen on no.such.host.invalid") as refused:
         resolve_listen_address("no.such.host.invalid")
     assert "--host" in refused.value.hint

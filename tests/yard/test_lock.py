@@ -20,7 +20,7 @@ HOLD = (
 )
 
 
-def test_a_second_plane_is_told_who_holds_the_directory(tmp_path: Path) -> None:
+def test_a_second_plane_reports_the_process_that_holds_the_lock(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     path = tmp_path / "lock"
     with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, env=env) as other:
@@ -42,7 +42,7 @@ def test_a_second_plane_is_told_who_holds_the_directory(tmp_path: Path) -> None:
     assert running(path) is None
 
 
-def test_who_may_not_look_is_told_so_instead_of_that_nothing_runs(tmp_path: Path) -> None:
+def test_an_unreadable_lock_is_an_error_and_not_a_stopped_plane(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.touch(mode=0)
     code = (
@@ -53,4 +53,4 @@ def test_who_may_not_look_is_told_so_instead_of_that_nothing_runs(tmp_path: Path
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True, env=env)
-    assert done.stdout == f"cannot see whether a plane runs on {tmp_path}: Permission denied\n"
+    assert done.stdout == f"cannot determine whether a plane runs on {tmp_path}: Permission denied\n"

@@ -23,15 +23,13 @@ from torchyard.yard.settings import default_node_name, default_state
         ("a" * 62 + ".b" * 40, "a" * 62),
     ],
 )
-def test_a_node_is_called_as_its_machine_as_far_as_a_node_may_be(
-    host: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_node_name_is_the_host_name_made_valid(host: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: host)
     assert default_node_name() == name
     assert not subdomain_problems(name) + label_value_problems(name)
 
 
-def test_who_has_no_home_is_told_to_name_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_directory_the_error_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

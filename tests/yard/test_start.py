@@ -17,7 +17,7 @@ HEAVY = ("aiohttp", "prometheus_client", "psutil", "torch", "numpy", "torchyard.
         ("torchyard.yard.plane", HEAVY),
     ],
 )
-def test_what_only_some_need_is_not_loaded_at_the_start(module: str, left_out: tuple[str, ...]) -> None:
+def test_optional_modules_are_not_imported_at_the_start(module: str, left_out: tuple[str, ...]) -> None:
     code = f"import sys, {module}; print(*(name for name in {left_out!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -76,9 +76,7 @@ class AutoscalerController:
         target, namespace, now = hpa["spec"]["scaleTargetRef"], hpa["metadata"]["namespace"], self._clock()
         ref = self._target(target.get("apiVersion", ""), target["kind"])
         if ref is None:
-            return decide_without_scale(
-                hpa, f'no matches for kind "{target["kind"]}" in "{target.get("apiVersion")}"', now
-            )
+            return decide_without_scale(hpa, messages.no_kind(target["kind"], target.get("apiVersion")), now)
         try:
             scale = await self._client.get(ref, target["name"], namespace, subresource="scale")
         except StatusError as error:

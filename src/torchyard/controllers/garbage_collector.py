@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from torchyard.api.cluster import messages
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
@@ -24,6 +25,9 @@ from torchyard.kube.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
+# Metadata that makes an object relevant here, as it appears in its JSON.
+_MARKERS = (b'"ownerReferences":', b'"foregroundDeletion"', b'"orphan"')
+
 
 class GarbageCollector:
     """`resource_of` returns the resource that serves an apiVersion and kind.
@@ -40,6 +44,19 @@ class GarbageCollector:
         self._recorder = recorder
         self._graph = OwnerGraph()
         self._queue: WorkQueue[str] = WorkQueue()
+
+    def observe_change(self, encoded: bytes, previous: bytes, decode: Callable[[], Object], *, is_gone: bool) -> None:
+        """Take a change of any object, as its old and new JSON. Called for every write, so most are not decoded.
+
+        Only objects that have owners, wait for their dependents or are gone matter; their JSON contains one of the
+        markers.
+        """
+        if not is_gone and not any(marker in encoded or marker in previous for marker in _MARKERS):
+            return
+        obj = decode()
+        ref = self._resource_of(obj["apiVersion"], obj["kind"])
+        if ref is not None:
+            self.observe(ref, obj["kind"], obj["metadata"], is_gone=is_gone)
 
     def observe(self, ref: GroupVersionResource, kind: str, metadata: Object, *, is_gone: bool) -> None:
         """Record an object's current metadata, or its deletion."""
@@ -65,7 +82,12 @@ class GarbageCollector:
                 await self._collect(uid)
                 self._queue.forget(uid)
             except YardError as error:
-                log.debug("garbage collector: %s; again in %.2f s", error, self._queue.add_rate_limited(uid))
+                log.debug(
+                    "garbage collection failed: uid=%s error=%s retry_seconds=%.2f",
+                    uid,
+                    error,
+                    self._queue.add_rate_limited(uid),
+                )
             finally:
                 self._queue.done(uid)
 
@@ -87,7 +109,7 @@ class GarbageCollector:
         if owner_node is None:
             ref = self._resource_of(owner.api_version, owner.kind)
             if ref is None:
-                return "there"  # a kind that is not served (yet) does not prove that the owner is gone
+                return "present"  # a kind that is not served (yet) does not prove that the owner is gone
             owner_object = await self._find(ref, owner, node.namespace)
             if owner_object is None:
                 return "gone"
@@ -96,12 +118,11 @@ class GarbageCollector:
             self._recorder.event(
                 _reference(node),
                 "Warning",
-                "OwnerRefInvalidNamespace",
-                f"ownerRef [{owner.api_version}/{owner.kind}, namespace: {node.namespace}, name: {owner.name},"
-                f' uid: {owner.uid}] does not exist in namespace "{node.namespace}"',
+                messages.INVALID_OWNER_NAMESPACE,
+                messages.owner_not_in_namespace(owner.api_version, owner.kind, node.namespace, owner.name, owner.uid),
             )
             return "gone"
-        return "waiting" if owner_node.foreground else "there"
+        return "waiting" if owner_node.foreground else "present"
 
     async def _find(self, ref: GroupVersionResource, owner: OwnerReference, namespace: str) -> Object | None:
         """The owner: in its dependent's namespace or, which makes the reference invalid, in another one."""

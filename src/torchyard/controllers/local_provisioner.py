@@ -69,23 +69,27 @@ class LocalVolumeProvisioner:
         if storage_class_object is None or self._volumes.get("", local.volume_name(claim)) is not None:
             return None  # the binder reports the missing class, or binds the existing volume
         if reason := local.unsupported_reason(claim):
-            self._record_events(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, reason))
+            self._record_event(
+                claim, "Warning", messages.PROVISIONING_FAILED, messages.provisioning_failed(name, reason)
+            )
             return _RETRY_SECONDS
         namespace, claim_name = key_of(claim)
-        self._record_events(claim, "Normal", "Provisioning", f'making a directory for claim "{namespace}/{claim_name}"')
+        self._record_event(claim, "Normal", messages.PROVISIONING, messages.provisioning(namespace, claim_name))
         volume = local.local_volume(claim, storage_class_object, root=self._root, node=self._node)
         try:
             await asyncio.to_thread(self._create_directory, Path(volume["spec"]["local"]["path"]))
         except OSError as error:
-            self._record_events(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, str(error)))
+            self._record_event(
+                claim, "Warning", messages.PROVISIONING_FAILED, messages.provisioning_failed(name, str(error))
+            )
             return _RETRY_SECONDS
         try:
             await self._client.create(PERSISTENT_VOLUMES, volume)
         except StatusError as error:
             if error.reason != "AlreadyExists":  # created before the process ended; the binder finds it
                 raise
-        said = f"Successfully provisioned volume {volume['metadata']['name']}"
-        self._record_events(claim, "Normal", "ProvisioningSucceeded", said)
+        provisioned = messages.provisioned(volume["metadata"]["name"])
+        self._record_event(claim, "Normal", messages.PROVISIONING_SUCCEEDED, provisioned)
         return None
 
     def _create_directory(self, path: Path) -> None:
@@ -101,14 +105,12 @@ class LocalVolumeProvisioner:
         capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
         larger, status = local.expand(claim, volume, requested)
         if size(volume) < requested_size(claim):
-            self._record_events(
-                claim, "Normal", "Resizing", f"External resizer is resizing volume {volume['metadata']['name']}"
-            )
+            self._record_event(claim, "Normal", messages.RESIZING, messages.resizing(volume["metadata"]["name"]))
             await self._client.update(PERSISTENT_VOLUMES, larger)
         elif capacity == requested or size(volume) > requested_size(claim):
             return
         await self._client.update(PERSISTENT_VOLUME_CLAIMS, {**claim, "status": status}, subresource="status")
-        self._record_events(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
+        self._record_event(claim, "Normal", messages.RESIZE_SUCCESSFUL, messages.RESIZED)
 
     async def _sync_volume(self, key: Key) -> float | None:
         volume = self._volumes.get(*key)
@@ -129,14 +131,14 @@ class LocalVolumeProvisioner:
         """Remove only the directory of this volume; `rmtree` does not follow links."""
         path = Path(volume["spec"]["local"]["path"])
         if path != self._root / local.directory_name(volume):
-            raise OSError(f"{path} was not made for this volume")
+            raise OSError(messages.foreign_directory(str(path)))
         if path.exists() or path.is_symlink():
             shutil.rmtree(path)
 
     async def _report_delete_failure(self, volume: Object, reason: str) -> None:
         status = {**(volume.get("status") or {}), "phase": "Failed", "message": reason}
         await self._client.update(PERSISTENT_VOLUMES, {**volume, "status": status}, subresource="status")
-        self.recorder.event(_event_subject(VOLUME, volume), "Warning", "VolumeFailedDelete", reason)
+        self.recorder.event(_event_subject(VOLUME, volume), "Warning", messages.FAILED_DELETE, reason)
 
     async def _delete_volume(self, volume: Object) -> None:
         metadata = volume["metadata"]
@@ -149,13 +151,9 @@ class LocalVolumeProvisioner:
                 PERSISTENT_VOLUMES, {**latest, "metadata": {**latest["metadata"], "finalizers": remaining}}
             )
 
-    def _record_events(self, claim: Object, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, claim: Object, kind: str, reason: str, message: str) -> None:
         self.recorder.event(_event_subject(CLAIM, claim), "Normal" if kind == "Normal" else "Warning", reason, message)
 
 
 def _event_subject(kind: str, obj: Object) -> Object:
     return {"apiVersion": "v1", "kind": kind, **obj}
-
-
-def _failed(name: str, why: str) -> str:
-    return f'failed to provision volume with StorageClass "{name}": {why}'

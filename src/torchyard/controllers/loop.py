@@ -62,18 +62,23 @@ class Controller:
             reconcile_id.set(uuid.uuid4().hex[:12])
             try:
                 requeue_after = await self._reconcile(key)
-            except StatusError as error:
-                pause = self.queue.add_rate_limited(key)
-                # A conflict: the informer will deliver the newer object.
-                level = logging.DEBUG if error.status in (404, 409) else logging.WARNING
-                log.log(level, "%s %s: %s; again in %.2f s", self.name, "/".join(key), error, pause)
             except YardError as error:
-                log.warning(
-                    "%s %s: %s; again in %.2f s", self.name, "/".join(key), error, self.queue.add_rate_limited(key)
+                # A conflict is expected: the informer will deliver the newer object.
+                is_conflict = isinstance(error, StatusError) and error.status in (404, 409)
+                log.log(
+                    logging.DEBUG if is_conflict else logging.WARNING,
+                    "reconcile failed: controller=%s key=%s error=%s retry_seconds=%.2f",
+                    self.name,
+                    "/".join(key),
+                    error,
+                    self.queue.add_rate_limited(key),
                 )
             except Exception:
                 log.exception(
-                    "%s %s failed; again in %.2f s", self.name, "/".join(key), self.queue.add_rate_limited(key)
+                    "reconcile raised an unexpected exception: controller=%s key=%s retry_seconds=%.2f",
+                    self.name,
+                    "/".join(key),
+                    self.queue.add_rate_limited(key),
                 )
             else:
                 result = "success" if requeue_after is None else "requeue_after"

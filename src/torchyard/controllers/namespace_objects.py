@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchyard.api.cluster import messages
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
@@ -62,9 +63,6 @@ def default_service_account(client: Client, informers: InformerFactory) -> Names
 
 
 def root_ca_publisher(client: Client, informers: InformerFactory, authority: str) -> NamespaceObjectController:
-    description = {
-        "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver"
-        " when using internal endpoints such as the internal service IP or kubernetes.default.svc."
-    }
+    description = {"kubernetes.io/description": messages.ROOT_CA_DESCRIPTION}
     desired = {"metadata": {"name": ROOT_CA, "annotations": description}, "data": {"ca.crt": authority}}
     return NamespaceObjectController("root-ca-certificate-publisher", client, informers, CONFIG_MAPS, desired)

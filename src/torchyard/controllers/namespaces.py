@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from torchyard.api.cluster import messages
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import NAMESPACES
@@ -19,25 +20,6 @@ from torchyard.kube.informer_factory import InformerFactory
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 1.0
-
-# The conditions of upstream's namespaceConditionUpdater.
-_NO_FAILURES = (
-    ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
-    (
-        "NamespaceDeletionGroupVersionParsingFailure",
-        "False",
-        "ParsedGroupVersions",
-        "All legacy kube types successfully parsed",
-    ),
-    (
-        "NamespaceDeletionContentFailure",
-        "False",
-        "ContentDeleted",
-        "All content successfully deleted, may be waiting on finalization",
-    ),
-)
-_FINALIZERS_REMAIN = "Some content in the namespace has finalizers remaining"
-_NO_FINALIZERS = "All content-preserving finalizers finished"
 
 
 class NamespaceController:
@@ -104,21 +86,10 @@ class NamespaceController:
 
     async def _report(self, namespace: Object, remaining: dict[str, int], finalizers: dict[str, int]) -> None:
         """Write the conditions that upstream's namespace controller writes, so that users see what remains."""
-        content_text = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(remaining.items()))
-        finalizer_text = ", ".join(
-            f"{name} in {count} resource instances" for name, count in sorted(finalizers.items())
-        )
         reported = [
-            *_NO_FAILURES,
-            (
-                "NamespaceContentRemaining",
-                "True",
-                "SomeResourcesRemain",
-                f"Some resources are remaining: {content_text}",
-            ),
-            ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", f"{_FINALIZERS_REMAIN}: {finalizer_text}")
-            if finalizer_text
-            else ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", _NO_FINALIZERS),
+            *messages.NO_NAMESPACE_FAILURES,
+            messages.content_remaining(remaining),
+            messages.finalizers_remaining(finalizers),
         ]
         now = to_rfc3339(self._clock())
         before = {condition["type"]: condition for condition in (namespace.get("status") or {}).get("conditions") or ()}

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from torchyard.api.cluster import messages
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import LEASES, NODES, PODS
 from torchyard.api.objects import Object
@@ -87,7 +88,7 @@ class NodeLifecycleController:
         node = await self._client.update(NODES, {**node, "status": status}, subresource="status")
         if before == "True":
             reference = {"apiVersion": "v1", "kind": "Node", **node}
-            self.recorder.event(reference, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            self.recorder.event(reference, "Normal", messages.NODE_NOT_READY, messages.node_not_ready(name))
             for pod in self._pods.by("node", name):
                 await self._mark_unready(pod)
         return node

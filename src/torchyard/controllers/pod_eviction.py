@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import NODES, PODS
 from torchyard.api.objects import Object
+from torchyard.api.pod import scheduler_messages as messages
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.node_lifecycle import by_node
@@ -62,9 +63,10 @@ class TaintEvictionController:
         if moment > now:
             return (moment - now).total_seconds()
         reference = {"apiVersion": "v1", "kind": "Pod", **pod}
-        self.recorder.event(reference, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {'/'.join(key)}")
-        said = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
-        await _remove(self._client, pod, now, said=said)
+        self.recorder.event(
+            reference, "Normal", messages.TAINT_MANAGER_EVICTION, messages.marked_for_deletion("/".join(key))
+        )
+        await _remove(self._client, pod, now, disruption=messages.DELETION_BY_TAINT_MANAGER)
         return None
 
 
@@ -91,16 +93,16 @@ class PodGarbageCollector:
             try:
                 await self.collect()
             except YardError as error:
-                log.warning("collecting pods: %s; again in %g s", error, self._period)
+                log.warning("pod garbage collection failed: error=%s retry_seconds=%g", error, self._period)
             await asyncio.sleep(self._period)
 
     async def collect(self) -> None:
         pods = self._pods.all()
         orphaned = self._orphans(pods)
-        said = ("DeletionByPodGC", "PodGC: node no longer exists")
+        disruption = messages.DELETION_BY_POD_GC
         for pod in orphaned:
             if await self._client.find(NODES, pod["spec"]["nodeName"]) is None:
-                await _remove(self._client, pod, self._clock(), said=said, force=True)
+                await _remove(self._client, pod, self._clock(), disruption=disruption, force=True)
         for pod in [*terminating_unscheduled(pods), *terminated_beyond(pods)]:
             await _remove(self._client, pod, self._clock(), force=True)
 
@@ -112,7 +114,7 @@ class PodGarbageCollector:
 
 
 async def _remove(
-    client: Client, pod: Object, now: datetime, *, said: tuple[str, str] | None = None, force: bool = False
+    client: Client, pod: Object, now: datetime, *, disruption: tuple[str, str] | None = None, force: bool = False
 ) -> None:
     """Write why a pod is deleted to its conditions, so that its owner can read it, then delete it.
 
@@ -120,21 +122,21 @@ async def _remove(
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
     try:
-        if said is not None:
+        if disruption is not None:
             target = {
                 "type": "DisruptionTarget",
                 "status": "True",
-                "reason": said[0],
-                "message": said[1],
+                "reason": disruption[0],
+                "message": disruption[1],
                 "lastTransitionTime": to_rfc3339(now),
             }
             others = [
                 condition for condition in status.get("conditions") or () if condition["type"] != "DisruptionTarget"
             ]
-            wanted: Object = {"conditions": [*others, target]}
+            new_status: Object = {"conditions": [*others, target]}
             if force and status.get("phase") not in ("Succeeded", "Failed"):
-                wanted["phase"] = "Failed"
-            patch = {"metadata": {"uid": metadata["uid"]}, "status": wanted}
+                new_status["phase"] = "Failed"
+            patch = {"metadata": {"uid": metadata["uid"]}, "status": new_status}
             await client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
         grace = 0 if force else None
         await client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], grace=grace)

@@ -68,10 +68,12 @@ _CHILD_EVENTS = {
         (messages.SERVICE_DELETED, messages.service_deleted), messages.SERVICE_NOT_DELETED,
     ),
     "PodGroup": _ChildEventReasons(
-        None, "FailedCreatePodGroup",
+        None, messages.POD_GROUP_NOT_CREATED,
         (messages.POD_GROUP_DELETED, messages.pod_group_deleted), messages.POD_GROUP_NOT_DELETED,
     ),
-    "HorizontalPodAutoscaler": _ChildEventReasons(None, "FailedCreateAutoscaler", None, "FailedDeleteAutoscaler"),
+    "HorizontalPodAutoscaler": _ChildEventReasons(
+        None, messages.AUTOSCALER_NOT_CREATED, None, messages.AUTOSCALER_NOT_DELETED,
+    ),
 }  # fmt: skip
 
 
@@ -309,7 +311,7 @@ class PyTorchJobController:
 
     def _record_events(self, job: Object, events: Iterable[Event]) -> None:
         reference = {**job, "apiVersion": names.API_VERSION, "kind": names.KIND}
-        said = []
+        recorded: list[Event] = []
         for event in events:
             if not event.reason or (event.once and event.once in self._recorded):
                 continue
@@ -317,10 +319,10 @@ class PyTorchJobController:
                 self._recorded[event.once] = None
                 while len(self._recorded) > _MAX_RECORDED_ONCE:
                     self._recorded.popitem(last=False)
-            said.append(f"{event.reason}: {event.message}")
+            recorded.append(event)
             self.recorder.event(reference, event.kind, event.reason, event.message, once=bool(event.once))
-        if said:
-            log.info("%s/%s: %s", *key_of(job), "; ".join(said))
+        for event in recorded:
+            log.info("event recorded: job=%s reason=%s message=%s", "/".join(key_of(job)), event.reason, event.message)
 
 
 class _NameConflict(Event):

@@ -11,6 +11,7 @@ from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
+from torchyard.api.pod import scheduler_messages as messages
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.concurrency import gather_all
 from torchyard.controllers.volume_binder import by_claim
@@ -74,7 +75,7 @@ class Scheduler:
             try:
                 await self._schedule()
             except YardError as failed:
-                log.warning("scheduling: %s; again in %g s", failed, _RETRY_SECONDS)
+                log.warning("scheduling pass failed: error=%s retry_seconds=%g", failed, _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             await self._changed.wait()
@@ -85,23 +86,23 @@ class Scheduler:
         self._last_messages = {uid: message for uid, message in self._last_messages.items() if uid in alive}
         if not waiting:
             return  # the usual case; the nodes need not be counted then
-        answers = self._schedule_pods(sorted(waiting, key=_queue_order), self._node_infos())
-        await gather_all(self._apply(*answer) for answer in answers)
+        results = self._schedule_pods(sorted(waiting, key=_queue_order), self._node_infos())
+        await gather_all(self._apply(*result) for result in results)
 
     def _schedule_pods(
-        self, waiting: list[Object], views: list[NodeInfo]
+        self, waiting: list[Object], node_infos: list[NodeInfo]
     ) -> list[tuple[Object, NodeInfo | Unschedulable]]:
         """The result for each pod. The node infos include the pods assigned earlier in this pass."""
-        answers: list[tuple[Object, NodeInfo | Unschedulable]] = []
+        results: list[tuple[Object, NodeInfo | Unschedulable]] = []
         gangs: dict[tuple[str, str], list[Object]] = {}
-        by_name = {view.name: view for view in views}
+        by_name = {node_info.name: node_info for node_info in node_infos}
 
-        def note(pod: Object, chosen: str | Unschedulable) -> None:
+        def record(pod: Object, chosen: str | Unschedulable) -> None:
             if isinstance(chosen, Unschedulable):
-                answers.append((pod, chosen))
+                results.append((pod, chosen))
                 return
             by_name[chosen].assume(pod)
-            answers.append((pod, by_name[chosen]))
+            results.append((pod, by_name[chosen]))
 
         for pod in waiting:
             gang = gang_of(pod)
@@ -109,23 +110,25 @@ class Scheduler:
                 gangs.setdefault(gang, []).append(pod)
                 continue
             blocked = self._volume_binding.pre_filter(pod)
-            note(pod, schedule_pod(pod, views, pre_filter_reason=blocked, volume_filter=self._volume_binding.filter))
+            record(
+                pod, schedule_pod(pod, node_infos, pre_filter_reason=blocked, volume_filter=self._volume_binding.filter)
+            )
         for gang, pods in gangs.items():
-            answer = self._schedule_gang(gang, pods, views)
+            result = self._schedule_gang(gang, pods, node_infos)
             for pod in pods:
-                note(pod, answer if isinstance(answer, Unschedulable) else answer[pod["metadata"]["uid"]])
-        return answers
+                record(pod, result if isinstance(result, Unschedulable) else result[pod["metadata"]["uid"]])
+        return results
 
     def _schedule_gang(
-        self, gang: tuple[str, str], pods: list[Object], views: list[NodeInfo]
+        self, gang: tuple[str, str], pods: list[Object], node_infos: list[NodeInfo]
     ) -> dict[str, str] | Unschedulable:
         members = self._pods.by(_GANG_INDEX, "/".join(gang))
         blocked = next((reason for pod in pods if (reason := self._volume_binding.pre_filter(pod))), "")
         if blocked:
-            return Unschedulable(f"gang waits: {blocked}")
+            return Unschedulable(messages.gang_pending(blocked))
         placed = len(members) - len(pods)
         return schedule_gang(
-            pods, views, size=gang_size(members), placed=placed, volume_filter=self._volume_binding.filter
+            pods, node_infos, size=gang_size(members), placed=placed, volume_filter=self._volume_binding.filter
         )
 
     def _node_infos(self) -> list[NodeInfo]:
@@ -151,12 +154,12 @@ class Scheduler:
             return False
         return not self._volume_binding.is_binding(pod)
 
-    async def _apply(self, pod: Object, answer: NodeInfo | Unschedulable) -> None:
+    async def _apply(self, pod: Object, result: NodeInfo | Unschedulable) -> None:
         async with self._write_slots:
-            if isinstance(answer, Unschedulable):
-                await self._mark_unschedulable(pod, str(answer))
-            elif not await self._pre_bind_volumes(pod, answer):
-                await self._bind(pod, answer.name)
+            if isinstance(result, Unschedulable):
+                await self._mark_unschedulable(pod, str(result))
+            elif not await self._pre_bind_volumes(pod, result):
+                await self._bind(pod, result.name)
 
     async def _pre_bind_volumes(self, pod: Object, view: NodeInfo) -> bool:
         """Whether the pod waits for volumes on its node; it is bound once they are."""
@@ -190,20 +193,22 @@ class Scheduler:
                 raise
             return
         self._last_messages.pop(metadata["uid"], None)
-        message = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node}"
-        self.recorder.event(_event_subject(pod), "Normal", "Scheduled", message)
+        message = messages.assigned(metadata["namespace"], metadata["name"], node)
+        self.recorder.event(_event_subject(pod), "Normal", messages.SCHEDULED, message)
 
     async def _mark_unschedulable(self, pod: Object, message: str) -> None:
         metadata = pod["metadata"]
         if self._last_messages.get(metadata["uid"]) == message:
             return
         self._last_messages[metadata["uid"]] = message
-        self.recorder.event(_event_subject(pod), "Warning", "FailedScheduling", message)
-        conditions = [one for one in (pod.get("status") or {}).get("conditions") or () if one["type"] != "PodScheduled"]
+        self.recorder.event(_event_subject(pod), "Warning", messages.FAILED_SCHEDULING, message)
+        conditions = [
+            other for other in (pod.get("status") or {}).get("conditions") or () if other["type"] != "PodScheduled"
+        ]
         condition = {
             "type": "PodScheduled",
             "status": "False",
-            "reason": "Unschedulable",
+            "reason": messages.UNSCHEDULABLE,
             "message": message,
             "lastProbeTime": None,
             "lastTransitionTime": to_rfc3339(self._clock()),

@@ -58,7 +58,12 @@ class ServicePods:
     def _pod_changed(self, add: Callable[[Key, float], None], change: str, pod: Object, before: Object | None) -> None:
         if change == "MODIFIED" and before is not None and _endpoint_state(pod) == _endpoint_state(before):
             return
-        services = {key_of(one): one for state in (pod, before) if state is not None for one in self.services_of(state)}
+        services = {
+            key_of(selecting): selecting
+            for state in (pod, before)
+            if state is not None
+            for selecting in self.services_of(state)
+        }
         for key, service in services.items():
             backends = min((self.pods.count("label", pair) for pair in self._pairs(service)), default=0)
             add(key, min(backends * _PAUSE_PER_POD, _LONGEST_PAUSE) if backends > 1 else 0)

@@ -52,10 +52,10 @@ def _parse_review(review: Object) -> tuple[Object, Object]:
     """The request, and a response that allows it."""
     request = review.get("request")
     if review.get("kind") != "AdmissionReview" or not isinstance(request, dict):
-        raise ValueError("the body is no AdmissionReview with a request")
+        raise ValueError("the body is not an AdmissionReview with a request")
     kind = request.get("kind") or {}
     if (kind.get("group"), kind.get("kind")) != (names.GROUP, names.KIND):
-        raise ValueError(f"only {names.KIND} of {names.GROUP} is reviewed here, not {kind.get('kind')!r}")
+        raise ValueError(f"this webhook reviews {names.KIND} of {names.GROUP}, not {kind.get('kind')!r}")
     return request, {"uid": request.get("uid", ""), "allowed": True}
 
 

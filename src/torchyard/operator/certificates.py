@@ -46,7 +46,7 @@ class WebhookCertificates:
             try:
                 return await self.ensure()
             except YardError as error:
-                log.warning("the webhook has no certificates yet: %s", error)
+                log.warning("webhook certificates not available yet: error=%s retry_seconds=%g", error, RETRY_SECONDS)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def ensure(self) -> CertificateDir:
@@ -66,7 +66,9 @@ class WebhookCertificates:
                 continue  # another replica was faster: use its certificates
             await self._publish_ca(data["ca.crt"])
             return credentials
-        raise YardError(f"the secret {self._namespace}/{WEBHOOK_SECRET} changes again and again")
+        raise YardError(
+            f"cannot write the secret {self._namespace}/{WEBHOOK_SECRET}: {_MAX_CONFLICTS} conflicts with other writers"
+        )
 
     async def renew_periodically(self, renewed: Callable[[], None]) -> None:
         """Run until cancelled; call `renewed` when the certificate has changed."""
@@ -76,7 +78,7 @@ class WebhookCertificates:
             try:
                 await self.ensure()
             except YardError as error:
-                log.warning("the webhook's certificates could not be looked after: %s", error)
+                log.warning("webhook certificates not renewed: error=%s", error)
                 continue
             if self._encoded_files() != served:
                 served = self._encoded_files()
@@ -85,7 +87,9 @@ class WebhookCertificates:
     async def _publish_ca(self, authority: str) -> None:
         """Put the CA into our webhook configurations."""
         if not await self._set_ca_bundle(VALIDATING, WEBHOOK, authority):
-            log.warning("there is no ValidatingWebhookConfiguration %s: jobs are not reviewed", WEBHOOK)
+            log.warning(
+                "jobs are not validated, because the ValidatingWebhookConfiguration is missing: name=%s", WEBHOOK
+            )
         await self._set_ca_bundle(MUTATING, DEFAULTS_WEBHOOK, authority)  # exists only with queues
 
     async def _set_ca_bundle(self, ref: GroupVersionResource, name: str, authority: str) -> bool:

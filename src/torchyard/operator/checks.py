@@ -58,7 +58,8 @@ async def check_permissions(client: Client, rights: Iterable[Permission], namesp
                     missing.append(f"{verb} {resource}" + (f" in {namespace}" if namespace else ""))
     if missing:
         raise ClusterNotReady(
-            f"the operator's account may not: {'; '.join(missing)}", hint="yard install gives it the role it needs"
+            f"the operator's service account lacks permissions: {'; '.join(missing)}",
+            hint="`yard install` creates the roles",
         )
 
 
@@ -70,8 +71,8 @@ async def check_no_other_operator(client: Client, namespaces: Iterable[str] = ("
         if running:
             pod = "/".join(key_of(running[0]))
             raise ClusterNotReady(
-                f"another training operator looks after PyTorchJobs here: pod {pod}",
-                hint="scale it down, or say --beside-upstream and keep the two apart with --namespace or --selector",
+                f"another training operator manages PyTorchJobs on this cluster: pod {pod}",
+                hint="scale it down, or use --beside-upstream and separate the two with --namespace or --selector",
             )
 
 

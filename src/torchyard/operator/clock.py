@@ -44,8 +44,7 @@ class ServerClock:
         ahead = (self._own() - parsedate_to_datetime(date)).total_seconds()
         ahead = ahead if abs(ahead) > TOLERANCE_SECONDS else 0.0
         if abs(ahead - self.offset) > TOLERANCE_SECONDS:
-            way = "ahead of" if ahead > 0 else "behind"
-            log.warning("this clock is %.0f s %s the API server's; the server's is used", abs(ahead), way)
+            log.warning("local clock differs from the API server's, which is used: offset_seconds=%.0f", ahead)
         self.offset = ahead
 
     async def run(self) -> None:
@@ -54,4 +53,4 @@ class ServerClock:
             try:
                 await self.sync()
             except YardError as error:
-                log.warning("the API server's clock could not be read: %s", error)
+                log.warning("API server clock not read: error=%s", error)

@@ -31,7 +31,7 @@ async def diagnose_cluster(client: Client, namespace: str) -> list[Finding]:
         try:
             works, message = await question(client, namespace)
         except StatusError as error:
-            works, message = False, f"may not be seen: {error}" if error.status == 403 else str(error)
+            works, message = False, f"permission denied: {error}" if error.status == 403 else str(error)
         except YardError as error:
             works, message = False, str(error)
         findings.append((check, works, message))
@@ -54,32 +54,34 @@ async def _kind(client: Client, _: str) -> tuple[bool, str]:
 
 async def _user_permissions(client: Client, namespace: str) -> tuple[bool, str]:
     allowed = await is_allowed(client, Permission(names.GROUP, names.PLURAL, ("create",)), "create", namespace)
-    return allowed, f"you may {'' if allowed else 'not '}create PyTorchJobs in {namespace}"
+    return allowed, f"you may{'' if allowed else ' not'} create PyTorchJobs in {namespace}"
 
 
 async def _operator(client: Client, _: str) -> tuple[bool, str]:
     deployments = (await client.list(_DEPLOYMENTS, labels=f"{NAME_LABEL}={NAME}")).items
     if not deployments:
-        return False, "not installed; `yard install` does it, and jobs wait until something looks after them"
+        return False, "not installed: jobs stay pending; run `yard install`"
     deployment = deployments[0]
     ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
-    copies = f"{ready} of {deployment['spec'].get('replicas', 1)} copies ready in {deployment['metadata']['namespace']}"
+    copies = (
+        f"{ready} of {deployment['spec'].get('replicas', 1)} replicas ready in {deployment['metadata']['namespace']}"
+    )
     lease = await client.find(LEASES, LEASE, deployment["metadata"]["namespace"])
     holder = ((lease or {}).get("spec") or {}).get("holderIdentity")
-    return ready > 0, f"{copies}; {holder or 'nobody'} leads"
+    return ready > 0, f"{copies}; leader: {holder or 'none'}"
 
 
 async def _plane(_client: Client, _: str) -> tuple[bool, str]:
-    return True, "this plane looks after PyTorchJobs and queues itself; nothing is to be installed"
+    return True, "built into this plane, with queues; nothing to install"
 
 
 async def _webhook(client: Client, _: str) -> tuple[bool, str]:
     webhook = await client.find(VALIDATING, WEBHOOK)
     if webhook is None:
-        return False, "not installed: bad jobs are taken, and fail later"
+        return False, "not installed: invalid jobs are accepted, and fail later"
     if not all(entry["clientConfig"].get("caBundle") for entry in webhook.get("webhooks") or ()):
-        return False, "no copy has put its certificates in yet: every job is refused until one does"
-    return True, "jobs are reviewed before they are taken"
+        return False, "no operator replica has set its CA yet: every job is rejected until one does"
+    return True, "jobs are validated on admission"
 
 
 async def _other_operators(client: Client, _: str) -> tuple[bool, str]:
@@ -87,21 +89,21 @@ async def _other_operators(client: Client, _: str) -> tuple[bool, str]:
     if not pods:
         return True, "none"
     operators = ", ".join(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods)
-    return False, f"{operators}: two operators would undo each other's work"
+    return False, f"{operators}: two operators would undo each other's changes"
 
 
 async def _gangs(client: Client, _: str) -> tuple[bool, str]:
     served = {group["name"] for group in (await client.raw("GET", "/apis")).get("groups") or ()}
     schedulers = [name for group, name in _GANGS.items() if group in served]
-    return True, ", ".join(schedulers) if schedulers else "none; --gang-scheduler-name stays empty"
+    return True, ", ".join(schedulers) if schedulers else "none; leave --gang-scheduler-name empty"
 
 
 async def _queues(client: Client, _: str) -> tuple[bool, str]:
     integration = await inspect_kueue(client)
     descriptions = {
         IntegrationMode.NONE: "no Kueue",
-        IntegrationMode.BUILT_IN: "Kueue brings jobs into its queues itself",
-        IntegrationMode.EXTERNAL: "the operator brings jobs into Kueue's queues",
+        IntegrationMode.BUILT_IN: "Kueue queues PyTorchJobs itself",
+        IntegrationMode.EXTERNAL: "the operator queues PyTorchJobs in Kueue",
     }
     return True, f"{descriptions[integration.mode]} ({'; '.join(integration.reasons)})"
 

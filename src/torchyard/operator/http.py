@@ -64,7 +64,7 @@ def _admission_handler(path: str, answer: Callable[[Object], Object], reviewed: 
             reviewed_object = answer(orjson.loads(await request.read()))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reviewed(path, 400)
-            return web.Response(status=400, text=f"cannot review this: {error}")
+            return web.Response(status=400, text=f"invalid AdmissionReview: {error}")
         reviewed(path, 200 if reviewed_object["response"]["allowed"] else 422)
         return web.Response(body=orjson.dumps(reviewed_object), content_type="application/json")
 

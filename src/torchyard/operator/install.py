@@ -53,8 +53,8 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
         return
     desired = objects(to)
     for obj in desired:
-        if obj["kind"] == "Namespace" and await _is_others(client, obj):
-            say(f"{_shown(obj)} is not ours, and stays as it is")
+        if obj["kind"] == "Namespace" and await _is_foreign(client, obj):
+            say(f"{_describe(obj)} was not created by yard install, and is left unchanged")
         else:
             await _apply(client, obj, say)
     desired_identities = {_identity(obj) for obj in desired}
@@ -69,17 +69,17 @@ async def uninstall(client: Client, to: Installation, say: Say, *, with_definiti
     The namespace is deleted too, unless another party created it or jobs in it are to be kept.
     """
     (namespace,) = (obj for obj in objects(to) if obj["kind"] == "Namespace")
-    going = [*reversed(objects(to)), *await _optional(client, to), *_left_behind(to)]
+    obsolete = [*reversed(objects(to)), *await _optional(client, to), *_created_by_operator(to)]
     # Webhooks first: without the operator they would reject every job.
-    for obj in sorted(going, key=lambda one: not one["kind"].endswith("WebhookConfiguration")):
+    for obj in sorted(obsolete, key=lambda obj: not obj["kind"].endswith("WebhookConfiguration")):
         if obj["kind"] != "Namespace":
             await _delete(client, obj, say)
     for obj in definitions() if with_definitions else ():
         await _delete(client, obj, say)
-    if await _is_others(client, namespace):
-        say(f"{_shown(namespace)} is not ours, and stays")
+    if await _is_foreign(client, namespace):
+        say(f"{_describe(namespace)} was not created by yard install, and is kept")
     elif not with_definitions and await _has_jobs(client, to.namespace):
-        say(f"{_shown(namespace)} stays: there are jobs in it")
+        say(f"{_describe(namespace)} is kept, because it contains jobs")
     else:
         await _delete(client, namespace, say)
 
@@ -93,7 +93,7 @@ async def _optional(client: Client, to: Installation) -> list[Object]:
     return optional
 
 
-def _left_behind(to: Installation) -> list[Object]:
+def _created_by_operator(to: Installation) -> list[Object]:
     """The objects that the operator itself has created in its namespace."""
     return [
         {"kind": kind, "metadata": {"name": name, "namespace": to.namespace}}
@@ -101,7 +101,7 @@ def _left_behind(to: Installation) -> list[Object]:
     ]
 
 
-async def _is_others(client: Client, namespace: Object) -> bool:
+async def _is_foreign(client: Client, namespace: Object) -> bool:
     """Whether the namespace exists and was not created by an installation."""
     existing = await client.find(NAMESPACES, namespace["metadata"]["name"])
     return existing is not None and (existing["metadata"].get("labels") or {}).get(NAME_LABEL) != NAME
@@ -127,7 +127,7 @@ async def _apply(client: Client, obj: Object, say: Say) -> None:
     before = await client.find(ref, metadata["name"], namespace)
     after = await client.patch(ref, metadata["name"], obj, namespace, kind="apply", force=True)
     result = "created" if before is None else "unchanged" if _revision(before) == _revision(after) else "configured"
-    say(f"{_shown(obj)} {result}")
+    say(f"{_describe(obj)} {result}")
 
 
 async def _delete(client: Client, obj: Object, say: Say) -> None:
@@ -138,34 +138,34 @@ async def _delete(client: Client, obj: Object, say: Say) -> None:
         if error.status != 404:
             raise
         return
-    say(f"{_shown(obj)} deleted")
+    say(f"{_describe(obj)} deleted")
 
 
 async def _wait_established(client: Client, definition: Object, say: Say) -> None:
     """Wait until it is served. A definition that is still being deleted is created again afterwards."""
     name = definition["metadata"]["name"]
-    found: Object | None = None
+    current: Object | None = None
     try:
         async with asyncio.timeout(_ESTABLISHED_SECONDS):
             while True:
-                found = await client.find(DEFINITIONS, name)
-                if found is None:
+                current = await client.find(DEFINITIONS, name)
+                if current is None:
                     await _apply(client, definition, say)
                     continue
-                if not found["metadata"].get("deletionTimestamp") and has_true_condition(found, "Established"):
+                if not current["metadata"].get("deletionTimestamp") and has_true_condition(current, "Established"):
                     return
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+        conditions = ((current or {}).get("status") or {}).get("conditions") or ()
         condition_text = "; ".join(
             f"{condition['type']}={condition['status']}: {condition.get('message', '')}" for condition in conditions
         )
-        raise YardError(f"the definition {name} is not served: {condition_text or 'the server says nothing'}") from None
+        raise YardError(f"the definition {name} is not served: {condition_text or 'it has no conditions'}") from None
 
 
 def _revision(obj: Object) -> str:
     return str(obj["metadata"]["resourceVersion"])
 
 
-def _shown(obj: Object) -> str:
+def _describe(obj: Object) -> str:
     return f"{obj['kind'].lower()}/{obj['metadata']['name']}"

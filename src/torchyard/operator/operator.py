@@ -96,7 +96,7 @@ class Operator:
                 self.health.problem = str(error)
                 if str(error) != logged:
                     logged = str(error)
-                    log.warning("not ready: %s; asking again every %g s", error, _CHECK_RETRY_SECONDS)
+                    log.warning("cluster not ready: error=%s retry_seconds=%g", error, _CHECK_RETRY_SECONDS)
                 await asyncio.sleep(_CHECK_RETRY_SECONDS)
             else:
                 return
@@ -108,7 +108,9 @@ class Operator:
         await check_crd(self._client)
         if settings.gang_scheduler:
             groups = pod_group_resource(settings.gang_scheduler)
-            await check_served(self._client, groups, hint="install the gang scheduler, or name none")
+            await check_served(
+                self._client, groups, hint="install the gang scheduler, or leave out --gang-scheduler-name"
+            )
         await check_permissions(self._client, permissions.job_permissions(settings.gang_scheduler), namespaces)
         own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
         if not settings.webhook:

@@ -28,10 +28,10 @@ class _Line(NamedTuple):
 class ControllerLog(logging.Handler):
     """A handler for the loggers whose lines are kept."""
 
-    def __init__(self, kept: int = _KEPT) -> None:
+    def __init__(self, max_lines: int = _KEPT) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        self._lines: deque[_Line] = deque(maxlen=kept)
+        self._lines: deque[_Line] = deque(maxlen=max_lines)
         self._written = 0  # lines, dropped ones included
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -43,7 +43,9 @@ class ControllerLog(logging.Handler):
     async def read(self, options: LogOptions) -> AsyncGenerator[bytes, None]:
         """The log as `kubectl logs` requests it. A follower is served until it disconnects or the server stops."""
         if options.previous:
-            raise errors.bad_request("this log begins with the plane; what was before is not kept")
+            raise errors.bad_request(
+                "the log of an earlier plane is not available here: this log starts with the plane"
+            )
         lines = [line for line in self._lines if line.stamp >= options.since]
         position, bytes_left = self._written, options.limit
         if options.tail is not None:

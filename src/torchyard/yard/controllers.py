@@ -67,13 +67,13 @@ def _namespaces(deps: Dependencies) -> Runnable:
 
 def _quotas(deps: Dependencies) -> Runnable:
     quotas = QuotaController(deps.client, deps.informers, partial(_served, deps.registry.catalog), deps.registry.clock)
-    deps.registry.store.listen("", partial(_count, quotas))
+    deps.registry.store.listen("", partial(_report_to_quotas, quotas))
     return quotas.run()
 
 
 def _garbage(deps: Dependencies) -> Runnable:
     collector = GarbageCollector(deps.client, partial(_resource_of, deps.registry.catalog), deps.recorder)
-    deps.registry.store.listen("", partial(_tell, collector, deps.registry.catalog))
+    deps.registry.store.listen("", partial(_report_change, collector))
     return collector.run()
 
 
@@ -110,53 +110,53 @@ def _queues(deps: Dependencies) -> Runnable:
 
 
 BUILDERS: dict[str, Callable[[Dependencies], Runnable]] = {
-    "clusterrole-aggregation-controller": lambda shop: RoleAggregationController(shop.client, shop.informers).run(),
-    "cronjob-controller": lambda shop: CronJobController(shop.client, shop.informers, clock=shop.registry.clock).run(),
-    "endpoints-controller": lambda shop: EndpointsController(shop.client, shop.informers).run(),
-    "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
-    "ephemeral-volume-controller": lambda shop: EphemeralVolumeController(shop.client, shop.informers).run(),
+    "clusterrole-aggregation-controller": lambda deps: RoleAggregationController(deps.client, deps.informers).run(),
+    "cronjob-controller": lambda deps: CronJobController(deps.client, deps.informers, clock=deps.registry.clock).run(),
+    "endpoints-controller": lambda deps: EndpointsController(deps.client, deps.informers).run(),
+    "endpointslice-controller": lambda deps: EndpointSliceController(deps.client, deps.informers).run(),
+    "ephemeral-volume-controller": lambda deps: EphemeralVolumeController(deps.client, deps.informers).run(),
     "garbage-collector-controller": _garbage,
-    "horizontal-pod-autoscaler-controller": lambda shop: AutoscalerController(
-        shop.client, shop.informers, target=partial(_resource_of, shop.registry.catalog), clock=shop.registry.clock
+    "horizontal-pod-autoscaler-controller": lambda deps: AutoscalerController(
+        deps.client, deps.informers, target=partial(_resource_of, deps.registry.catalog), clock=deps.registry.clock
     ).run(),
-    "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.registry.clock).run(),
+    "job-controller": lambda deps: JobController(deps.client, deps.informers, clock=deps.registry.clock).run(),
     "kueue": _queues,
-    "local-volumes": lambda shop: LocalVolumeProvisioner(
-        shop.client, shop.informers, root=shop.settings.volumes, node=shop.settings.node_name
+    "local-volumes": lambda deps: LocalVolumeProvisioner(
+        deps.client, deps.informers, root=deps.settings.volumes, node=deps.settings.node_name
     ).run(),
     "namespace-controller": _namespaces,
-    "node-lifecycle-controller": lambda shop: NodeLifecycleController(
-        shop.client, shop.informers, clock=shop.registry.clock
+    "node-lifecycle-controller": lambda deps: NodeLifecycleController(
+        deps.client, deps.informers, clock=deps.registry.clock
     ).run(),
-    "persistentvolume-binder-controller": lambda shop: VolumeBinder(
-        shop.client, shop.informers, clock=shop.registry.clock
+    "persistentvolume-binder-controller": lambda deps: VolumeBinder(
+        deps.client, deps.informers, clock=deps.registry.clock
     ).run(),
-    "persistentvolume-protection-controller": lambda shop: volume_protection(shop.client, shop.informers).run(),
-    "persistentvolumeclaim-protection-controller": lambda shop: claim_protection(shop.client, shop.informers).run(),
-    "pod-garbage-collector-controller": lambda shop: PodGarbageCollector(
-        shop.client, shop.informers, clock=shop.registry.clock
+    "persistentvolume-protection-controller": lambda deps: volume_protection(deps.client, deps.informers).run(),
+    "persistentvolumeclaim-protection-controller": lambda deps: claim_protection(deps.client, deps.informers).run(),
+    "pod-garbage-collector-controller": lambda deps: PodGarbageCollector(
+        deps.client, deps.informers, clock=deps.registry.clock
     ).run(),
     "pytorchjob": _pytorchjobs,
     "resourcequota-controller": _quotas,
-    "root-ca-certificate-publisher-controller": lambda shop: root_ca_publisher(
-        shop.client, shop.informers, shop.authority
+    "root-ca-certificate-publisher-controller": lambda deps: root_ca_publisher(
+        deps.client, deps.informers, deps.authority
     ).run(),
-    "serviceaccount-token-controller": lambda shop: TokenSecretController(
-        shop.client, shop.informers, authority=shop.authority, sign=shop.sign
+    "serviceaccount-token-controller": lambda deps: TokenSecretController(
+        deps.client, deps.informers, authority=deps.authority, sign=deps.sign
     ).run(),
-    "serviceaccount-controller": lambda shop: default_service_account(shop.client, shop.informers).run(),
-    "ttl-after-finished-controller": lambda shop: TTLAfterFinishedController(
-        shop.client, shop.informers, clock=shop.registry.clock
+    "serviceaccount-controller": lambda deps: default_service_account(deps.client, deps.informers).run(),
+    "ttl-after-finished-controller": lambda deps: TTLAfterFinishedController(
+        deps.client, deps.informers, clock=deps.registry.clock
     ).run(),
-    "taint-eviction-controller": lambda shop: TaintEvictionController(
-        shop.client, shop.informers, clock=shop.registry.clock
+    "taint-eviction-controller": lambda deps: TaintEvictionController(
+        deps.client, deps.informers, clock=deps.registry.clock
     ).run(),
 }
 # Started together with another part; cannot be selected alone.
 _ATTACHED: dict[str, dict[str, Callable[[Dependencies], Runnable]]] = {
-    "node": {"scheduler": lambda shop: Scheduler(shop.client, shop.informers, clock=shop.registry.clock).run()},
+    "node": {"scheduler": lambda deps: Scheduler(deps.client, deps.informers, clock=deps.registry.clock).run()},
     "pytorchjob": {
-        "operator mirror": lambda shop: OperatorPodController(shop.client, shop.informers, shop.registry.clock).run()
+        "operator-pod": lambda deps: OperatorPodController(deps.client, deps.informers, deps.registry.clock).run()
     },
 }
 KNOWN = tuple(BUILDERS)
@@ -195,34 +195,27 @@ def _resource_of(catalog: Catalog, api_version: str, kind: str) -> GroupVersionR
 
 
 def _served(catalog: Catalog, group: str, plural: str) -> GroupVersionResource | None:
-    found = next(
+    resource = next(
         (resource for resource in catalog.stored() if (resource.group, resource.plural) == (group, plural)), None
     )
-    return GroupVersionResource(found.group, found.version, found.plural, found.namespaced) if found else None
+    return (
+        GroupVersionResource(resource.group, resource.version, resource.plural, resource.namespaced)
+        if resource
+        else None
+    )
 
 
-def _count(quotas: QuotaController, event: StoreEvent) -> None:
-    """Tell the quota controller what changed where, as the key says it: `/jobs.batch/namespace/name`."""
+def _report_to_quotas(quotas: QuotaController, event: StoreEvent) -> None:
+    """Report the resource and namespace of a change, which are in the key: `/jobs.batch/namespace/name`."""
     _, collection, namespace, _ = event.record.key.split("/", 3)
     if namespace:
         plural, _, group = collection.partition(".")
         quotas.observe(group, plural, namespace)
 
 
-# Metadata that makes an object matter to the garbage collector, as it stands in its bytes.
-_MATTERS = (b'"ownerReferences":', b'"foregroundDeletion"', b'"orphan"')
-
-
-def _tell(collector: GarbageCollector, catalog: Catalog, event: StoreEvent) -> None:
-    """Tell the collector of a change, if the object is owned, waits for its dependents, or is gone."""
-    is_gone = event.change == "DELETED"
-    data, before = event.record.data, event.previous.data if event.previous else b""
-    if not is_gone and not any(mark in data or mark in before for mark in _MATTERS):
-        return
-    obj = event.record.object()
-    ref = _resource_of(catalog, obj["apiVersion"], obj["kind"])
-    if ref is not None:
-        collector.observe(ref, obj["kind"], obj["metadata"], is_gone=is_gone)
+def _report_change(collector: GarbageCollector, event: StoreEvent) -> None:
+    record, previous = event.record, event.previous.data if event.previous else b""
+    collector.observe_change(record.data, previous, record.object, is_gone=event.change == "DELETED")
 
 
 def _namespaced(catalog: Catalog) -> list[GroupVersionResource]:

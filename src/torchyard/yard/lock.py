@@ -57,7 +57,7 @@ class StateLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, json.dumps(asdict(holder)).encode(), 0)
         except OSError as error:  # the disk is full
-            raise YardError(f"cannot write {self._path}: {error.strerror}", hint="make room there") from error
+            raise YardError(f"cannot write {self._path}: {error.strerror}", hint="free disk space there") from error
 
     def release(self) -> None:
         if self._descriptor >= 0:
@@ -82,7 +82,9 @@ def running(path: Path) -> PlaneProcess | None:
         return None
     except OSError as error:
         hint = "ask its owner, or name another state directory with --state"
-        raise YardError(f"cannot see whether a plane runs on {path.parent}: {error.strerror}", hint=hint) from error
+        raise YardError(
+            f"cannot determine whether a plane runs on {path.parent}: {error.strerror}", hint=hint
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

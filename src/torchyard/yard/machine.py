@@ -25,7 +25,7 @@ def diagnose_machine() -> list[tuple[str, bool, str]]:
 
 def _kubectl() -> tuple[str, bool, str]:
     path = shutil.which("kubectl")
-    return "kubectl", path is not None, path or "not in PATH; the yard command and the SDKs work without it"
+    return "kubectl", path is not None, path or "not in PATH; the yard command and the SDKs do not need it"
 
 
 def _training() -> tuple[str, bool, str]:
@@ -37,7 +37,7 @@ def _training() -> tuple[str, bool, str]:
     torch = (
         "with torch"
         if interpreter.has_torch
-        else "without torch: `pip install torch` there, or name another: yard up --python"
+        else "without torch: run `pip install torch` there, or choose another interpreter: yard up --python"
     )
     return (
         "training environment",

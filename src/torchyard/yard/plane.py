@@ -75,8 +75,8 @@ ADMIN = User("yard-admin", groups=(MASTERS, "system:authenticated"))
 # Why an address cannot be bound, and what to do about it.
 _LISTEN_ERRORS = {
     errno.EADDRINUSE: ("the port is in use", "choose another with --port (0 takes a free one)"),
-    errno.EADDRNOTAVAIL: ("this machine has no such address", "name one of its own with --host (0.0.0.0: all)"),
-    errno.EACCES: ("the port is the system's", "choose one above 1023 with --port"),
+    errno.EADDRNOTAVAIL: ("this machine has no such address", "name one of its addresses with --host (0.0.0.0: all)"),
+    errno.EACCES: ("the port is privileged", "choose one above 1023 with --port"),
 }
 
 
@@ -124,7 +124,7 @@ class Plane:
         credentials = certificates.ensure(settings.credentials, names=names)
         self.registry = self._registry(store, chosen)
         self.server = self._server(self.registry, credentials)
-        keeper = CrdController(self.registry, ADMIN)
+        crd_controller = CrdController(self.registry, ADMIN)
         front = HttpServer(self.server)
         context = server_context(credentials)
         port = await self._listen(front, context)
@@ -134,7 +134,7 @@ class Plane:
         definitions += queue_definitions() if "kueue" in chosen else []
         await bootstrap(self.registry, ADMIN, url=self.url, definitions=definitions)
         self._write_kubeconfig(credentials)  # from here on clients can connect
-        self._start_task("crds", keeper.run())
+        self._start_task("crds", crd_controller.run())
         self._start_task("certificates", renew_certificates(credentials, context, names=names))
         self._start_task("upkeep", Compactor(self.registry).run())
         authority = credentials.authority.read_text()
@@ -251,7 +251,7 @@ class Plane:
         if task.cancelled() or self._failed is None or self._failed.done():
             return
         error = task.exception() or RuntimeError("it returned")
-        self._failed.set_exception(YardError(f"the part {task.get_name()!r} of the plane ended: {error}"))
+        self._failed.set_exception(YardError(f"part {task.get_name()!r} of the plane ended unexpectedly: {error}"))
 
     def _write_kubeconfig(self, credentials: certificates.CertificateDir) -> None:
         authority = credentials.authority.read_bytes()
@@ -269,7 +269,7 @@ def _check_names(settings: PlaneSettings) -> None:
     }
     for option, errors in problems.items():
         if errors:
-            raise YardError(f"{option}: {errors[0]}", hint="choose a name like this")
+            raise YardError(f"{option}: {errors[0]}", hint="choose a name that meets this rule")
 
 
 def _parts(settings: PlaneSettings) -> frozenset[str]:

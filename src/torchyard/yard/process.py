@@ -127,7 +127,7 @@ def _start_error(log: Path, log_size: int) -> YardError:
     if begin is not None:
         error, _, hint = "\n".join(lines[begin:]).partition("\nhint: ")
         return YardError(error.removeprefix("error: "), hint=hint.partition("\n")[0] or f"see {log}")
-    last = lines[-1] if lines else "it said nothing"
+    last = lines[-1] if lines else "its log is empty"
     return YardError(f"the plane did not start: {last}", hint=f"see {log}")
 
 
@@ -142,7 +142,7 @@ def stop(state: Path) -> int:
     while running(settings.lock) is not None:
         if time.monotonic() > deadline:
             raise YardError(
-                f"process {holder.pid} has not ended {STOP_SECONDS:.0f} s after it was told to",
+                f"process {holder.pid} did not stop within {STOP_SECONDS:.0f} s",
                 hint=f"see {settings.log}; `kill -9 {holder.pid}` loses nothing that was acknowledged",
             )
         time.sleep(0.02)
@@ -184,9 +184,9 @@ async def _node(settings: PlaneSettings, name: str) -> str:
         async with asyncio.timeout(ANSWER_SECONDS), open_client(load(settings.kubeconfig), "yard") as client:
             node = await client.find(NODES, name)
     except (YardError, TimeoutError) as error:
-        return f"{name}; the plane does not say how it is: {str(error) or 'it does not answer'}"
+        return f"{name}; state unknown: {str(error) or 'the plane does not respond'}"
     if node is None:
-        return f"{name}, not registered; if it was deleted, `yard down --keep-pods` and `yard up` bring it back"
+        return f"{name}, not registered; if it was deleted, `yard down --keep-pods` and `yard up` register it again"
     return f"{name}, {'ready' if ready_status(node) == 'True' else 'not ready'}"
 
 

@@ -14,7 +14,7 @@ def select_controllers(text: str, known: Iterable[str]) -> frozenset[str]:
     unknown = [entry for entry in entries if entry.lstrip("-") not in ("*", *names)]
     if unknown:
         raise YardError(
-            f"--controllers names {', '.join(repr(entry.lstrip('-')) for entry in unknown)}, which does not exist",
+            f"--controllers names unknown controllers: {', '.join(repr(entry.lstrip('-')) for entry in unknown)}",
             hint=f"known: {', '.join(sorted(names))}",
             code="UnknownController",
         )

@@ -26,7 +26,7 @@ def _home() -> Path:
         return Path.home()
     except RuntimeError:
         hint = "set HOME, or name a state directory with --state"
-        raise YardError("this user has no home directory to keep a plane's state in", hint=hint) from None
+        raise YardError("this user has no home directory for the plane's state", hint=hint) from None
 
 
 def ensure_state_directory(state: Path) -> None:
@@ -34,13 +34,13 @@ def ensure_state_directory(state: Path) -> None:
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
     except FileExistsError:
-        reason = "it is no directory"
+        reason = "it is not a directory"
     except OSError as error:
         reason = error.strerror or str(error)
     else:
         if os.access(state, os.R_OK | os.W_OK | os.X_OK):
             return
-        reason = "it may not be written to"
+        reason = "it is not writable"
     raise YardError(f"{state} cannot be the state directory: {reason}", hint="name another with --state")
 
 

@@ -17,7 +17,8 @@ from torchyard.api.objects import Object
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
-async def test_01_a_job_gets_its_defaults_and_no_status(cluster: Cluster) -> None:
+async def test_a_job_gets_its_defaults_and_no_status(cluster: Cluster) -> None:
+    """Conformance point 01."""
     given = manifest(template={"metadata": {"labels": {"app": "x"}}})
     job = await cluster.create({**given, "status": {"succeeded": 7}})
     spec, uid = job["spec"], job["metadata"]["uid"]
@@ -45,14 +46,16 @@ async def test_01_a_job_gets_its_defaults_and_no_status(cluster: Cluster) -> Non
         ({"completions": 3, "parallelism": 2}, (3, 2)),
     ],
 )
-async def test_02_completions_and_parallelism_default_together(
+async def test_completions_and_parallelism_default_together(
     cluster: Cluster, given: Object, expected: tuple[int | None, int]
 ) -> None:
+    """Conformance point 02."""
     spec = (await cluster.create(manifest(**given)))["spec"]
     assert (spec.get("completions"), spec["parallelism"]) == expected
 
 
-async def test_01_limits_and_policies_change_defaults(cluster: Cluster) -> None:
+async def test_limits_and_policies_change_defaults(cluster: Cluster) -> None:
+    """Conformance point 01."""
     per_index = manifest("a", completionMode="Indexed", completions=1, backoffLimitPerIndex=1)
     assert (await cluster.create(per_index))["spec"]["backoffLimit"] == 2147483647
     rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
@@ -61,14 +64,16 @@ async def test_01_limits_and_policies_change_defaults(cluster: Cluster) -> None:
     assert job["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"][0]["status"] == "True"
 
 
-async def test_03_a_generated_name_keeps_58_characters_and_gets_five(cluster: Cluster) -> None:
+async def test_a_generated_name_keeps_58_characters_and_gets_five(cluster: Cluster) -> None:
+    """Conformance point 03."""
     short = await cluster.create(manifest("lightweight-job-"))
     assert re.fullmatch(r"lightweight-job-[bcdfghjklmnpqrstvwxz2456789]{5}", short["metadata"]["name"])
     long = await cluster.create(manifest("j" * 70 + "-"))
     assert re.fullmatch(r"j{58}[bcdfghjklmnpqrstvwxz2456789]{5}", long["metadata"]["name"])
 
 
-async def test_04_the_template_gets_both_generations_of_labels(cluster: Cluster) -> None:
+async def test_the_template_gets_current_and_legacy_labels(cluster: Cluster) -> None:
+    """Conformance point 04."""
     job = await cluster.create(manifest())
     uid = job["metadata"]["uid"]
     assert job["spec"]["template"]["metadata"]["labels"] == {
@@ -91,14 +96,18 @@ async def test_04_the_template_gets_both_generations_of_labels(cluster: Cluster)
         ("spec.template", {"spec": {"terminationGracePeriodSeconds": 1}}),
     ],
 )
-async def test_34_what_may_not_change_is_refused_by_its_path(cluster: Cluster, field: str, value: Any) -> None:
+async def test_changes_of_immutable_fields_are_rejected_with_their_path(
+    cluster: Cluster, field: str, value: Any
+) -> None:
+    """Conformance point 34."""
     await cluster.create(manifest(completions=2, suspend=True))
     said = await cluster.refused(**{field.removeprefix("spec."): value})
     assert f"{field}: Invalid value" in said
     assert "field is immutable" in said
 
 
-async def test_34_the_rest_may_change(cluster: Cluster) -> None:
+async def test_mutable_fields_can_change(cluster: Cluster) -> None:
+    """Conformance point 34."""
     await cluster.create(manifest(suspend=True))
     changes: Object = {"parallelism": 2, "activeDeadlineSeconds": 60, "backoffLimit": 1, "ttlSecondsAfterFinished": 5}
     job = await cluster.patch(**changes)
@@ -106,7 +115,8 @@ async def test_34_the_rest_may_change(cluster: Cluster) -> None:
     assert job["metadata"]["generation"] == 2
 
 
-async def test_43_a_table_has_kubectls_columns(cluster: Cluster) -> None:
+async def test_a_table_has_kubectls_columns(cluster: Cluster) -> None:
+    """Conformance point 43."""
     await cluster.create(manifest())
     (pod,) = await cluster.pods(1)
     await cluster.counted(active=1)
@@ -124,7 +134,8 @@ async def _row(cluster: Cluster) -> tuple[list[str], list[Any]]:
     return [one["name"] for one in table["columnDefinitions"]], table["rows"][0]["cells"]
 
 
-async def test_46_a_name_that_is_no_host_name_gets_a_warning(cluster: Cluster) -> None:
+async def test_a_name_that_is_not_a_valid_host_name_gets_a_warning(cluster: Cluster) -> None:
+    """Conformance point 46."""
     answer = await cluster.ask("POST", body=manifest("with.dots", suspend=True))
     assert answer.status == 201
     said = {name.lower(): value for name, value in answer.headers.items()}["warning"]
@@ -132,7 +143,8 @@ async def test_46_a_name_that_is_no_host_name_gets_a_warning(cluster: Cluster) -
     assert "acts on it" not in said
 
 
-async def test_47_a_dry_run_keeps_nothing(cluster: Cluster) -> None:
+async def test_a_dry_run_stores_nothing(cluster: Cluster) -> None:
+    """Conformance point 47."""
     await cluster.client.raw("POST", f"{JOBS.path(cluster.namespace)}?dryRun=All", manifest())
     with pytest.raises(StatusError, match="not found"):
         await cluster.get()

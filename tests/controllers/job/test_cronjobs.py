@@ -94,7 +94,7 @@ async def test_a_due_job_runs_and_the_status_follows_it(cluster: Cluster) -> Non
     await cluster.events(("SawCompletedJob", f"Saw completed job: {name}, condition: Complete"))
 
 
-async def test_forbid_waits_for_the_job_that_runs_and_replace_takes_its_place(cluster: Cluster) -> None:
+async def test_forbid_skips_while_a_job_runs_and_replace_replaces_it(cluster: Cluster) -> None:
     await _create(cluster, concurrencyPolicy="Forbid")
     await _until_active(cluster, 1)
     await _patch(cluster, schedule="0 0 2 1 *")
@@ -108,7 +108,7 @@ async def test_forbid_waits_for_the_job_that_runs_and_replace_takes_its_place(cl
     await cluster.events(("SuccessfulDelete", f"Deleted job tick-{_minute(1)}"))
 
 
-async def test_a_start_past_its_deadline_is_not_made_up_for(cluster: Cluster) -> None:
+async def test_a_start_after_its_deadline_is_skipped(cluster: Cluster) -> None:
     await _create(cluster, startingDeadlineSeconds=10)
     await cluster.create(manifest())
     await cluster.succeed(*await cluster.pods(1))
@@ -125,7 +125,7 @@ async def _until_due(cluster: Cluster) -> None:
     await cluster.until(there, seconds=TIMEOUT)
 
 
-async def test_more_than_a_hundred_missed_starts_are_told(cluster: Cluster) -> None:
+async def test_more_than_100_missed_starts_get_an_event(cluster: Cluster) -> None:
     await _create(cluster, schedule="* * * * *")
     text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
     await cluster.events(("TooManyMissedTimes", text))
@@ -152,7 +152,7 @@ async def _is_idle(cluster: Cluster) -> bool:
     return not (await _status(cluster)).get("active")
 
 
-async def test_deleting_a_cron_job_takes_its_jobs_and_their_pods_along(cluster: Cluster) -> None:
+async def test_deleting_a_cron_job_deletes_its_jobs_and_their_pods(cluster: Cluster) -> None:
     await _create(cluster)
     await cluster.pods(1)
     await cluster.client.delete(CRON_JOBS, "tick", cluster.namespace)

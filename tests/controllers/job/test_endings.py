@@ -23,9 +23,10 @@ INDEX = "batch.kubernetes.io/job-completion-index"
         ({"succeededIndexes": "1-3", "succeededCount": 2}, (1, 3)),
     ],
 )
-async def test_24_a_success_policy_is_met_by_indexes_a_count_or_both(
+async def test_a_success_policy_is_met_by_indexes_a_count_or_both(
     cluster: Cluster, rule: Object, enough: tuple[int, ...]
 ) -> None:
+    """Conformance point 24."""
     spec: Object = {"completionMode": "Indexed", "completions": 5, "parallelism": 5}
     await cluster.create(manifest(**spec, successPolicy={"rules": [rule]}))
     pods = {int(pod["metadata"]["labels"][INDEX]): pod for pod in await cluster.pods(5)}
@@ -41,7 +42,8 @@ async def test_24_a_success_policy_is_met_by_indexes_a_count_or_both(
     assert left == {pods[index]["metadata"]["name"] for index in enough}
 
 
-async def test_25_the_final_condition_waits_until_the_last_pod_has_ended(cluster: Cluster) -> None:
+async def test_the_final_condition_waits_until_the_last_pod_has_ended(cluster: Cluster) -> None:
+    """Conformance point 25."""
     await cluster.create(manifest(completions=2, parallelism=2, backoffLimit=0))
     pods = await cluster.pods(2)
     for pod in pods:
@@ -56,7 +58,8 @@ async def test_25_the_final_condition_waits_until_the_last_pod_has_ended(cluster
     assert status["terminating"] == 0
 
 
-async def test_26_only_success_has_a_completion_time(cluster: Cluster) -> None:
+async def test_only_success_has_a_completion_time(cluster: Cluster) -> None:
+    """Conformance point 26."""
     await cluster.create(manifest(backoffLimit=0))
     await cluster.create(manifest("other", backoffLimit=0))
     pods = {pod["metadata"]["labels"]["job-name"]: pod for pod in await cluster.pods(2)}
@@ -75,7 +78,8 @@ async def test_26_only_success_has_a_completion_time(cluster: Cluster) -> None:
     assert "completionTime" not in await cluster.status("other")
 
 
-async def test_27_a_deadline_counts_from_the_start_and_not_while_suspended(cluster: Cluster) -> None:
+async def test_a_deadline_counts_from_the_start_and_not_while_suspended(cluster: Cluster) -> None:
+    """Conformance point 27."""
     await cluster.create(manifest(activeDeadlineSeconds=1, suspend=True, parallelism=2, completions=2))
     await cluster.conditions(("Suspended", "True"))
     await asyncio.sleep(1.2)  # longer than the deadline: nothing may happen
@@ -89,7 +93,8 @@ async def test_27_a_deadline_counts_from_the_start_and_not_while_suspended(clust
     assert (status["failed"], await cluster.all_pods()) == (2, [])
 
 
-async def test_28_a_job_created_suspended_has_no_pods_and_no_start(cluster: Cluster) -> None:
+async def test_a_job_created_suspended_has_no_pods_and_no_start(cluster: Cluster) -> None:
+    """Conformance point 28."""
     await cluster.create(manifest(suspend=True))
     status = await cluster.conditions(("Suspended", "True"))
     assert (status["conditions"][0]["reason"], status["conditions"][0]["message"]) == ("JobSuspended", "Job suspended")
@@ -98,7 +103,8 @@ async def test_28_a_job_created_suspended_has_no_pods_and_no_start(cluster: Clus
     await cluster.events(("Suspended", "Job suspended"))
 
 
-async def test_29_30_suspending_deletes_pods_and_keeps_counts_and_resuming_starts_anew(cluster: Cluster) -> None:
+async def test_suspending_deletes_pods_and_keeps_counters_and_resuming_restarts(cluster: Cluster) -> None:
+    """Conformance points 29, 30."""
     await cluster.create(manifest(completions=3, parallelism=2))
     first = await cluster.pods(2)
     await cluster.succeed(first[0])
@@ -127,7 +133,8 @@ SCHEDULING: list[Object] = [
 ]
 
 
-async def test_31_a_template_may_say_where_pods_go_only_while_suspended_and_not_started(cluster: Cluster) -> None:
+async def test_scheduling_fields_of_the_template_can_change_only_before_the_first_start(cluster: Cluster) -> None:
+    """Conformance point 31."""
     await cluster.create(manifest(suspend=True))
     await cluster.conditions(("Suspended", "True"))
     for change in SCHEDULING:
@@ -143,7 +150,8 @@ async def test_31_a_template_may_say_where_pods_go_only_while_suspended_and_not_
             assert "field is immutable" in await cluster.refused(template=changed)
 
 
-async def test_32_a_finished_job_goes_after_its_ttl_and_takes_its_pods_along(cluster: Cluster) -> None:
+async def test_a_finished_job_is_deleted_with_its_pods_after_its_ttl(cluster: Cluster) -> None:
+    """Conformance point 32."""
     await cluster.create(manifest(ttlSecondsAfterFinished=0))
     await cluster.create(manifest("later", ttlSecondsAfterFinished=1))
     await cluster.create(manifest("kept", ttlSecondsAfterFinished=3600))
@@ -160,7 +168,8 @@ async def test_32_a_finished_job_goes_after_its_ttl_and_takes_its_pods_along(clu
     await cluster.gone(JOBS, "kept")
 
 
-async def test_44_events_tell_what_happened_in_upstreams_words(cluster: Cluster) -> None:
+async def test_events_have_upstreams_reasons_and_messages(cluster: Cluster) -> None:
+    """Conformance point 44."""
     await cluster.create(manifest(completions=2, parallelism=2))
     pods = await cluster.pods(2)
     await cluster.patch(parallelism=1)

@@ -20,7 +20,8 @@ def _index(pod: Object) -> int:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 6])
-async def test_15_a_backoff_limit_allows_that_many_failures_and_one_more(cluster: Cluster, limit: int) -> None:
+async def test_a_backoff_limit_allows_that_many_failures_and_one_more(cluster: Cluster, limit: int) -> None:
+    """Conformance point 15."""
     await cluster.create(manifest(backoffLimit=limit))
     for failures in range(limit + 1):
         (pod,) = await cluster.pods(1)
@@ -34,7 +35,10 @@ async def test_15_a_backoff_limit_allows_that_many_failures_and_one_more(cluster
 
 
 @pytest.mark.parametrize(("limit", "enough"), [(0, 1), (2, 2)])
-async def test_16_restarts_in_place_count_where_the_node_makes_them(cluster: Cluster, limit: int, enough: int) -> None:
+async def test_container_restarts_count_with_restart_policy_on_failure(
+    cluster: Cluster, limit: int, enough: int
+) -> None:
+    """Conformance point 16."""
     await cluster.create(manifest(restart="OnFailure", backoffLimit=limit))
     (pod,) = await cluster.pods(1)
     await cluster.run(pod, restarts=enough - 1)
@@ -45,7 +49,8 @@ async def test_16_restarts_in_place_count_where_the_node_makes_them(cluster: Clu
     await cluster.gone(PODS, pod["metadata"]["name"])
 
 
-async def test_18_each_index_has_its_own_limit_and_the_failed_ones_are_named(cluster: Cluster) -> None:
+async def test_each_index_has_its_own_limit_and_failed_indexes_are_listed(cluster: Cluster) -> None:
+    """Conformance point 18."""
     await cluster.create(manifest(completionMode="Indexed", completions=4, parallelism=4, backoffLimitPerIndex=1))
     pods = await cluster.pods(4)
     assert all(pod["metadata"]["annotations"][FAILURES] == "0" for pod in pods)
@@ -69,7 +74,8 @@ async def test_18_each_index_has_its_own_limit_and_the_failed_ones_are_named(clu
     assert (status["completedIndexes"], status["failedIndexes"], status["succeeded"]) == ("0,3", "1,2", 2)
 
 
-async def test_19_too_many_failed_indexes_end_the_job(cluster: Cluster) -> None:
+async def test_too_many_failed_indexes_fail_the_job(cluster: Cluster) -> None:
+    """Conformance point 19."""
     spec: Object = {"completionMode": "Indexed", "completions": 5, "parallelism": 5, "backoffLimitPerIndex": 0}
     await cluster.create(manifest(**spec, maxFailedIndexes=1))
     pods = await cluster.pods(5)
@@ -97,7 +103,8 @@ def _on_codes(action: str, operator: str, *values: int, **more: Any) -> Object:
         (_on_codes("FailJob", "In", 42, containerName="first"), 42, False),
     ],
 )
-async def test_20_exit_codes_can_fail_the_job_at_once(cluster: Cluster, policy: Object, code: int, ends: bool) -> None:
+async def test_exit_codes_can_fail_the_job_at_once(cluster: Cluster, policy: Object, code: int, ends: bool) -> None:
+    """Conformance point 20."""
     init = {"spec": {"initContainers": [{"name": "first", "image": "busybox"}]}}
     await cluster.create(manifest(template=init, podFailurePolicy=policy))
     (pod,) = await cluster.pods(1)
@@ -113,7 +120,8 @@ async def test_20_exit_codes_can_fail_the_job_at_once(cluster: Cluster, policy: 
     )
 
 
-async def test_20_an_init_containers_exit_code_counts_too(cluster: Cluster) -> None:
+async def test_an_init_containers_exit_code_counts_too(cluster: Cluster) -> None:
+    """Conformance point 20."""
     init = {"spec": {"initContainers": [{"name": "first", "image": "busybox"}]}}
     await cluster.create(manifest(template=init, podFailurePolicy=_on_codes("FailJob", "In", 7)))
     (pod,) = await cluster.pods(1)
@@ -128,7 +136,8 @@ DISRUPTED = {"type": "DisruptionTarget", "status": "True"}
 ON_DISRUPTION = {"onPodConditions": [{"type": "DisruptionTarget"}]}
 
 
-async def test_21_a_pods_condition_can_fail_the_job(cluster: Cluster) -> None:
+async def test_a_pods_condition_can_fail_the_job(cluster: Cluster) -> None:
+    """Conformance point 21."""
     await cluster.create(manifest(podFailurePolicy={"rules": [{"action": "FailJob", **ON_DISRUPTION}]}))
     (pod,) = await cluster.pods(1)
     await cluster.fail(pod, conditions=[DISRUPTED])
@@ -139,7 +148,8 @@ async def test_21_a_pods_condition_can_fail_the_job(cluster: Cluster) -> None:
     )
 
 
-async def test_22_an_ignored_failure_is_replaced_and_not_counted(cluster: Cluster) -> None:
+async def test_an_ignored_failure_is_replaced_and_not_counted(cluster: Cluster) -> None:
+    """Conformance point 22."""
     rules = [{"action": "Ignore", **ON_DISRUPTION}]
     await cluster.create(manifest(backoffLimit=0, podFailurePolicy={"rules": rules}))
     (pod,) = await cluster.pods(1)
@@ -151,7 +161,8 @@ async def test_22_an_ignored_failure_is_replaced_and_not_counted(cluster: Cluste
     await cluster.complete()
 
 
-async def test_23_a_rule_can_fail_one_index_at_once(cluster: Cluster) -> None:
+async def test_a_rule_can_fail_one_index_at_once(cluster: Cluster) -> None:
+    """Conformance point 23."""
     policy = _on_codes("FailIndex", "In", 13)
     spec: Object = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimitPerIndex": 5}
     await cluster.create(manifest(**spec, podFailurePolicy=policy))
@@ -163,7 +174,8 @@ async def test_23_a_rule_can_fail_one_index_at_once(cluster: Cluster) -> None:
     assert (status["conditions"][-1]["reason"], len(await cluster.all_pods())) == ("FailedIndexes", 2)
 
 
-async def test_38_a_pod_deleted_by_hand_is_one_failure_and_is_replaced(cluster: Cluster) -> None:
+async def test_a_deleted_pod_counts_as_one_failure_and_is_replaced(cluster: Cluster) -> None:
+    """Conformance point 38."""
     await cluster.create(manifest())
     (pod,) = await cluster.pods(1)
     await cluster.delete_pod(pod)
@@ -171,7 +183,8 @@ async def test_38_a_pod_deleted_by_hand_is_one_failure_and_is_replaced(cluster: 
     await cluster.counted(failed=1)
 
 
-async def test_39_a_pod_that_its_lost_node_reports_failed_is_replaced(cluster: Cluster) -> None:
+async def test_a_pod_that_its_lost_node_reports_failed_is_replaced(cluster: Cluster) -> None:
+    """Conformance point 39."""
     await cluster.create(manifest())
     (pod,) = await cluster.pods(1)
     await cluster.bind(pod)
@@ -184,7 +197,10 @@ async def test_39_a_pod_that_its_lost_node_reports_failed_is_replaced(cluster: C
 
 
 @pytest.mark.parametrize("policy", ["Failed", "TerminatingOrFailed"])
-async def test_40_replacement_waits_for_the_end_of_a_pod_only_if_asked(cluster: Cluster, policy: str) -> None:
+async def test_a_replacement_waits_for_the_end_of_a_pod_only_with_pod_replacement_policy_failed(
+    cluster: Cluster, policy: str
+) -> None:
+    """Conformance point 40."""
     await cluster.create(manifest(podReplacementPolicy=policy, backoffLimit=9))
     (pod,) = await cluster.pods(1)
     await cluster.bind(pod)

@@ -15,7 +15,8 @@ from torchyard.api.objects import Object
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-async def test_05_06_a_pod_has_the_jobs_owner_finalizer_and_name_and_not_the_templates(cluster: Cluster) -> None:
+async def test_a_pod_has_the_jobs_owner_finalizer_and_name_and_not_the_templates(cluster: Cluster) -> None:
+    """Conformance points 05, 06."""
     job = await cluster.create(manifest(template={"metadata": {"name": "ignored", "labels": {"app": "x"}}}))
     (pod,) = await cluster.pods(1)
     assert re.fullmatch(r"work-[bcdfghjklmnpqrstvwxz2456789]{5}", pod["metadata"]["name"])
@@ -39,9 +40,10 @@ async def test_05_06_a_pod_has_the_jobs_owner_finalizer_and_name_and_not_the_tem
     }
 
 
-async def test_07_an_indexed_pod_knows_its_index_by_name_hostname_label_annotation_and_variable(
+async def test_an_indexed_pod_knows_its_index_by_name_hostname_label_annotation_and_variable(
     cluster: Cluster,
 ) -> None:
+    """Conformance point 07."""
     own = {"name": "own", "image": "busybox", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]}
     init = {"name": "first", "image": "busybox"}
     main = {"name": "main", "image": "busybox"}
@@ -61,7 +63,8 @@ async def test_07_an_indexed_pod_knows_its_index_by_name_hostname_label_annotati
         assert pod["spec"]["initContainers"][0]["env"] == [variable]
 
 
-async def test_08_a_long_job_name_is_cut_so_that_pod_names_keep_to_63_characters(cluster: Cluster) -> None:
+async def test_a_long_job_name_is_cut_so_that_pod_names_keep_to_63_characters(cluster: Cluster) -> None:
+    """Conformance point 08."""
     name = "j" * 60
     await cluster.create(manifest(name, completionMode="Indexed", completions=11, parallelism=11))
     pods = await cluster.pods(11)
@@ -70,7 +73,8 @@ async def test_08_a_long_job_name_is_cut_so_that_pod_names_keep_to_63_characters
     assert all(len(pod["metadata"]["name"]) == 63 for pod in pods)
 
 
-async def test_09_parallelism_bounds_the_pods_and_the_last_mile_needs_fewer(cluster: Cluster) -> None:
+async def test_parallelism_limits_the_pods_and_the_last_completions_need_fewer(cluster: Cluster) -> None:
+    """Conformance point 09."""
     await cluster.create(manifest(completions=5, parallelism=3))
     first = await cluster.pods(3)
     await cluster.counted(active=3)
@@ -82,7 +86,8 @@ async def test_09_parallelism_bounds_the_pods_and_the_last_mile_needs_fewer(clus
     assert (status["succeeded"], status.get("active"), len(await cluster.all_pods())) == (5, None, 5)
 
 
-async def test_10_three_completions_with_parallelism_one_run_one_after_the_other(cluster: Cluster) -> None:
+async def test_three_completions_with_parallelism_one_run_one_after_the_other(cluster: Cluster) -> None:
+    """Conformance point 10."""
     await cluster.create(manifest(completions=3))
     for done in range(3):
         (pod,) = await cluster.pods(1)
@@ -91,7 +96,8 @@ async def test_10_three_completions_with_parallelism_one_run_one_after_the_other
     assert (await cluster.complete())["succeeded"] == 3
 
 
-async def test_11_a_work_queue_drains_after_the_first_success(cluster: Cluster) -> None:
+async def test_a_work_queue_drains_after_the_first_success(cluster: Cluster) -> None:
+    """Conformance point 11."""
     await cluster.create(manifest(parallelism=3))
     pods = await cluster.pods(3)
     await cluster.succeed(pods[0])
@@ -103,7 +109,8 @@ async def test_11_a_work_queue_drains_after_the_first_success(cluster: Cluster) 
     assert (await cluster.complete())["succeeded"] == 2
 
 
-async def test_12_creation_stops_at_the_first_refusal_which_is_told(cluster: Cluster) -> None:
+async def test_creation_stops_at_the_first_rejection_with_an_event(cluster: Cluster) -> None:
+    """Conformance point 12."""
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}}
     await cluster.client.create(RESOURCE_QUOTAS, quota, cluster.namespace)
     # No quota controller runs: the figures it would keep are written by hand.
@@ -119,7 +126,8 @@ async def test_12_creation_stops_at_the_first_refusal_which_is_told(cluster: Clu
     await cluster.counted(active=2)
 
 
-async def test_13_less_parallelism_gives_up_the_pods_that_have_come_least_far(cluster: Cluster) -> None:
+async def test_lower_parallelism_deletes_the_pods_with_the_least_progress(cluster: Cluster) -> None:
+    """Conformance point 13."""
     await cluster.create(manifest(completions=9, parallelism=3))
     pods = await cluster.pods(3)
     for pod in pods[:2]:
@@ -132,7 +140,8 @@ async def test_13_less_parallelism_gives_up_the_pods_that_have_come_least_far(cl
     assert [pod["metadata"]["name"] for pod in left] == [pods[0]["metadata"]["name"]]
 
 
-async def test_14_parallelism_may_go_to_zero_and_back(cluster: Cluster) -> None:
+async def test_parallelism_may_go_to_zero_and_back(cluster: Cluster) -> None:
+    """Conformance point 14."""
     await cluster.create(manifest(completions=2, parallelism=2))
     await cluster.pods(2)
     await cluster.patch(parallelism=0)
@@ -143,7 +152,8 @@ async def test_14_parallelism_may_go_to_zero_and_back(cluster: Cluster) -> None:
     await cluster.complete()
 
 
-async def test_35_an_elastic_indexed_job_takes_more_and_fewer_completions(cluster: Cluster) -> None:
+async def test_an_elastic_indexed_job_takes_more_and_fewer_completions(cluster: Cluster) -> None:
+    """Conformance point 35."""
     await cluster.create(manifest(completionMode="Indexed", completions=2, parallelism=2))
     await cluster.pods(2)
     await cluster.patch(completions=4, parallelism=4)
@@ -159,7 +169,8 @@ async def test_35_an_elastic_indexed_job_takes_more_and_fewer_completions(cluste
     assert (await cluster.complete())["completedIndexes"] == "0,1"
 
 
-async def test_36_a_job_that_somebody_else_manages_is_left_alone(cluster: Cluster) -> None:
+async def test_a_job_of_another_manager_is_ignored(cluster: Cluster) -> None:
+    """Conformance point 36."""
     await cluster.create(manifest("theirs", managedBy="example.com/queue"))
     await cluster.create(manifest(managedBy="kubernetes.io/job-controller"))
     (pod,) = await cluster.pods(1)
@@ -169,7 +180,8 @@ async def test_36_a_job_that_somebody_else_manages_is_left_alone(cluster: Cluste
     assert len(await cluster.all_pods()) == 1
 
 
-async def test_41_completed_indexes_are_written_as_intervals(cluster: Cluster) -> None:
+async def test_completed_indexes_are_written_as_intervals(cluster: Cluster) -> None:
+    """Conformance point 41."""
     await cluster.create(manifest(completionMode="Indexed", completions=9, parallelism=9))
     pods = {int(pod["metadata"]["labels"][INDEX]): pod for pod in await cluster.pods(9)}
     await cluster.succeed(*(pods[index] for index in (1, 3, 4, 5, 7, 8)))
@@ -178,7 +190,8 @@ async def test_41_completed_indexes_are_written_as_intervals(cluster: Cluster) -
     assert (await cluster.complete())["completedIndexes"] == "0-8"
 
 
-async def test_45_both_generations_of_labels_find_a_jobs_pods(cluster: Cluster) -> None:
+async def test_current_and_legacy_labels_select_a_jobs_pods(cluster: Cluster) -> None:
+    """Conformance point 45."""
     await cluster.create(manifest())
     await cluster.create(manifest("other"))
     await cluster.pods(2)
@@ -187,7 +200,7 @@ async def test_45_both_generations_of_labels_find_a_jobs_pods(cluster: Cluster) 
         assert len(found) == 1, label
 
 
-async def test_a_pod_that_nobody_owns_is_taken_in_and_one_that_loses_its_labels_is_let_go(cluster: Cluster) -> None:
+async def test_an_orphan_is_adopted_and_a_pod_that_loses_its_labels_is_released(cluster: Cluster) -> None:
     selector = {"matchLabels": {"crew": "red"}}
     template: Object = {"metadata": {"labels": {"crew": "red"}}}
     found = {"metadata": {"name": "found", "labels": {"crew": "red"}}, "spec": manifest()["spec"]["template"]["spec"]}
@@ -208,7 +221,8 @@ async def test_a_pod_that_nobody_owns_is_taken_in_and_one_that_loses_its_labels_
 
 
 @pytest.mark.parametrize("how", ["Background", "Foreground", "Orphan"])
-async def test_33_deleting_a_job_deletes_its_pods_or_sets_them_free(cluster: Cluster, how: str) -> None:
+async def test_deleting_a_job_deletes_or_orphans_its_pods(cluster: Cluster, how: str) -> None:
+    """Conformance point 33."""
     await cluster.create(manifest(completions=2, parallelism=2))
     pods = await cluster.pods(2)
     await cluster.succeed(pods[0])

@@ -44,7 +44,7 @@ def shell(plane: Server, tmp_path: Path) -> Kubectl:
     return kubectl.using(plane.kubeconfig, tmp_path, namespace)
 
 
-def test_kubectl_makes_waits_for_reads_and_shows_a_job(shell: Kubectl) -> None:
+def test_kubectl_creates_waits_for_and_shows_a_job(shell: Kubectl) -> None:
     assert shell("create", "job", "hello", "--image=busybox", "--", "echo", "hello") == "job.batch/hello created\n"
     assert shell("wait", "--for=condition=complete", "job/hello", "--timeout=60s") == "job.batch/hello condition met\n"
     assert shell("logs", "job/hello") == "hello\n"
@@ -54,7 +54,7 @@ def test_kubectl_makes_waits_for_reads_and_shows_a_job(shell: Kubectl) -> None:
     eventually(lambda: "Job completed" in shell("describe", "job", "hello"), "the last event")
 
 
-def test_an_indexed_job_runs_every_index_on_a_host_of_its_own(shell: Kubectl) -> None:
+def test_each_index_of_an_indexed_job_has_its_own_hostname(shell: Kubectl) -> None:
     say = ["sh", "-c", "echo $JOB_COMPLETION_INDEX on $(hostname)"]
     container = {"name": "main", "image": "busybox", "command": say}
     spec = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}

@@ -23,7 +23,7 @@ async def refused(cluster: Cluster, given: Object) -> StatusError:
     return found.value
 
 
-async def test_every_fault_is_told_at_once(cluster: Cluster) -> None:
+async def test_all_field_errors_are_reported_together(cluster: Cluster) -> None:
     error = await refused(cluster, job(master=2, worker=replica(0)))
     assert error.details is not None
     assert [(one["field"], one["reason"]) for one in error.details["causes"]] == [
@@ -32,8 +32,8 @@ async def test_every_fault_is_told_at_once(cluster: Cluster) -> None:
     ]
 
 
-async def test_u5_every_rule_holds_at_the_door(cluster: Cluster) -> None:
-    """Each with its path and its words: what is wrong, and what would be right."""
+async def test_every_validation_rule_holds_on_admission(cluster: Cluster) -> None:
+    """Row U5: Each with its path and its words: what is wrong, and what would be right."""
     for case, (given, errs) in CASES.items():
         if not errs:
             continue
@@ -48,17 +48,19 @@ async def test_u5_every_rule_holds_at_the_door(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "replicas", [{}, None, {"Worker": None}, {"Worker": "three"}], ids=["none", "null", "a null one", "a word"]
 )
-async def test_replicas_that_crash_upstream_are_refused(cluster: Cluster, replicas: Any) -> None:
+async def test_replicas_that_crash_upstream_are_rejected(cluster: Cluster, replicas: Any) -> None:
     error = await refused(cluster, {**job(), "spec": {"pytorchReplicaSpecs": replicas}})
     assert "spec.pytorchReplicaSpecs" in error.message
 
 
-async def test_u5_a_bad_name_and_an_empty_rendezvous_are_refused(cluster: Cluster) -> None:
+async def test_an_invalid_name_and_an_empty_rendezvous_are_rejected(cluster: Cluster) -> None:
+    """Row U5."""
     assert "DNS-1035" in (await refused(cluster, job("0-test"))).message
     assert "rdzvConf" in (await refused(cluster, job(elasticPolicy={"rdzvConf": []}))).message
 
 
-async def test_e3_three_managers(cluster: Cluster) -> None:
+async def test_managed_by_accepts_two_controllers_and_rejects_others(cluster: Cluster) -> None:
+    """Row E3."""
     await cluster.create(job("here", worker=None))
     await cluster.create(job("there", worker=None, run={"managedBy": names.MANAGED_BY_MULTIKUEUE}))
     with pytest.raises(StatusError, match="managedBy"):
@@ -68,7 +70,8 @@ async def test_e3_three_managers(cluster: Cluster) -> None:
     assert "status" not in await cluster.get("there")
 
 
-async def test_u5_the_manager_cannot_be_changed_through_the_api(cluster: Cluster) -> None:
+async def test_managed_by_is_immutable(cluster: Cluster) -> None:
+    """Row U5."""
     await cluster.create(job())
     with pytest.raises(StatusError, match="field is immutable"):
         await cluster.patch("train", {"spec": {"runPolicy": {"managedBy": names.MANAGED_BY_MULTIKUEUE}}})

@@ -42,7 +42,7 @@ class Noted(Client):
         return await super().update(ref, obj, subresource=subresource)
 
 
-async def test_pods_of_all_come_before_the_first_word_about_any(tmp_path: Path) -> None:
+async def test_pods_of_all_jobs_are_created_before_the_first_status(tmp_path: Path) -> None:
     settings = PlaneSettings(state=tmp_path / "state", port=0, controllers="-*", node=False)
     async with Plane(settings) as plane:
         client = Noted(plane.client("test"))

@@ -17,7 +17,8 @@ from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView
 from torchyard.kube.informer_factory import InformerFactory
 
 
-async def test_u17_c6_a_service_of_somebody_else_is_not_taken(cluster: Cluster) -> None:
+async def test_a_service_of_another_owner_is_not_adopted(cluster: Cluster) -> None:
+    """Rows U17, C6."""
     stranger = {"metadata": {"name": "train-master-0"}, "spec": {"ports": [{"port": 1}]}}
     await cluster.client.create(SERVICES, stranger, cluster.namespace)
     await cluster.create(job(worker=None))
@@ -34,10 +35,10 @@ async def test_u17_c6_a_service_of_somebody_else_is_not_taken(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("containers", [[], [{"name": "main", "image": "i"}]], ids=["none", "another"])
-async def test_c6_without_its_container_no_service_is_made_and_the_user_is_told(
+async def test_without_a_pytorch_container_no_service_is_created_and_an_event_says_so(
     cluster: Cluster, containers: list[dict[str, str]]
 ) -> None:
-    """By the server that knows the rule, or by the controller where no webhook guards the API."""
+    """Row C6: By the server that knows the rule, or by the controller where no webhook guards the API."""
     given = job(master={"replicas": 1, "template": {"spec": {"containers": containers}}}, worker=None)
     try:
         await cluster.create(given)
@@ -49,7 +50,8 @@ async def test_c6_without_its_container_no_service_is_made_and_the_user_is_told(
     assert await cluster.names(SERVICES) == await cluster.names(PODS) == []
 
 
-async def test_c6_a_service_whose_owner_has_no_identity_is_refused(cluster: Cluster) -> None:
+async def test_a_service_whose_owner_has_no_uid_is_rejected(cluster: Cluster) -> None:
+    """Row C6."""
     view = PyTorchJobView.of({**job(), "metadata": {"name": "train", "namespace": cluster.namespace, "uid": ""}}, NOW)
     with pytest.raises(StatusError, match="ownerReferences") as refused:
         await cluster.client.create(SERVICES, make_service(view, (names.MASTER, 0)), cluster.namespace)
@@ -57,7 +59,8 @@ async def test_c6_a_service_whose_owner_has_no_identity_is_refused(cluster: Clus
     assert await cluster.names(SERVICES) == []
 
 
-async def test_u17_a_pod_whose_index_cannot_be_read_is_left_alone(cluster: Cluster) -> None:
+async def test_a_pod_with_an_invalid_index_label_is_ignored(cluster: Cluster) -> None:
+    """Row U17."""
     made = await cluster.create(job(worker=1))
     await cluster.pods("train-master-0", "train-worker-0")
     labels = {
@@ -84,8 +87,8 @@ async def test_u17_a_pod_whose_index_cannot_be_read_is_left_alone(cluster: Clust
     await cluster.pods("odd", "train-master-0", "train-worker-0", "train-worker-1")
 
 
-async def test_u17_two_controllers_at_once_make_every_replica_once(cluster: Cluster) -> None:
-    """Whatever a cache knows too late: names are the same for both, and a name that is taken by oneself is no error."""
+async def test_two_concurrent_controllers_create_every_replica_once(cluster: Cluster) -> None:
+    """Row U17: child names are deterministic, and a name that the job itself already uses is not an error."""
     informers = InformerFactory(cluster.client, namespace=cluster.namespace)
     second = PyTorchJobController(cluster.client, informers, PyTorchJobSettings())
     tasks = [asyncio.create_task(work) for work in (second.run(), informers.run())]
@@ -104,7 +107,7 @@ async def test_u17_two_controllers_at_once_make_every_replica_once(cluster: Clus
     assert not [one["message"] for one in told if one["type"] == "Warning"]
 
 
-async def test_edits_at_once_all_count(cluster: Cluster) -> None:
+async def test_concurrent_edits_are_all_applied(cluster: Cluster) -> None:
     await cluster.create(job(worker=1))
     await cluster.pods("train-master-0", "train-worker-0")
 
@@ -122,7 +125,7 @@ async def test_edits_at_once_all_count(cluster: Cluster) -> None:
     await cluster.conditions(("Created", "True"), ("Running", "True"))
 
 
-async def test_an_error_exit_and_a_time_to_live_end_with_the_job_gone(cluster: Cluster) -> None:
+async def test_a_failed_job_with_a_ttl_is_deleted(cluster: Cluster) -> None:
     """Upstream never sets the completion time here, and then cannot tell when the time is over."""
     await cluster.create(job(worker=None, policy="ExitCode", run={"ttlSecondsAfterFinished": 1}))
     await cluster.pods("train-master-0")
@@ -131,7 +134,7 @@ async def test_an_error_exit_and_a_time_to_live_end_with_the_job_gone(cluster: C
     await cluster.gone("train")
 
 
-async def test_replicas_made_anew_reach_the_limit(cluster: Cluster) -> None:
+async def test_recreated_replicas_reach_the_backoff_limit(cluster: Cluster) -> None:
     """Upstream counts restarts of containers only, and goes on for ever."""
     await cluster.create(job(worker=None, policy="ExitCode", run={"backoffLimit": 2}))
     before = ""

@@ -21,7 +21,8 @@ CREATED, RUNNING, SUCCEEDED = ("Created", "True"), ("Running", "True"), ("Succee
 A_WHILE = 0.5
 
 
-async def test_t1_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> None:
+async def test_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> None:
+    """Row T1."""
     ports = {"ports": [{"name": names.PORT_NAME, "containerPort": 8080}]}
     made = await cluster.create(job(master=replica(1, container=ports), worker=replica(2, container=ports)))
     await cluster.pods(*ALL)
@@ -51,7 +52,8 @@ async def test_t1_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> N
     )
 
 
-async def test_t2_the_queue_cannot_be_changed(cluster: Cluster) -> None:
+async def test_the_queue_label_is_immutable(cluster: Cluster) -> None:
+    """Row T2."""
     await cluster.create(job(run={"schedulingPolicy": {"queue": "one"}}))
     with pytest.raises(StatusError, match=QUEUE_IMMUTABLE) as refused:
         await cluster.patch("train", {"spec": {"runPolicy": {"schedulingPolicy": {"queue": "two"}}}})
@@ -59,7 +61,8 @@ async def test_t2_the_queue_cannot_be_changed(cluster: Cluster) -> None:
     assert (await cluster.get())["spec"]["runPolicy"]["schedulingPolicy"]["queue"] == "one"
 
 
-async def test_t3_t4_suspended_run_suspended_again_and_resumed(cluster: Cluster) -> None:
+async def test_a_job_can_be_suspended_and_resumed_repeatedly(cluster: Cluster) -> None:
+    """Rows T3, T4."""
     await cluster.create(job(run={"suspend": True}))
     status = await cluster.conditions(CREATED, ("Suspended", "True"))
     assert "startTime" not in status
@@ -85,7 +88,8 @@ async def test_t3_t4_suspended_run_suspended_again_and_resumed(cluster: Cluster)
     assert again["startTime"] > first["startTime"]
 
 
-async def test_t5_a_job_of_another_manager_is_left_alone(cluster: Cluster) -> None:
+async def test_a_job_of_another_manager_is_ignored(cluster: Cluster) -> None:
+    """Row T5."""
     run = {"managedBy": names.MANAGED_BY_MULTIKUEUE, "suspend": True}
     await cluster.create(job(run=run))
     await cluster.create(job("other", worker=None))
@@ -96,7 +100,8 @@ async def test_t5_a_job_of_another_manager_is_left_alone(cluster: Cluster) -> No
     assert conditions((await cluster.get()).get("status")) == []
 
 
-async def test_t6_t7_an_elastic_job_with_an_autoscaler(cluster: Cluster) -> None:
+async def test_an_elastic_job_with_metrics_has_an_autoscaler(cluster: Cluster) -> None:
+    """Rows T6, T7."""
     target = {"type": "Utilization", "averageUtilization": 80}
     metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     policy = {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 3, "metrics": metrics}
@@ -121,7 +126,8 @@ async def test_t6_t7_an_elastic_job_with_an_autoscaler(cluster: Cluster) -> None
     await cluster.conditions(CREATED, ("Suspended", "False"), SUCCEEDED)
 
 
-async def test_u6_c2_running_pods_go_at_the_end_with_their_services(cluster: Cluster) -> None:
+async def test_clean_pod_policy_running_deletes_running_pods_and_their_services(cluster: Cluster) -> None:
+    """Rows U6, C2."""
     await cluster.create(job(run={"cleanPodPolicy": "Running"}))
     await cluster.pods(*ALL)
     await cluster.move("train-worker-0", "Running")
@@ -130,7 +136,8 @@ async def test_u6_c2_running_pods_go_at_the_end_with_their_services(cluster: Clu
     await cluster.services("train-master-0")
 
 
-async def test_c3_a_deadline_passes_without_any_other_event(cluster: Cluster) -> None:
+async def test_a_deadline_takes_effect_without_any_other_event(cluster: Cluster) -> None:
+    """Row C3."""
     await cluster.create(job(run={"activeDeadlineSeconds": 1, "cleanPodPolicy": "All"}))
     await cluster.pods(*ALL)
     status = await cluster.conditions(CREATED, ("Failed", "True"))
@@ -139,7 +146,8 @@ async def test_c3_a_deadline_passes_without_any_other_event(cluster: Cluster) ->
     await cluster.services()
 
 
-async def test_c4_restarts_in_place_reach_the_limit(cluster: Cluster) -> None:
+async def test_container_restarts_reach_the_backoff_limit(cluster: Cluster) -> None:
+    """Row C4."""
     await cluster.create(job(run={"backoffLimit": 3, "cleanPodPolicy": "All"}))
     await cluster.pods(*ALL)
     for name in ALL:
@@ -150,7 +158,8 @@ async def test_c4_restarts_in_place_reach_the_limit(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-async def test_c5_a_finished_job_goes_when_its_time_is_over(cluster: Cluster, code: int) -> None:
+async def test_a_finished_job_is_deleted_after_its_ttl(cluster: Cluster, code: int) -> None:
+    """Row C5."""
     await cluster.create(job(worker=None, policy="Never", run={"ttlSecondsAfterFinished": 1}))
     await cluster.pods("train-master-0")
     await cluster.move("train-master-0", "Failed" if code else "Succeeded", code=code)
@@ -158,7 +167,8 @@ async def test_c5_a_finished_job_goes_when_its_time_is_over(cluster: Cluster, co
     await cluster.pods()
 
 
-async def test_u14_c7_a_signalled_replica_is_made_anew_and_counted(cluster: Cluster) -> None:
+async def test_a_replica_killed_by_a_signal_is_recreated_and_counted(cluster: Cluster) -> None:
+    """Rows U14, C7."""
     await cluster.create(job(policy="ExitCode", run={"backoffLimit": 2}))
     await cluster.pods(*ALL)
     for name in ALL:
@@ -181,7 +191,8 @@ async def test_u14_c7_a_signalled_replica_is_made_anew_and_counted(cluster: Clus
     assert [one.get("count") for one in events if one["reason"] == messages.IS_RESTARTING] == [1]
 
 
-async def test_c8_an_error_exit_fails_the_job_with_a_completion_time(cluster: Cluster) -> None:
+async def test_an_error_exit_fails_the_job_with_a_completion_time(cluster: Cluster) -> None:
+    """Row C8."""
     await cluster.create(job(policy="ExitCode"))
     await cluster.pods(*ALL)
     await cluster.move("train-worker-1", "Failed", code=1)
@@ -189,7 +200,8 @@ async def test_c8_an_error_exit_fails_the_job_with_a_completion_time(cluster: Cl
     assert status["completionTime"]
 
 
-async def test_c9_c10_scaling_by_the_scale_subresource(cluster: Cluster) -> None:
+async def test_scaling_by_the_scale_subresource(cluster: Cluster) -> None:
+    """Rows C9, C10."""
     await cluster.create(job())
     await cluster.pods(*ALL)
     for name in ALL:
@@ -212,7 +224,8 @@ async def test_c9_c10_scaling_by_the_scale_subresource(cluster: Cluster) -> None
     assert found["status"]["selector"].endswith("replica-type=worker")
 
 
-async def test_u17_a_pod_of_somebody_else_is_not_taken(cluster: Cluster) -> None:
+async def test_a_pod_of_another_owner_is_not_adopted(cluster: Cluster) -> None:
+    """Row U17."""
     stranger = {"metadata": {"name": "train-master-0"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     await cluster.client.create(PODS, stranger, cluster.namespace)
     await cluster.create(job(worker=None))
@@ -226,7 +239,7 @@ async def test_u17_a_pod_of_somebody_else_is_not_taken(cluster: Cluster) -> None
     await cluster.until(ours)
 
 
-async def test_a_job_made_again_under_its_name_starts_anew(cluster: Cluster) -> None:
+async def test_a_job_recreated_under_its_name_starts_from_scratch(cluster: Cluster) -> None:
     await cluster.create(job(worker=None))
     await cluster.pods("train-master-0")
     first = (await cluster.pod("train-master-0"))["metadata"]["uid"]
@@ -240,7 +253,7 @@ async def test_a_job_made_again_under_its_name_starts_anew(cluster: Cluster) -> 
     await cluster.until(anew)
 
 
-async def test_pods_deleted_after_success_are_not_made_again(cluster: Cluster) -> None:
+async def test_pods_deleted_after_success_are_not_recreated(cluster: Cluster) -> None:
     await cluster.create(job(worker=None))
     await cluster.pods("train-master-0")
     await cluster.move("train-master-0", "Succeeded", code=0)
@@ -257,6 +270,6 @@ async def test_a_job_without_a_run_policy_is_read_back_with_one(cluster: Cluster
     assert (await cluster.create(given))["spec"]["runPolicy"] == {"suspend": False}
 
 
-async def test_limits_left_empty_by_a_comment_are_none(cluster: Cluster) -> None:
+async def test_limits_that_are_null_are_accepted(cluster: Cluster) -> None:
     await cluster.create(job(master=replica(1, container={"resources": {"limits": None}}), worker=None))
     await cluster.pods("train-master-0")

@@ -78,7 +78,7 @@ async def log(plane: Plane, cluster: Cluster, pod: str) -> str:
     return b"".join(pieces).decode()
 
 
-async def test_a_master_and_two_workers_meet_under_the_masters_name(tmp_path: Path) -> None:
+async def test_a_master_and_two_workers_rendezvous_by_the_masters_name(tmp_path: Path) -> None:
     async with running(tmp_path, sys.executable) as (plane, cluster):
         spec: Object = {"container": program(MEET), "policy": "Never"}
         await cluster.create(job(master=replica(1, **spec), worker=replica(2, **spec)))
@@ -102,7 +102,8 @@ async def test_the_exit_code_of_a_real_program_fails_the_job(tmp_path: Path) -> 
 
 
 @pytest.mark.train
-async def test_e1_a_master_and_a_worker_reduce_with_gloo(tmp_path: Path) -> None:
+async def test_a_master_and_a_worker_reduce_with_gloo(tmp_path: Path) -> None:
+    """Row E1."""
     async with running(tmp_path, interpreter()) as (plane, cluster):
         spec: Object = {"container": program(REDUCE), "policy": "OnFailure"}
         await cluster.create(job(master=replica(1, **spec), worker=replica(1, **spec)))
@@ -110,7 +111,8 @@ async def test_e1_a_master_and_a_worker_reduce_with_gloo(tmp_path: Path) -> None
         assert "sum 3.0 of 2" in await log(plane, cluster, "train-master-0")
 
 
-async def test_e2_a_gang_waits_until_it_is_whole_and_follows_a_smaller_minimum(tmp_path: Path) -> None:
+async def test_a_gang_is_pending_until_it_is_complete_or_its_minimum_is_lowered(tmp_path: Path) -> None:
+    """Row E2."""
     async with running(tmp_path, sys.executable) as (_, cluster):
         spec: Object = {"container": program("print('hello')"), "policy": "Never"}
         gang = {"schedulingPolicy": {"minAvailable": 10}}

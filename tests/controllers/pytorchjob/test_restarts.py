@@ -28,7 +28,7 @@ def replicas(name: str) -> list[str]:
     return [f"{name}-master-0", f"{name}-worker-0", f"{name}-worker-1"]
 
 
-async def test_a_plane_that_stops_while_it_makes_pods_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_plane_that_stops_while_creating_pods_continues_after_a_restart(tmp_path: Path) -> None:
     wanted = sorted(pod for name in JOBS for pod in replicas(name))
     async with up(tmp_path) as cluster:
         for name in JOBS:
@@ -55,7 +55,7 @@ async def test_a_plane_that_stops_while_it_makes_pods_goes_on_where_it_was(tmp_p
         assert sorted((one["involvedObject"]["name"], one["count"]) for one in ends) == [(name, 1) for name in JOBS]
 
 
-async def test_restarts_are_remembered_from_one_life_to_the_next(tmp_path: Path) -> None:
+async def test_restart_counts_survive_a_restart_of_the_plane(tmp_path: Path) -> None:
     given = job(worker=None, policy="ExitCode", run={"backoffLimit": 2})
     async with up(tmp_path) as cluster:
         await cluster.create(given)

@@ -36,7 +36,8 @@ async def state(cluster: Cluster, name: str) -> set[str]:
     return {kind for kind, status in conditions((await cluster.get(name)).get("status")) if status == "True"}
 
 
-async def test_u1_to_u4_what_a_replica_is_told_and_whether_it_waits(cluster: Cluster) -> None:
+async def test_environment_and_init_container_of_a_replica(cluster: Cluster) -> None:
+    """Rows U1-U4."""
     conf = [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]
     whole = {"rdzvBackend": "etcd", "rdzvHost": "h", "rdzvPort": 99, "rdzvId": "id", "rdzvConf": conf}
     elastic = {
@@ -69,12 +70,14 @@ async def test_u1_to_u4_what_a_replica_is_told_and_whether_it_waits(cluster: Clu
     assert "initContainers" not in (await pod_of(cluster, "plain-master-0"))["spec"]
 
 
-async def test_u5_the_old_process_count_is_warned_about(cluster: Cluster) -> None:
+async def test_the_deprecated_process_count_gets_a_warning(cluster: Cluster) -> None:
+    """Row U5."""
     assert await cluster.warnings(job("old", elasticPolicy={"nProcPerNode": 2})) == [DEPRECATED_PROCESSES]
     assert await cluster.warnings(job("new", nprocPerNode="2")) == []
 
 
-async def test_u7_a_limit_of_restarts_and_what_is_then_kept(cluster: Cluster) -> None:
+async def test_the_backoff_limit_fails_the_job_and_clean_pod_policy_applies(cluster: Cluster) -> None:
+    """Row U7."""
     kept = {"None": ["-master-0", "-worker-0"], "Running": ["-worker-0"], "All": []}
     for policy in kept:
         name = f"past-{policy.lower()}"
@@ -112,7 +115,8 @@ async def test_u7_a_limit_of_restarts_and_what_is_then_kept(cluster: Cluster) ->
     assert await state(cluster, "none") == {"Created", "Running"}
 
 
-async def test_u8_a_deadline_of_nothing_has_passed_and_a_far_one_has_not(cluster: Cluster) -> None:
+async def test_a_deadline_of_zero_has_passed_and_a_distant_one_has_not(cluster: Cluster) -> None:
+    """Row U8."""
     await cluster.create(job("far", worker=None, run={"activeDeadlineSeconds": 3600}))
     await cluster.create(job("past", worker=None, run={"activeDeadlineSeconds": 0}))
     status = await cluster.conditions(CREATED, ("Failed", "True"), name="past")
@@ -121,7 +125,8 @@ async def test_u8_a_deadline_of_nothing_has_passed_and_a_far_one_has_not(cluster
     assert await state(cluster, "far") == {"Created"}
 
 
-async def test_u9_only_jobs_of_this_manager_are_looked_after(cluster: Cluster) -> None:
+async def test_only_jobs_of_this_manager_are_reconciled(cluster: Cluster) -> None:
+    """Row U9."""
     for name, manager in (("nobodys", None), ("ours", names.MANAGED_HERE), ("theirs", names.MANAGED_BY_MULTIKUEUE)):
         await cluster.create(job(name, worker=None, run={"managedBy": manager} if manager else {}))
     for name in ("", "other"):
@@ -133,7 +138,8 @@ async def test_u9_only_jobs_of_this_manager_are_looked_after(cluster: Cluster) -
     assert "status" not in await cluster.get("theirs")
 
 
-async def test_u10_a_running_pod_that_goes_counts_as_failed(cluster: Cluster) -> None:
+async def test_a_terminating_running_pod_counts_as_failed(cluster: Cluster) -> None:
+    """Row U10."""
     held = {"finalizers": ["example.org/held"]}
     await cluster.create(job(worker=replica(1, metadata=held)))
     await cluster.pods("train-master-0", "train-worker-0")
@@ -155,7 +161,8 @@ async def test_u10_a_running_pod_that_goes_counts_as_failed(cluster: Cluster) ->
     await cluster.until(anew)
 
 
-async def test_u11_u12_a_pods_restart_policy_is_the_replicas_and_its_scheduler_the_templates(cluster: Cluster) -> None:
+async def test_a_pods_restart_policy_is_the_replicas_and_its_scheduler_the_templates(cluster: Cluster) -> None:
+    """Rows U11, U12."""
     expected = {"Always": "Always", "OnFailure": "OnFailure", "Never": "Never", "ExitCode": "Never"}
     for policy in expected:
         spec = {"restartPolicy": "Always", "schedulerName": "mine"}
@@ -166,7 +173,8 @@ async def test_u11_u12_a_pods_restart_policy_is_the_replicas_and_its_scheduler_t
     await cluster.events(messages.RESTART_POLICY_SET)
 
 
-async def test_u13_a_gap_is_filled_and_what_is_too_much_goes(cluster: Cluster) -> None:
+async def test_missing_replicas_are_created_and_surplus_ones_deleted(cluster: Cluster) -> None:
+    """Row U13."""
     workers = [f"train-worker-{index}" for index in range(4)]
     await cluster.create(job(master=None, worker=3))
     await cluster.pods(*workers[:3])
@@ -185,7 +193,8 @@ async def test_u13_a_gap_is_filled_and_what_is_too_much_goes(cluster: Cluster) -
     assert (await cluster.pod(workers[0]))["metadata"]["uid"] == before[workers[0]]
 
 
-async def test_u15_a_signal_may_pass_and_an_error_will_not(cluster: Cluster) -> None:
+async def test_exit_codes_of_signals_are_retryable_and_errors_are_not(cluster: Cluster) -> None:
+    """Row U15."""
     again = {1: False, 2: False, 3: False, 130: True, 138: True}
     for code in again:
         await cluster.create(job(f"code-{code}", worker=None, policy="ExitCode"))
@@ -203,7 +212,8 @@ async def test_u15_a_signal_may_pass_and_an_error_will_not(cluster: Cluster) -> 
         assert (code, await cluster.until(judged)) == (code, "made anew" if retried else "failed")
 
 
-async def test_u16_only_a_finished_job_with_a_time_to_live_goes(cluster: Cluster) -> None:
+async def test_only_a_finished_job_with_a_ttl_is_deleted(cluster: Cluster) -> None:
+    """Row U16."""
     lives = {"runs": {"ttlSecondsAfterFinished": 0}, "kept": {}, "later": {"ttlSecondsAfterFinished": 3600}}
     goes = {"succeeded": {"ttlSecondsAfterFinished": 0}, "failed": {"ttlSecondsAfterFinished": 0}}
     for name, run in {**lives, **goes}.items():

@@ -79,17 +79,17 @@ CALM = ScaleHistory(recommended=((at(-301), 9),))
         (["20m", None], None),  # as if the second did what it should
     ],
 )
-def test_replicas_follow_what_is_used(used: list[str | None], wanted: int | None) -> None:
+def test_replicas_follow_usage(used: list[str | None], wanted: int | None) -> None:
     assert look(used, history=CALM, now=at(1)).replicas == wanted
 
 
-def test_pods_that_are_not_ready_do_nothing_yet_and_those_that_ended_do_not_count() -> None:
+def test_unready_pods_count_as_unused_and_finished_pods_are_ignored() -> None:
     busy = [pod("a"), pod("b", ready=False), pod("c", phase="Succeeded"), pod("d", deletionTimestamp="now")]
     decision = look(["150m", "100m", "100m", "100m"], pods=busy, current=2)
     assert decision.replicas == 3
 
 
-def test_an_average_value_is_a_target_too_and_the_greediest_metric_wins() -> None:
+def test_an_average_value_can_be_a_target_and_the_highest_proposal_wins() -> None:
     value = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "25m"}}}
     decision = look(["50m"], hpa=autoscaler(CPU, value))
     assert decision.replicas == 2
@@ -110,10 +110,12 @@ def test_a_container_can_be_measured_alone() -> None:
     [
         (CPU, [pod("p", request="")], ["1m"], "missing request for cpu in container pytorch of Pod p"),
         (CPU, [pod("p")], [None], "no metrics returned from resource metrics API"),
-        ({"type": "External", "external": {}}, [pod("p")], ["1m"], "External metrics are not served by this plane"),
+        ({"type": "External", "external": {}}, [pod("p")], ["1m"], "External metrics are not supported by this plane"),
     ],
 )
-def test_what_cannot_be_measured_is_told(metric: Object, pods: list[Object], used: list[Any], why: str) -> None:
+def test_a_metric_that_is_unavailable_gets_a_condition_and_an_event(
+    metric: Object, pods: list[Object], used: list[Any], why: str
+) -> None:
     decision = look(used, hpa=autoscaler(metric), pods=pods)
     assert decision.replicas is None
     assert conditions(decision)["ScalingActive"] == ("False", "FailedGetResourceMetric")
@@ -133,7 +135,7 @@ def test_what_cannot_be_measured_is_told(metric: Object, pods: list[Object], use
         (1, 9, 2, ["50m", "50m"], None, ("False", "DesiredWithinRange")),
     ],
 )
-def test_limits_and_pace_hold(
+def test_replica_limits_and_scaling_policies_apply(
     low: int, high: int, current: int, used: list[str | None], wanted: int | None, limited: tuple[str, str] | None
 ) -> None:
     decision = look(used, hpa=autoscaler(low=low, high=high), current=current, history=CALM, now=at(1))
@@ -143,7 +145,7 @@ def test_limits_and_pace_hold(
     assert decision.status["observedGeneration"] == 3
 
 
-def test_going_down_waits_for_five_quiet_minutes() -> None:
+def test_scaling_down_waits_for_the_stabilization_window() -> None:
     history = ScaleHistory()
     seen = []
     for seconds in (0, 15, 285, 299, 301):
@@ -163,11 +165,11 @@ def test_going_down_waits_for_five_quiet_minutes() -> None:
         ({"scaleUp": {"stabilizationWindowSeconds": 60}}, None),
     ],
 )
-def test_behaviour_is_kept(rules: Object, wanted: int | None) -> None:
+def test_scaling_behavior_is_respected(rules: Object, wanted: int | None) -> None:
     assert look(["400m", "400m"], hpa=autoscaler(high=20, **rules)).replicas == wanted
 
 
-def test_steps_of_one_period_add_up() -> None:
+def test_changes_within_one_period_add_up() -> None:
     rules: Object = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}}
     first = look(["400m"], hpa=autoscaler(high=20, **rules))
     assert first.replicas == 3
@@ -177,19 +179,19 @@ def test_steps_of_one_period_add_up() -> None:
     assert look(["400m"] * 3, hpa=autoscaler(high=20, **rules), history=first.history, now=at(61)).replicas == 5
 
 
-def test_a_target_of_none_is_left_at_none() -> None:
+def test_a_target_with_zero_replicas_is_not_scaled() -> None:
     decision = look([], current=0)
     assert decision.replicas is None
     assert conditions(decision)["ScalingActive"] == ("False", "ScalingDisabled")
 
 
-def test_a_target_that_is_not_there_is_told() -> None:
+def test_a_missing_target_gets_a_condition_and_an_event() -> None:
     decision = decide_without_scale(autoscaler(), 'pytorchjobs.kubeflow.org "train" not found', NOW)
     assert conditions(decision)["AbleToScale"] == ("False", "FailedGetScale")
     assert decision.events[0].message.endswith("not found")
 
 
-def test_a_condition_keeps_its_time_until_it_changes() -> None:
+def test_a_condition_keeps_its_transition_time_until_its_status_changes() -> None:
     first = look(["50m"])
     later = look(["50m"], hpa=autoscaler(status=first.status), now=at(15))
     assert later.status == first.status

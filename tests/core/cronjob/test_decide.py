@@ -44,7 +44,7 @@ def told(decision: CronJobDecision) -> list[str]:
     return [event.reason for event in decision.events]
 
 
-def test_a_job_is_named_by_its_minute_and_marked_with_its_time() -> None:
+def test_a_jobs_name_has_the_scheduled_minute_and_an_annotation_the_time() -> None:
     decision = decide(cron(last=60, timeZone="Europe/Berlin"), [], NOW)
     assert decision.create is not None
     metadata = decision.create["metadata"]
@@ -56,7 +56,7 @@ def test_a_job_is_named_by_its_minute_and_marked_with_its_time() -> None:
     assert decision.wake_after == pytest.approx(30.1)
 
 
-def test_what_was_started_is_not_started_again() -> None:
+def test_a_job_is_not_started_twice() -> None:
     assert decide(cron(last=30), [], NOW).create is None
     status: Object = {}
     record_start(status, job(f"tick-{MINUTE}"), NOW.replace(second=0))
@@ -66,7 +66,7 @@ def test_what_was_started_is_not_started_again() -> None:
     )
 
 
-def test_a_new_cron_job_counts_from_its_making() -> None:
+def test_a_new_cron_job_counts_from_its_creation() -> None:
     assert decide(cron(last=None, schedule="0 0 * * *"), [], NOW).create is None
     assert decide(cron(last=None, schedule="0 11 * * *"), [], NOW).create is not None
 
@@ -81,7 +81,7 @@ def test_what_happens_while_an_earlier_job_runs(policy: str, creates: bool, repl
     assert bool(decision.status.get("active")) == (policy != "Replace")
 
 
-def test_a_start_past_its_deadline_is_missed_and_that_is_told() -> None:
+def test_a_start_after_its_deadline_is_missed_with_an_event() -> None:
     late = cron(schedule="0 12 * * *", startingDeadlineSeconds=10)
     decision = decide(late, [], NOW)
     assert (decision.create, told(decision)) == (None, ["MissSchedule"])
@@ -89,13 +89,13 @@ def test_a_start_past_its_deadline_is_missed_and_that_is_told() -> None:
     assert decide(cron(schedule="0 12 * * *", startingDeadlineSeconds=60), [], NOW).create is not None
 
 
-def test_more_than_a_hundred_missed_starts_are_told_and_the_last_is_made_up_for() -> None:
+def test_more_than_100_missed_starts_get_an_event_and_the_last_is_started() -> None:
     decision = decide(cron(last=101 * 60), [], NOW)
     assert decision.create is not None
     assert (decision.create["metadata"]["name"], told(decision)) == (f"tick-{MINUTE}", ["TooManyMissedTimes"])
 
 
-def test_a_suspended_or_deleted_one_starts_nothing_but_keeps_its_books() -> None:
+def test_a_suspended_or_terminating_cron_job_starts_nothing_but_updates_its_status() -> None:
     books = [job("done", "Complete", hours=1)]
     for stopped in (cron(active=[ref("done")], suspend=True), cron(active=[ref("done")])):
         if not stopped["spec"].get("suspend"):
@@ -106,12 +106,12 @@ def test_a_suspended_or_deleted_one_starts_nothing_but_keeps_its_books() -> None
         assert "active" not in decision.status
 
 
-def test_jobs_that_came_and_went_by_other_hands_are_told() -> None:
+def test_jobs_created_or_deleted_by_others_get_events() -> None:
     decision = decide(cron(last=30, active=[ref("lost")]), [job("by-hand")], NOW)
     assert told(decision) == ["MissingJob", "UnexpectedJob"]
 
 
-def test_only_so_many_finished_jobs_are_kept() -> None:
+def test_finished_jobs_beyond_the_history_limits_are_deleted() -> None:
     jobs = [job(f"good-{hours}", "Complete", hours=hours) for hours in range(5)]
     jobs += [job(f"bad-{hours}", "Failed", hours=hours) for hours in range(3)]
     limits: Object = {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 0}
@@ -125,6 +125,6 @@ def test_only_so_many_finished_jobs_are_kept() -> None:
     ]
 
 
-def test_a_day_that_never_comes_is_told() -> None:
+def test_a_schedule_that_never_matches_gets_an_event() -> None:
     decision = decide(cron(schedule="59 23 31 2 *"), [], NOW)
     assert (decision.create, decision.wake_after, told(decision)) == (None, None, ["InvalidSchedule"])

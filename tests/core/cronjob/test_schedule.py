@@ -131,5 +131,5 @@ def test_the_last_time_has_come_and_the_one_after_it_has_not(text: str, since: d
         ("@every 50m", 10, Due(NOON + timedelta(minutes=600), 12)),
     ],
 )
-def test_what_was_missed(schedule: str, hours: float, expected: Due | None) -> None:
+def test_missed_schedules_are_counted(schedule: str, hours: float, expected: Due | None) -> None:
     assert latest(parse_schedule(schedule), NOON, NOON + timedelta(hours=hours)) == expected

@@ -29,30 +29,30 @@ def child(uid: str, *owners: OwnerReference) -> GraphNode:
 @pytest.mark.parametrize(
     ("owners", "action"),
     [
-        ({"a": "there"}, None),
+        ({"a": "present"}, None),
         ({"a": "gone"}, Delete("Background")),
         ({"a": "waiting"}, Delete("Background")),
-        ({"a": "there", "b": "gone"}, DropOwners(frozenset({"b"}))),
-        ({"a": "there", "b": "waiting", "c": "gone"}, DropOwners(frozenset({"b", "c"}))),
+        ({"a": "present", "b": "gone"}, DropOwners(frozenset({"b"}))),
+        ({"a": "present", "b": "waiting", "c": "gone"}, DropOwners(frozenset({"b", "c"}))),
         ({"a": "gone", "b": "gone"}, Delete("Background")),
         ({"a": "gone", "b": "waiting"}, Delete("Background")),
     ],
 )
-def test_an_object_goes_when_no_owner_lives(owners: Mapping[str, OwnerState], action: Action | None) -> None:
+def test_an_object_is_deleted_when_no_owner_exists(owners: Mapping[str, OwnerState], action: Action | None) -> None:
     node = child("pod", *(owner(uid) for uid in owners))
     graph = OwnerGraph()
     graph.put(node)
     assert decide(node, graph, owners) == action
 
 
-def test_an_object_without_owners_is_left_alone() -> None:
+def test_an_object_without_owners_is_kept() -> None:
     graph = OwnerGraph()
     node = child("free")
     graph.put(node)
     assert decide(node, graph, {}) is None
 
 
-def test_foreground_deletion_goes_down_before_it_goes_up() -> None:
+def test_foreground_deletion_deletes_dependents_before_their_owner() -> None:
     graph = OwnerGraph()
     top = GraphNode("top", "jobs", "n", "top", (), deleting=True, foreground=True)
     middle = child("middle", owner("top", blocks=True))
@@ -74,7 +74,7 @@ def test_a_dependent_that_does_not_block_does_not_hold_its_owner() -> None:
     assert decide(top, graph, {}) == RemoveFinalizer("foregroundDeletion")
 
 
-def test_orphaning_names_every_dependent() -> None:
+def test_orphaning_releases_every_dependent() -> None:
     graph = OwnerGraph()
     top = GraphNode("top", "jobs", "n", "top", (), deleting=True, orphaning=True)
     pod = child("pod", owner("top"))
@@ -83,7 +83,7 @@ def test_orphaning_names_every_dependent() -> None:
     assert decide(top, graph, {}) == OrphanDependents((pod,))
 
 
-def test_removing_an_owner_calls_for_a_look_at_its_dependents() -> None:
+def test_removing_an_owner_enqueues_its_dependents() -> None:
     graph = OwnerGraph()
     graph.put(child("job"))
     assert graph.put(child("pod", owner("job"))) == {"pod"}

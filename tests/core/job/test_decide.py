@@ -20,11 +20,13 @@ def look(job: Object, *pods: Object, now: float = 0, backoff: Backoff = NO_FAILU
     return decide(JobView(job, at(now), pods, backoff))
 
 
-def test_17_the_pause_doubles_from_ten_seconds_to_ten_minutes() -> None:
+def test_the_backoff_doubles_from_10_seconds_to_10_minutes() -> None:
+    """Conformance point 17."""
     assert [delay_seconds(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
 
 
-def test_17_a_failed_pod_is_replaced_when_the_pause_since_its_end_is_over() -> None:
+def test_a_failed_pod_is_replaced_after_the_backoff() -> None:
+    """Conformance point 17."""
     failed = pod("Failed", ended=at(0))
     early = look(stored(status=RUNS), failed, now=4)
     assert (early.create, early.wake_after) == ([], 6.0)
@@ -34,13 +36,15 @@ def test_17_a_failed_pod_is_replaced_when_the_pause_since_its_end_is_over() -> N
     assert (again.create, again.wake_after, again.backoff) == ([], 19.0, Backoff(2, at(15)))
 
 
-def test_17_a_success_ends_the_pauses() -> None:
+def test_a_success_resets_the_backoff() -> None:
+    """Conformance point 17."""
     job = stored(status=RUNS, completions=3)
     decision = look(job, pod("Succeeded", ended=at(30)), pod("Failed", ended=at(20)), now=31, backoff=Backoff(4, at(9)))
     assert (len(decision.create), decision.backoff) == (1, Backoff(0, None))
 
 
-def test_18_an_index_waits_on_its_own() -> None:
+def test_each_index_has_its_own_backoff() -> None:
+    """Conformance point 18."""
     job = stored(status=RUNS, completionMode="Indexed", completions=3, parallelism=3, backoffLimitPerIndex=5)
     pods = [pod("Failed", index=0, ended=at(0), failures=1), pod("Failed", index=1, ended=at(0), failures=0)]
     first = look(job, *pods, pod(index=2), now=12)
@@ -53,7 +57,8 @@ def test_18_an_index_waits_on_its_own() -> None:
     assert later.release == [pods[1]]
 
 
-def test_22_an_ignored_failure_is_let_go_of_uncounted() -> None:
+def test_an_ignored_failure_is_released_without_being_counted() -> None:
+    """Conformance point 22."""
     rules = [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [9]}}]
     failed = pod("Failed", code=9, ended=at(-60))
     decision = look(stored(status=RUNS, podFailurePolicy={"rules": rules}, backoffLimit=0), failed)
@@ -63,7 +68,8 @@ def test_22_an_ignored_failure_is_let_go_of_uncounted() -> None:
     assert not decision.status.get("conditions")
 
 
-def test_37_an_end_is_noted_before_the_finalizer_goes_and_counted_after() -> None:
+def test_a_finished_pod_is_recorded_before_its_finalizer_is_removed_and_counted_after() -> None:
+    """Conformance point 37."""
     good, bad = pod("Succeeded", uid="good"), pod("Failed", uid="bad", ended=at(-60))
     job = stored(status=RUNS, completions=3, parallelism=2)
     noted = look(job, good, bad)
@@ -85,14 +91,16 @@ def test_37_an_end_is_noted_before_the_finalizer_goes_and_counted_after() -> Non
     assert whole.status["uncountedTerminatedPods"] == {}
 
 
-def test_37_no_more_than_five_hundred_ends_are_noted_at_a_time() -> None:
+def test_at_most_500_finished_pods_are_recorded_at_a_time() -> None:
+    """Conformance point 37."""
     pods = [pod("Succeeded", uid=f"pod-{number}") for number in range(MOST_UNCOUNTED + 20)]
     decision = look(stored(status=RUNS, completions=1000, parallelism=1000), *pods)
     assert decision.status is not None
     assert len(decision.status["uncountedTerminatedPods"]["succeeded"]) == len(decision.release) == MOST_UNCOUNTED
 
 
-def test_25_the_final_condition_comes_after_the_interim_one_was_stored() -> None:
+def test_the_final_condition_comes_after_the_interim_one_was_stored() -> None:
+    """Conformance point 25."""
     done = pod("Succeeded", tracked=False)
     first = look(stored(status={**RUNS, "succeeded": 1}), done)
     assert conditions(first.status) == [("SuccessCriteriaMet", "True")]
@@ -103,14 +111,14 @@ def test_25_the_final_condition_comes_after_the_interim_one_was_stored() -> None
 
 
 @pytest.mark.parametrize("kind", ["Complete", "Failed"])
-def test_a_finished_job_only_lets_go_of_pods(kind: str) -> None:
+def test_a_finished_job_only_releases_pods(kind: str) -> None:
     ended = {**RUNS, "conditions": [{"type": kind, "status": "True"}]}
     running = pod()
     decision = look(stored(status=ended), running)
     assert (decision.status, decision.create, decision.delete, decision.release) == (None, [], [], [running])
 
 
-def test_an_indexed_job_gives_up_doubles_and_pods_beyond_its_completions() -> None:
+def test_an_indexed_job_deletes_duplicates_and_pods_beyond_its_completions() -> None:
     job = stored(status=RUNS, completionMode="Indexed", completions=2, parallelism=2)
     keeper, double = pod(index=0, ready=True), pod("Pending", index=0)
     beyond, lost = pod(index=7), pod()
@@ -121,12 +129,13 @@ def test_an_indexed_job_gives_up_doubles_and_pods_beyond_its_completions() -> No
     assert all(one.is_surplus for one in decision.delete)
 
 
-def test_too_many_successes_are_told() -> None:
+def test_more_successes_than_completions_get_an_event() -> None:
     job = stored(status={**RUNS, "succeeded": 3, "conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]})
     assert [event.reason for event in look(job).events] == ["TooManySucceededPods", "Completed"]
 
 
-def test_32_time_to_live_counts_from_the_condition_that_ended_the_job() -> None:
+def test_time_to_live_counts_from_the_condition_that_ended_the_job() -> None:
+    """Conformance point 32."""
     ended = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}
     job = stored(status={"conditions": [ended]}, ttlSecondsAfterFinished=100)
     assert seconds_left(job, NOW + timedelta(seconds=30)) == 70.0

@@ -30,7 +30,7 @@ def pod(name: str = "p", *, phase: str = "Running", on: str = "n", tolerations: 
     }
 
 
-def test_a_silent_node_says_that_nothing_is_known_of_it_any_more() -> None:
+def test_a_node_without_heartbeats_gets_unknown_conditions() -> None:
     found = unknown_conditions(node("True"), LATER)
     assert found is not None
     assert {one["type"]: (one["status"], one["reason"]) for one in found} == {
@@ -52,14 +52,14 @@ def test_a_silent_node_says_that_nothing_is_known_of_it_any_more() -> None:
         ("True", [{"key": "mine", "effect": "NoExecute"}], ["mine"]),
     ],
 )
-def test_a_node_drives_pods_out_while_it_is_not_ready(status: str, before: list[Object], keys: list[str]) -> None:
+def test_a_node_that_is_not_ready_gets_a_no_execute_taint(status: str, before: list[Object], keys: list[str]) -> None:
     found = with_no_execute_taint(node(status), before, LATER, alone=False)
     assert [one["key"] for one in found] == keys
     if status == "Unknown" and before:
         assert found == before, "the time it came is kept"
 
 
-def test_where_no_node_is_ready_nobody_is_driven_out() -> None:
+def test_no_pod_is_evicted_when_no_node_is_ready() -> None:
     assert with_no_execute_taint(node("Unknown"), [UNREACHABLE], LATER, alone=True) == []
 
 
@@ -75,16 +75,16 @@ def test_where_no_node_is_ready_nobody_is_driven_out() -> None:
         ([{"operator": "Exists", "tolerationSeconds": -1}], 0),
     ],
 )
-def test_a_pod_leaves_when_its_toleration_runs_out(tolerations: list[Object], seconds: int | None) -> None:
+def test_a_pod_is_evicted_when_its_toleration_expires(tolerations: list[Object], seconds: int | None) -> None:
     moment = eviction_time(pod(tolerations=tolerations), [UNREACHABLE], NOW + timedelta(seconds=30))
     assert moment == (None if seconds is None else NOW + timedelta(seconds=seconds))
 
 
-def test_a_taint_that_only_keeps_new_pods_away_drives_nobody_out() -> None:
+def test_a_no_schedule_taint_evicts_no_pod() -> None:
     assert eviction_time(pod(), [{**UNREACHABLE, "effect": "NoSchedule"}], NOW) is None
 
 
-def test_pods_that_nobody_looks_after_are_found() -> None:
+def test_pods_of_missing_nodes_and_terminating_pods_without_a_node_are_garbage() -> None:
     ending = pod("ending", on="")
     ending["metadata"]["deletionTimestamp"] = LATER
     every = [pod("here"), pod("lost", on="gone"), pod("waiting", on=""), ending]
@@ -93,7 +93,7 @@ def test_pods_that_nobody_looks_after_are_found() -> None:
 
 
 @pytest.mark.parametrize(("kept", "found"), [(2, ["a"]), (3, []), (0, ["a", "b", "c"])])
-def test_of_too_many_ended_pods_the_oldest_go(kept: int, found: list[str]) -> None:
+def test_the_oldest_terminated_pods_beyond_the_threshold_are_garbage(kept: int, found: list[str]) -> None:
     every = [
         pod(name, phase=phase) for name, phase in zip("abcd", ("Succeeded", "Failed", "Failed", "Running"), strict=True)
     ]

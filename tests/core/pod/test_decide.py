@@ -155,7 +155,7 @@ SIDECAR: dict[str, Any] = {"initContainers": [{"name": "side", "restartPolicy": 
         ),
     ],
 )
-def test_what_happens_next(given: dict[str, Any], seen: PodView, plan: PodActions, phase: str) -> None:
+def test_containers_to_start_and_stop(given: dict[str, Any], seen: PodView, plan: PodActions, phase: str) -> None:
     assert decide(given, seen, now=NOW) == plan
     assert pod_status(given, seen, now=NOW)["phase"] == phase
 
@@ -178,14 +178,14 @@ def test_a_deleted_pod_stops_its_containers_before_its_sidecars() -> None:
         (pod("a", **INIT), view(one=exited(0)), "Failed"),
     ],
 )
-def test_how_a_deleted_pod_ended_is_its_phase_whatever_its_policy(
+def test_the_phase_of_a_deleted_pod_follows_its_exit_codes_whatever_its_restart_policy(
     given: dict[str, Any], seen: PodView, phase: str
 ) -> None:
     given["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert pod_status(given, seen, now=NOW)["phase"] == phase
 
 
-def test_nothing_starts_before_the_sandbox_is_there() -> None:
+def test_nothing_starts_before_the_sandbox_is_ready() -> None:
     assert decide(pod("a"), PodView(), now=NOW) == PodActions()
 
 
@@ -196,12 +196,12 @@ def test_the_back_off_doubles_up_to_five_minutes(restarts: int, seconds: float) 
     assert backoff(tuple(exited(1, number) for number in range(restarts + 1))) == seconds
 
 
-def test_a_long_run_makes_the_back_off_start_afresh() -> None:
+def test_a_long_run_resets_the_back_off() -> None:
     attempts = [exited(1, number) for number in range(5)] + [exited(1, 5, ran=601)]
     assert backoff(tuple(attempts)) == 10
 
 
-def test_a_waiting_restart_is_called_crash_loop_back_off() -> None:
+def test_a_delayed_restart_shows_crash_loop_back_off() -> None:
     seen = view(a=[exited(1, 0, at=NOW - 20), exited(1, 1, at=NOW - 2)])
     status = pod_status(pod("a"), seen, now=NOW)["containerStatuses"][0]
     assert status["state"]["waiting"] == {
@@ -250,7 +250,9 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
         pytest.param(pod("a", policy="Never"), view(a=exited(1)), {"Ready": ("False", "PodFailed")}, id="failed"),
     ],
 )
-def test_conditions(given: dict[str, Any], seen: PodView, wanted: dict[str, tuple[str, str]]) -> None:
+def test_pod_conditions_follow_the_containers(
+    given: dict[str, Any], seen: PodView, wanted: dict[str, tuple[str, str]]
+) -> None:
     found = conditions(pod_status(given, seen, now=NOW))
     assert list(found) == ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
     assert wanted.items() <= found.items()
@@ -268,7 +270,7 @@ def test_a_transition_time_changes_only_with_the_condition() -> None:
     assert moved == {"Ready", "ContainersReady"}
 
 
-def test_an_image_that_cannot_be_had_is_shown_as_waiting() -> None:
+def test_an_image_that_cannot_be_pulled_is_a_waiting_state() -> None:
     seen = view(a=ContainerView(waiting=Waiting("ErrImagePull", "no such image")))
     status = pod_status(pod("a"), seen, now=NOW)
     assert status["containerStatuses"][0]["state"] == {
@@ -285,7 +287,9 @@ def test_a_pod_past_its_deadline_has_failed() -> None:
 
 
 @pytest.mark.parametrize(("policy", "phase", "disrupted"), [("Never", "Failed", True), ("OnFailure", "Running", False)])
-def test_a_pod_that_ended_for_good_with_its_node_is_called_disrupted(policy: str, phase: str, disrupted: bool) -> None:
+def test_a_pod_that_ended_with_its_node_has_the_disruption_target_condition(
+    policy: str, phase: str, disrupted: bool
+) -> None:
     seen = view(a=exited(0), b=replace(exited(137), node_stopped=True))
     status = pod_status(pod("a", "b", policy=policy), seen, now=NOW)
     words = "Pod was terminated in response to imminent node shutdown."
@@ -296,14 +300,14 @@ def test_a_pod_that_ended_for_good_with_its_node_is_called_disrupted(policy: str
     assert again == status
 
 
-def test_a_deadline_is_told_when_the_last_container_has_stopped() -> None:
+def test_the_phase_fails_by_deadline_only_when_the_last_container_has_stopped() -> None:
     over = PodView(containers=view(a=running()).containers, sandbox=True, ended=("DeadlineExceeded", "too long"))
     status = pod_status(pod("a"), over, now=NOW)
     assert (status["phase"], status.get("reason")) == ("Running", None)
     assert decide(pod("a"), over, now=NOW) == PodActions(stop=("a",))
 
 
-def test_what_others_wrote_into_the_status_is_kept() -> None:
+def test_status_fields_of_other_writers_are_kept() -> None:
     given = pod("a")
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     given["status"] = {"qosClass": "BestEffort", "conditions": [scheduled, {"type": "Mine", "status": "True"}]}

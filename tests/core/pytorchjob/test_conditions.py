@@ -9,7 +9,8 @@ from torchyard.api.times import to_rfc3339
 from torchyard.core.pytorchjob.status import PyTorchJobStatus
 
 
-def test_u14_conditions_follow_each_other() -> None:
+def test_running_and_restarting_exclude_each_other() -> None:
+    """Row U14."""
     status = PyTorchJobStatus(None, NOW)
     for kind in (messages.CREATED, messages.RUNNING):
         status.set(kind, f"PyTorchJob{kind}", "")
@@ -22,7 +23,7 @@ def test_u14_conditions_follow_each_other() -> None:
     assert conditions(status.object()) == [("Created", "True"), ("Running", "False"), ("Failed", "True")]
 
 
-def test_the_same_condition_again_says_nothing_new() -> None:
+def test_setting_the_same_condition_again_is_no_change() -> None:
     status = PyTorchJobStatus(None, NOW)
     assert status.set(messages.RUNNING, messages.IS_RUNNING, "one")
     assert not status.set(messages.RUNNING, messages.IS_RUNNING, "two")
@@ -40,7 +41,7 @@ def test_another_reason_keeps_the_time_of_the_transition_and_another_status_does
     assert later.conditions[0]["lastTransitionTime"] == to_rfc3339(at(5))
 
 
-def test_running_is_turned_off_in_place_with_its_words_kept() -> None:
+def test_running_becomes_false_and_keeps_its_message() -> None:
     first = PyTorchJobStatus(None, NOW)
     first.set(messages.RUNNING, messages.IS_RUNNING, "it runs")
     later = PyTorchJobStatus(first.object(), at(5))
@@ -49,7 +50,7 @@ def test_running_is_turned_off_in_place_with_its_words_kept() -> None:
     assert later.completion_time == at(5)
 
 
-def test_terminal_is_final() -> None:
+def test_terminal_conditions_are_final() -> None:
     for kind in messages.TERMINAL:
         status = PyTorchJobStatus(None, NOW)
         status.set(kind, "R", "")

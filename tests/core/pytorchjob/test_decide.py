@@ -56,12 +56,12 @@ def test_a_new_job_gets_its_replicas_master_first_and_a_start_time() -> None:
     assert told(decision) == []
 
 
-def test_the_same_look_twice_decides_the_same() -> None:
+def test_two_passes_over_the_same_view_decide_the_same() -> None:
     first, second = look(job()), look(job())
     assert first == second
 
 
-def test_a_settled_job_needs_nothing() -> None:
+def test_a_job_in_its_desired_state_needs_no_writes() -> None:
     pods = [pod(M, 0), pod(W, 0), pod(W, 1)]
     services = [service(M, 0), service(W, 0), service(W, 1)]
     first = look(job(status=STARTED), *pods, services=services)
@@ -98,13 +98,13 @@ def test_success_without_a_master_needs_all_workers_or_one_of_an_elastic_job() -
     assert message(elastic, "Succeeded") == "PyTorchJob default/train successfully completed."
 
 
-def test_the_master_decides_even_if_a_worker_failed_for_good_at_the_same_time() -> None:
+def test_the_master_decides_even_if_a_worker_fails_permanently_at_the_same_time() -> None:
     given = job(policy="Never")
     decision = look(given, pod(M, 0, "Succeeded", code=0), pod(W, 0, "Failed", code=1), pod(W, 1))
     assert conditions(decision.status)[-1] == ("Succeeded", "True")
 
 
-def test_never_fails_the_job_and_keeps_the_pod() -> None:
+def test_restart_policy_never_fails_the_job_and_keeps_the_pod() -> None:
     decision = look(job(policy="Never"), pod(M, 0), pod(W, 0, "Failed", code=1), pod(W, 1))
     assert conditions(decision.status) == [("Created", "True"), ("Running", "False"), ("Failed", "True")]
     assert message(decision, "Failed") == "PyTorchJob train is failed because 1 Worker replica(s) failed."
@@ -114,7 +114,7 @@ def test_never_fails_the_job_and_keeps_the_pod() -> None:
 
 
 @pytest.mark.parametrize("policy", ["OnFailure", "Always"])
-def test_a_failed_pod_is_made_anew_alone(policy: str) -> None:
+def test_a_failed_pod_is_recreated_alone(policy: str) -> None:
     running = look(job(policy=policy), pod(M, 0), pod(W, 0), pod(W, 1))
     failed = look(job(policy=policy, status=running.status), pod(M, 0), pod(W, 0, "Failed"), pod(W, 1))
     assert conditions(failed.status) == [("Created", "True"), ("Restarting", "True")]
@@ -132,11 +132,13 @@ def test_a_failed_pod_is_made_anew_alone(policy: str) -> None:
     ("code", "again"),
     [(1, False), (2, False), (3, False), (127, False), (128, True), (130, True), (138, True), (None, True)],
 )
-def test_u15_a_signal_may_pass_and_an_error_will_not(code: int | None, again: bool) -> None:
+def test_exit_codes_of_signals_are_retryable_and_errors_are_not(code: int | None, again: bool) -> None:
+    """Row U15."""
     assert is_retryable(code) is again
 
 
-def test_c7_a_retryable_exit_code_deletes_the_pod_and_c8_another_fails_the_job() -> None:
+def test_a_retryable_exit_code_deletes_the_pod_and_another_fails_the_job() -> None:
+    """Rows C7, C8."""
     given = job(policy="ExitCode")
     again = look(given, pod(M, 0), pod(W, 0, "Failed", code=137), pod(W, 1))
     assert deleted(again) == ["train-worker-0"]
@@ -146,7 +148,8 @@ def test_c7_a_retryable_exit_code_deletes_the_pod_and_c8_another_fails_the_job()
     assert [event.kind for event in for_good.events if event.reason == messages.HAS_FAILED] == ["Warning"]
 
 
-def test_c9_scaling_down_deletes_from_the_top_and_c10_scaling_up_makes_the_missing() -> None:
+def test_scaling_down_deletes_the_highest_indexes_and_scaling_up_creates_missing_ones() -> None:
+    """Rows C9, C10."""
     pods = [pod(M, 0), *(pod(W, index) for index in range(4))]
     services = [service(M, 0), *(service(W, index) for index in range(4))]
     down = look(job(worker=2), *pods, services=services)
@@ -156,18 +159,20 @@ def test_c9_scaling_down_deletes_from_the_top_and_c10_scaling_up_makes_the_missi
     assert created(up) == created(up, "Service") == ["train-worker-4", "train-worker-5"]
 
 
-def test_u13_a_gap_is_filled() -> None:
+def test_a_gap_is_filled() -> None:
+    """Row U13."""
     assert created(look(job(worker=3), pod(M, 0), pod(W, 0), pod(W, 2))) == ["train-worker-1"]
 
 
-def test_u10_a_terminating_pod_counts_as_failed_and_keeps_its_place() -> None:
+def test_a_terminating_pod_counts_as_failed_and_is_not_replaced_yet() -> None:
+    """Row U10."""
     decision = look(job(status=STARTED), pod(M, 0), pod(W, 0, going=at(20)), pod(W, 1))
     assert decision.status and decision.status["replicaStatuses"][W]["failed"] == 1
     assert decision.create == [] or created(decision) == []
     assert message(decision, "Restarting") == "PyTorchJob train is restarting because 1 Worker replica(s) failed."
 
 
-def test_a_pod_on_a_lost_node_is_taken_away_when_its_time_is_long_over() -> None:
+def test_a_pod_on_a_lost_node_is_force_deleted() -> None:
     waiting = look(job(status=STARTED), pod(M, 0), pod(W, 0, going=at(0)), pod(W, 1), now=10)
     assert waiting.wake_after == 20
     lost = look(job(status=STARTED), pod(M, 0), pod(W, 0, going=at(0)), pod(W, 1), now=31)
@@ -185,7 +190,8 @@ def test_an_evicted_pod_is_replaced() -> None:
     [("None", ["train-master-0", "train-worker-0", "train-worker-1"]), ("Running", ["train-master-0"]), ("All", [])],
 )
 @pytest.mark.parametrize("end", ["Succeeded", "Failed"])
-def test_u6_c2_what_a_finished_job_leaves(policy: str, kept: list[str], end: str) -> None:
+def test_clean_pod_policy_decides_which_pods_a_finished_job_keeps(policy: str, kept: list[str], end: str) -> None:
+    """Rows U6, C2."""
     pods = [pod(M, 0, "Succeeded", code=0), pod(W, 0), pod(W, 1, "Pending")]
     services = [service(M, 0), service(W, 0), service(W, 1)]
     status = {**STARTED, "conditions": [condition(end)]}
@@ -195,12 +201,13 @@ def test_u6_c2_what_a_finished_job_leaves(policy: str, kept: list[str], end: str
     assert decision.create == []
 
 
-def test_pods_deleted_after_the_end_stay_gone() -> None:
+def test_pods_of_a_finished_job_are_not_recreated() -> None:
     status = {**STARTED, "conditions": [condition("Succeeded")]}
     assert look(job(status=status)).create == []
 
 
-def test_t3_a_job_made_suspended_waits_without_a_start_time() -> None:
+def test_a_job_created_suspended_has_no_start_time() -> None:
+    """Row T3."""
     decision = look(job(run={"suspend": True}))
     assert conditions(decision.status) == [("Created", "True"), ("Suspended", "True")]
     assert decision.status and "startTime" not in decision.status
@@ -209,7 +216,8 @@ def test_t3_a_job_made_suspended_waits_without_a_start_time() -> None:
     assert look(job(run={"suspend": True}, status=decision.status), now=9) == PyTorchJobDecision()
 
 
-def test_t4_run_suspend_resume() -> None:
+def test_a_running_job_can_be_suspended_and_resumed() -> None:
+    """Row T4."""
     pods = [pod(M, 0), pod(W, 0), pod(W, 1)]
     services = [service(M, 0), service(W, 0), service(W, 1)]
     running = look(job(), *pods, services=services)
@@ -228,7 +236,7 @@ def test_t4_run_suspend_resume() -> None:
     assert conditions(again.status) == [("Created", "True"), ("Suspended", "False"), ("Running", "True")]
 
 
-def test_pods_still_going_after_a_quick_resume_are_no_failures() -> None:
+def test_pods_still_terminating_after_a_resume_are_not_failures() -> None:
     status = {"startTime": to_rfc3339(at(20)), "conditions": [condition("Suspended")]}
     leftover = [pod(kind, index, going=at(40)) for kind, index in ((M, 0), (W, 0), (W, 1))]
     decision = look(job(policy="Never", status=status), *leftover, now=20)
@@ -239,7 +247,8 @@ def test_pods_still_going_after_a_quick_resume_are_no_failures() -> None:
     ("manager", "ours"),
     [(None, True), ("", True), (names.MANAGED_HERE, True), (names.MANAGED_BY_MULTIKUEUE, False), ("other", False)],
 )
-def test_u9_t5_a_job_of_another_manager_is_left_alone(manager: str | None, ours: bool) -> None:
+def test_a_job_of_another_manager_is_ignored(manager: str | None, ours: bool) -> None:
+    """Rows U9, T5."""
     given = job(run={"managedBy": manager} if manager is not None else {})
     assert is_managed_here(given) is ours
     assert (look(given) != PyTorchJobDecision()) is ours
@@ -248,7 +257,8 @@ def test_u9_t5_a_job_of_another_manager_is_left_alone(manager: str | None, ours:
 @pytest.mark.parametrize(
     ("limit", "restarts", "past"), [(0, 0, False), (0, 1, True), (3, 2, False), (3, 3, True), (None, 99, False)]
 )
-def test_u7_restarts_in_place_count_against_the_limit(limit: int | None, restarts: int, past: bool) -> None:
+def test_container_restarts_count_towards_the_backoff_limit(limit: int | None, restarts: int, past: bool) -> None:
+    """Row U7."""
     run = {} if limit is None else {"backoffLimit": limit}
     decision = look(job(run=run), pod(M, 0), pod(W, 0, restarts=restarts), pod(W, 1))
     assert ("Failed" in dict(conditions(decision.status))) is past
@@ -257,13 +267,14 @@ def test_u7_restarts_in_place_count_against_the_limit(limit: int | None, restart
         assert decision.status and decision.status["completionTime"]
 
 
-def test_c4_the_limit_is_a_sum_over_all_replicas() -> None:
+def test_the_limit_is_a_sum_over_all_replicas() -> None:
+    """Row C4."""
     pods = [pod(M, 0, restarts=1), *(pod(W, index, restarts=1) for index in range(3))]
     assert conditions(look(job(worker=3, run={"backoffLimit": 4}), *pods).status)[-1] == ("Failed", "True")
     assert conditions(look(job(worker=3, run={"backoffLimit": 5}), *pods).status)[-1] == ("Running", "True")
 
 
-def test_pods_made_anew_count_against_the_limit_and_each_only_once() -> None:
+def test_recreated_pods_count_towards_the_backoff_limit_once() -> None:
     given = job(policy="ExitCode", run={"backoffLimit": 2})
     first = look(given, pod(M, 0), pod(W, 0, "Failed", code=137, uid="a"), pod(W, 1))
     assert first.restarts == Restarts(1, ("a",))
@@ -278,7 +289,7 @@ def test_pods_made_anew_count_against_the_limit_and_each_only_once() -> None:
     assert second.delete == []
 
 
-def test_a_whole_job_restart_takes_every_replica_and_counts_once() -> None:
+def test_a_restart_of_the_whole_job_recreates_every_replica_and_counts_once() -> None:
     given = job(annotations={names.RESTART_SCOPE: names.WHOLE_JOB})
     decision = look(given, pod(M, 0, "Failed", code=1), pod(W, 0, "Failed", code=1), pod(W, 1))
     assert deleted(decision) == ["train-master-0", "train-worker-0", "train-worker-1"]
@@ -286,7 +297,8 @@ def test_a_whole_job_restart_takes_every_replica_and_counts_once() -> None:
 
 
 @pytest.mark.parametrize(("limit", "now", "past"), [(0, 0, True), (2, 0, False), (2, 2, True), (2, 1.5, False)])
-def test_u8_c3_a_deadline_is_kept_by_a_timer(limit: int, now: float, past: bool) -> None:
+def test_a_deadline_wakes_the_controller(limit: int, now: float, past: bool) -> None:
+    """Rows U8, C3."""
     decision = look(job(run={"activeDeadlineSeconds": limit}, status=STARTED), pod(M, 0), pod(W, 0), pod(W, 1), now=now)
     assert ("Failed" in dict(conditions(decision.status))) is past
     assert decision.wake_after == (None if past else limit - now)
@@ -305,9 +317,10 @@ def test_u8_c3_a_deadline_is_kept_by_a_timer(limit: int, now: float, past: bool)
         (0, "Failed", 0, None, True),
     ],
 )
-def test_u16_c5_a_finished_job_goes_after_its_time(
+def test_a_finished_job_is_deleted_after_its_ttl(
     ttl: int | None, end: str, now: float, wakes: float | None, goes: bool
 ) -> None:
+    """Rows U16, C5."""
     run = {} if ttl is None else {"ttlSecondsAfterFinished": ttl}
     for completion in ({"completionTime": to_rfc3339(NOW)}, {}):
         status = {**STARTED, **completion, "conditions": [condition(end)]}
@@ -315,12 +328,13 @@ def test_u16_c5_a_finished_job_goes_after_its_time(
         assert (decision.wake_after, decision.delete_job) == (wakes, goes)
 
 
-def test_c5_a_suspended_finished_job_stays() -> None:
+def test_a_suspended_finished_job_is_kept() -> None:
+    """Row C5."""
     status = {**STARTED, "conditions": [condition("Succeeded")]}
     assert not look(job(run={"suspend": True, "ttlSecondsAfterFinished": 0}, status=status), now=9).delete_job
 
 
-def test_a_running_job_has_no_time_to_live() -> None:
+def test_a_running_job_has_no_ttl() -> None:
     assert look(job(run={"ttlSecondsAfterFinished": 0}, status=STARTED), pod(M, 0), now=99).delete_job is False
 
 
@@ -337,7 +351,7 @@ def test_a_running_job_has_no_time_to_live() -> None:
         ),
     ],
 )
-def test_more_or_fewer_workers_than_the_elastic_policy_has_room_for_are_made_and_told_of(
+def test_a_number_of_workers_outside_the_elastic_limits_is_created_with_an_event(
     workers: int, told: str | None
 ) -> None:
     decision = look(job(master=None, worker=workers, elasticPolicy={"minReplicas": 2, "maxReplicas": 4}))
@@ -347,7 +361,7 @@ def test_more_or_fewer_workers_than_the_elastic_policy_has_room_for_are_made_and
     assert len([one for one in decision.create if one["kind"] == "Pod"]) == workers
 
 
-def test_troubles_of_pods_are_told_once_each() -> None:
+def test_each_pod_failure_gets_one_event() -> None:
     stuck = pod(W, 0, "Pending")
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     stuck["status"]["containerStatuses"] = [{"name": "pytorch", "restartCount": 0, "state": waiting}]
@@ -361,11 +375,11 @@ def test_troubles_of_pods_are_told_once_each() -> None:
     ]
 
 
-def test_a_template_with_its_own_restart_policy_is_told_so() -> None:
+def test_a_template_with_its_own_restart_policy_gets_an_event() -> None:
     decision = look(job(master=replica(1, spec={"restartPolicy": "Never"}), worker=None))
     assert told(decision) == [messages.RESTART_POLICY_SET]
 
 
-def test_a_thousand_workers_are_decided_in_one_look() -> None:
+def test_a_thousand_workers_are_decided_in_one_pass() -> None:
     decision = look(job(worker=1000))
     assert len(created(decision)) == len(created(decision, "Service")) == 1001

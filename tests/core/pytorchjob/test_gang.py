@@ -34,7 +34,7 @@ def test_without_a_gang_scheduler_there_is_no_pod_group() -> None:
     assert all("schedulerName" not in one["spec"] for one in of_kind(decision, "Pod"))
 
 
-def test_volcano_gets_a_pod_group_and_no_pods_until_it_made_room() -> None:
+def test_volcano_gets_a_pod_group_and_pods_only_after_it_is_inqueue() -> None:
     given = job(
         master=replica(1, container=RESOURCES),
         worker=replica(2, container=RESOURCES),
@@ -72,13 +72,14 @@ def test_another_scheduler_gets_the_pod_group_of_scheduler_plugins() -> None:
     ] * 3
 
 
-def test_u12_a_template_with_another_scheduler_keeps_it_and_is_told() -> None:
+def test_a_template_with_another_scheduler_keeps_it_with_an_event() -> None:
+    """Row U12."""
     decision = look(job(master=replica(1, spec={"schedulerName": "mine"}), worker=None), scheduler="coscheduler")
     assert of_kind(decision, "Pod")[0]["spec"]["schedulerName"] == "mine"
     assert [event.reason for event in decision.events] == [messages.SCHEDULER_SET]
 
 
-def test_a_changed_minimum_is_taken_up_and_a_known_queue_stays() -> None:
+def test_a_pod_group_follows_a_changed_minimum_and_keeps_its_queue() -> None:
     (group,) = look(job(), scheduler="volcano").create
     there = {**group, "spec": {**group["spec"], "queue": "first", "extra": 1}, "status": {"phase": "Running"}}
     given = job(run={"schedulingPolicy": {"minAvailable": 1, "queue": "second"}})
@@ -91,14 +92,15 @@ def test_a_changed_minimum_is_taken_up_and_a_known_queue_stays() -> None:
     [job(run={"suspend": True}), job(status={"conditions": [{"type": "Failed", "status": "True"}]})],
     ids=["suspended", "finished"],
 )
-def test_a_pod_group_goes_with_the_pods(given: Object) -> None:
+def test_a_pod_group_is_deleted_with_the_pods(given: Object) -> None:
     (group,) = look(job(), scheduler="volcano").create
     decision = look(given, scheduler="volcano", pod_group=group)
     assert [one.object for one in decision.delete] == [group]
     assert decision.events[0].message == messages.POD_GROUP_GOES
 
 
-def test_e2_the_embedded_scheduler_reads_the_gang_from_pods_and_follows_a_change() -> None:
+def test_the_embedded_scheduler_reads_the_gang_from_pods_and_follows_a_change() -> None:
+    """Row E2."""
     asked = job(run={"schedulingPolicy": {"minAvailable": 10}})
     pods = of_kind(look(asked, scheduler=EMBEDDED_GANG), "Pod")
     assert [one["metadata"]["annotations"] for one in pods] == [{GANG_NAME: "train", GANG_SIZE: "10"}] * 3
@@ -111,7 +113,8 @@ def test_e2_the_embedded_scheduler_reads_the_gang_from_pods_and_follows_a_change
     ]
 
 
-def test_t6_an_elastic_job_with_metrics_gets_an_autoscaler() -> None:
+def test_an_elastic_job_with_metrics_gets_an_autoscaler() -> None:
+    """Row T6."""
     policy = {"minReplicas": 1, "maxReplicas": 3, "metrics": METRICS}
     (made,) = of_kind(look(job(master=None, elasticPolicy=policy)), "HorizontalPodAutoscaler")
     assert made["spec"] == {
@@ -125,7 +128,8 @@ def test_t6_an_elastic_job_with_metrics_gets_an_autoscaler() -> None:
     assert update["spec"]["maxReplicas"] == 5
 
 
-def test_t7_the_autoscaler_goes_when_the_job_is_suspended_or_names_no_metrics() -> None:
+def test_the_autoscaler_is_deleted_when_the_job_is_suspended_or_has_no_metrics() -> None:
+    """Row T7."""
     policy = {"metrics": METRICS}
     (made,) = of_kind(look(job(master=None, elasticPolicy=policy)), "HorizontalPodAutoscaler")
     for given in (
@@ -145,5 +149,5 @@ def test_t7_the_autoscaler_goes_when_the_job_is_suspended_or_names_no_metrics() 
         ({}, {"a": {"b": 1}}, False),
     ],
 )
-def test_what_a_server_adds_is_no_difference(there: Object, wanted: Object, expected: bool) -> None:
+def test_fields_that_the_server_defaults_are_no_difference(there: Object, wanted: Object, expected: bool) -> None:
     assert covers(there, wanted) is expected

@@ -29,7 +29,8 @@ def made(slot: tuple[str, int], settings: PyTorchJobSettings | None = None, **gi
     return make_pod(view(**given), slot, settings or PyTorchJobSettings())
 
 
-def test_t1_a_master_and_workers_get_names_labels_owner_and_addresses() -> None:
+def test_a_master_and_workers_get_names_labels_owner_and_addresses() -> None:
+    """Row T1."""
     ports = {"ports": [{"name": names.PORT_NAME, "containerPort": 8080}]}
     given: Object = {"master": replica(1, container=ports), "worker": replica(2, container=ports)}
     pod = made((W, 1), **given)
@@ -98,13 +99,14 @@ def test_the_world_is_multiplied_by_a_number_of_processes(processes: str, world:
     assert (env["WORLD_SIZE"], env["PET_NPROC_PER_NODE"]) == (world, processes)
 
 
-def test_a_worker_only_job_gets_no_address_unless_it_asks() -> None:
+def test_a_worker_only_job_gets_no_master_address_by_default() -> None:
     assert list(variables(made((W, 1), master=None))) == ["PYTHONUNBUFFERED", "PET_NPROC_PER_NODE", "PET_NNODES"]
     env = variables(made((W, 1), master=None, annotations={names.WORKER_RANKS: "true"}))
     assert (env["MASTER_ADDR"], env["RANK"], env["WORLD_SIZE"]) == ("train-worker-0", "1", "2")
 
 
-def test_u1_elastic_environment() -> None:
+def test_an_elastic_job_gets_torchruns_rendezvous_variables() -> None:
+    """Row U1."""
     assert elastic_environment(view()) == []
     policy = {
         "minReplicas": 1,
@@ -130,7 +132,7 @@ def test_u1_elastic_environment() -> None:
     ]
 
 
-def test_our_own_runtime_is_told_where_its_coordinator_is_and_the_first_worker_keeps_it() -> None:
+def test_the_elastic_runtime_gets_its_coordinators_address_and_the_first_worker_serves_it() -> None:
     policy = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "torchyard", "rdzvPort": 29400}
     first, second = (variables(made((W, index), master=None, elasticPolicy=policy)) for index in (0, 1))
     for index, env in enumerate((first, second)):
@@ -147,7 +149,8 @@ def test_our_own_runtime_is_told_where_its_coordinator_is_and_the_first_worker_k
     [({"master": None}, (W, 0), 0), ({}, (W, 0), 1), ({}, (M, 0), 0)],
     ids=["worker alone", "worker with master", "master"],
 )
-def test_u2_only_workers_of_a_master_wait_for_it(given: Object, slot: tuple[str, int], count: int) -> None:
+def test_only_workers_of_a_job_with_a_master_wait_for_it(given: Object, slot: tuple[str, int], count: int) -> None:
+    """Row U2."""
     assert len(made(slot, **given)["spec"].get("initContainers", [])) == count
 
 
@@ -173,7 +176,8 @@ def test_the_wait_can_be_switched_off_and_its_image_and_tries_set() -> None:
         ({"minReplicas": 2, "maxReplicas": 6}, (2, 6)),
     ],
 )
-def test_u3_elastic_limits_default_to_each_other_and_to_the_workers(given: Object, expected: tuple[int, int]) -> None:
+def test_elastic_limits_default_to_each_other_and_to_the_workers(given: Object, expected: tuple[int, int]) -> None:
+    """Row U3."""
     policy = with_defaults(job(master=None, worker=4, elasticPolicy=given))["spec"]["elasticPolicy"]
     assert (policy["minReplicas"], policy["maxReplicas"], policy["rdzvBackend"]) == (*expected, "c10d")
 
@@ -182,7 +186,8 @@ def test_u3_elastic_limits_default_to_each_other_and_to_the_workers(given: Objec
     ("given", "expected"),
     [({}, "auto"), ({"elasticPolicy": {}}, "auto"), ({"elasticPolicy": {"nProcPerNode": 2}}, None)],
 )
-def test_u4_processes_default_to_auto(given: Object, expected: str | None) -> None:
+def test_processes_default_to_auto(given: Object, expected: str | None) -> None:
+    """Row U4."""
     assert with_defaults(job(**given))["spec"].get("nprocPerNode") == expected
 
 
@@ -200,14 +205,16 @@ def test_defaults_leave_the_given_object_as_it_was() -> None:
     ("policy", "expected"),
     [("Always", "Always"), ("OnFailure", "OnFailure"), ("Never", "Never"), ("ExitCode", "Never")],
 )
-def test_u11_the_pods_restart_policy_follows_the_replicas(policy: str, expected: str) -> None:
+def test_the_pods_restart_policy_follows_the_replicas(policy: str, expected: str) -> None:
+    """Row U11."""
     pod = made((M, 0), master=replica(1, policy=policy, spec={"restartPolicy": "Always"}))
     assert pod["spec"]["restartPolicy"] == expected
     whole = made((M, 0), master=replica(1, policy=policy), annotations={names.RESTART_SCOPE: names.WHOLE_JOB})
     assert whole["spec"]["restartPolicy"] == "Never"
 
 
-def test_c1_template_labels_and_annotations_are_copied_and_ours_win() -> None:
+def test_template_labels_and_annotations_are_copied_and_ours_win() -> None:
+    """Row C1."""
     metadata = {"labels": {"team": "a", names.JOB_NAME: "lie"}, "annotations": {"x": "y"}, "finalizers": ["a/b"]}
     pod = made((M, 0), master=replica(1, metadata=metadata))
     assert pod["metadata"]["labels"]["team"] == "a"

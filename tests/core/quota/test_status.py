@@ -37,11 +37,11 @@ def pod(cpu: str, **status: Any) -> Object:
         ("count/secrets", ("", "secrets")),
     ],
 )
-def test_a_limit_tells_what_must_be_counted(limit: str, resource: tuple[str, str]) -> None:
+def test_each_limit_names_the_resource_to_count(limit: str, resource: tuple[str, str]) -> None:
     assert counted_resources(quota({limit: "1"})) == {resource}
 
 
-def test_use_is_summed_over_all_that_costs() -> None:
+def test_usage_is_summed_over_all_counted_objects() -> None:
     objects = {
         ("", "pods"): [pod("1"), pod("500m"), pod("7", phase="Succeeded")],
         ("", "secrets"): [{"metadata": {"name": "s"}}],
@@ -61,7 +61,7 @@ def test_use_is_summed_over_all_that_costs() -> None:
     }
 
 
-def test_only_what_the_scopes_select_is_counted() -> None:
+def test_only_pods_in_the_scopes_are_counted() -> None:
     found = quota_status(
         quota({"pods": "4"}, scopes=["BestEffort"]),
         {("", "pods"): [pod("1"), pod("0"), {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]}}]},

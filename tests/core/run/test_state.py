@@ -48,7 +48,7 @@ def obj(kind: str, *conditions: Object, **status: Any) -> Object:
         (obj("Pod", phase="Failed"), "Failed", True, False),
     ],
 )
-def test_an_object_says_how_it_stands(seen: Object, state: str, done: bool, succeeded: bool) -> None:
+def test_the_state_of_an_object_follows_its_status(seen: Object, state: str, done: bool, succeeded: bool) -> None:
     found = run_state(seen)
     assert (found.state, found.done, found.succeeded) == (state, done, succeeded)
 
@@ -71,14 +71,14 @@ def test_the_first_failure_is_the_one_that_ended_first() -> None:
     assert exit_code(RunState("Succeeded", done=True, succeeded=True), found) == 0
 
 
-def test_pods_are_found_by_what_their_owner_gives_them() -> None:
+def test_pods_are_selected_by_their_owners_labels() -> None:
     assert pods_of(obj("Pod")) == ("", "metadata.name=a")
     assert pods_of(obj("PyTorchJob")) == ("training.kubeflow.org/job-name=a", "")
     job = {**obj("Job"), "spec": {"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}}}
     assert pods_of(job) == ("batch.kubernetes.io/controller-uid=u", "")
 
 
-def test_a_pod_says_what_holds_it_up() -> None:
+def test_the_pending_reason_comes_from_conditions_and_containers() -> None:
     full = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}
     assert pending_reason({"status": {"conditions": [full]}}) == "0/1 nodes are available: 1 Insufficient cpu."
     waiting = {"name": "a", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
@@ -97,6 +97,6 @@ def test_a_pod_says_what_holds_it_up() -> None:
         ("grown by 250%", None, ""),
     ],
 )
-def test_progress_is_read_from_a_line(line: str, found: TrainingProgress | None, words: str) -> None:
+def test_progress_is_parsed_from_a_log_line(line: str, found: TrainingProgress | None, words: str) -> None:
     assert parse_progress(line) == found
     assert found is None or str(found) == words

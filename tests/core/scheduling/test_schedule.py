@@ -52,18 +52,18 @@ APART = {
 @pytest.mark.parametrize(
     ("given_pod", "nodes", "reason", "hint"),
     [
-        (pod(cpu="5"), views(node()), "1 Insufficient cpu", "No node has more than 4 of cpu in all"),
+        (pod(cpu="5"), views(node()), "1 Insufficient cpu", "No node has more than 4 of cpu in total"),
         (
             pod(cpu="3"),
             views(node(), on={"n": [pod("other", "2")]}),
             "1 Insufficient cpu",
-            "It asks for 3 of cpu; others hold too much of the 4: wait, end something, or ask for less.",
+            "It requests 3 of cpu; other pods use too much of the 4: wait, delete a pod, or request less.",
         ),
         (
             pod(cpu="3", extra={"memory": "1Ti"}),
             views(node(), on={"n": [pod("other", "2")]}),
             "1 Insufficient cpu, 1 Insufficient memory",
-            "No node has more than 8Gi of memory in all: it asks for 1Ti.",
+            "No node has more than 8Gi of memory in total: it requests 1Ti.",
         ),
         (
             pod(extra={"nvidia.com/gpu": "1"}),
@@ -101,7 +101,7 @@ APART = {
         ),
     ],
 )
-def test_a_pod_that_fits_nowhere_is_told_why_and_what_would_help(
+def test_an_unschedulable_pod_gets_a_reason_and_a_hint(
     given_pod: Object, nodes: list[NodeInfo], reason: str, hint: str
 ) -> None:
     answer = schedule_pod(given_pod, nodes)
@@ -111,14 +111,14 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_what_would_help(
     assert hint in answer.hint
 
 
-def test_where_there_is_no_node_it_is_said_how_one_comes_to_be() -> None:
+def test_without_nodes_the_hint_says_how_to_get_one() -> None:
     assert str(schedule_pod(pod(), [])) == (
         "no nodes available to schedule pods. "
-        "A plane makes its node when it starts: yard down, then yard up without --no-node."
+        "A plane creates its node when it starts: yard down, then yard up without --no-node."
     )
 
 
-def test_who_waits_hears_no_news_while_others_come_and_go() -> None:
+def test_the_message_of_a_pending_pod_does_not_change_while_other_pods_come_and_go() -> None:
     told = {schedule_pod(pod(cpu="3"), views(node(), on={"n": [pod("other", cpu)]})) for cpu in ("2", "3", "1500m")}
     assert len(told) == 1
 
@@ -131,7 +131,7 @@ def test_who_waits_hears_no_news_while_others_come_and_go() -> None:
         pod(tolerations=[{"operator": "Exists"}]),
     ],
 )
-def test_a_tolerated_taint_is_no_hindrance(given_pod: Object) -> None:
+def test_a_tolerated_taint_does_not_exclude_a_node(given_pod: Object) -> None:
     assert schedule_pod(given_pod, views(node(spec=TAINT))) == "n"
 
 
@@ -144,18 +144,18 @@ def test_the_emptier_node_is_taken_and_a_preference_wins_over_it() -> None:
     assert schedule_pod(pod(affinity=affinity), nodes) == "b"
 
 
-def test_a_claim_that_is_not_bound_blocks_every_node() -> None:
+def test_an_unbound_claim_excludes_every_node() -> None:
     answer = schedule_pod(pod(), views(node()), pre_filter_reason="pod has unbound immediate PersistentVolumeClaims")
     assert isinstance(answer, Unschedulable)
     assert "1 pod has unbound immediate PersistentVolumeClaims" in answer.message
 
 
-def test_finished_pods_take_nothing() -> None:
+def test_finished_pods_use_no_resources() -> None:
     done = {**pod("o", "4"), "status": {"phase": "Succeeded"}}
     assert schedule_pod(pod(cpu="4"), views(node(), on={"n": [done]})) == "n"
 
 
-def test_requests_count_the_largest_moment_of_a_start() -> None:
+def test_requests_include_the_peak_of_the_initialization() -> None:
     def container(cpu: str, **more: str) -> Object:
         return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
 
@@ -175,19 +175,19 @@ def gang(count: int, cpu: str, size: int | None = None) -> list[Object]:
     return pods
 
 
-def test_a_gang_is_placed_whole() -> None:
+def test_a_gang_is_scheduled_as_a_whole() -> None:
     answer = schedule_gang(gang(4, "2"), views(node("a"), node("b")), size=4)
     assert not isinstance(answer, Unschedulable)
     assert sorted(answer.values()) == ["a", "a", "b", "b"]
 
 
-def test_a_gang_that_fits_in_part_waits_whole() -> None:
+def test_a_gang_that_fits_in_part_is_pending_as_a_whole() -> None:
     answer = schedule_gang(gang(5, "2"), views(node("a"), node("b")), size=5)
     assert isinstance(answer, Unschedulable)
     assert answer.message.startswith("gang of 5 fits only 4 at once: 0/2 nodes are available: 2 Insufficient cpu.")
 
 
-def test_a_gang_waits_for_its_last_pod() -> None:
+def test_a_gang_is_pending_until_its_last_pod_exists() -> None:
     pods = gang(2, "1", size=3)
     assert gang_of(pods[0]) == ("default", "g")
     answer = schedule_gang(pods, views(node()), size=gang_size(pods))
@@ -196,7 +196,7 @@ def test_a_gang_waits_for_its_last_pod() -> None:
 
 
 @given(some.lists(some.integers(1, 4), max_size=8), some.lists(some.integers(1, 6), min_size=1, max_size=4))
-def test_no_node_is_ever_given_more_than_it_has(asked: list[int], sizes: list[int]) -> None:
+def test_no_node_is_ever_overcommitted(asked: list[int], sizes: list[int]) -> None:
     nodes = views(*(node(f"n{number}", cpu=str(size)) for number, size in enumerate(sizes)))
     pods = [pod(f"p{number}", str(cpu)) for number, cpu in enumerate(asked)]
     answer = schedule_gang(pods, nodes, size=len(pods))

@@ -60,14 +60,14 @@ def test_a_ready_pod_is_an_endpoint() -> None:
     ],
     ids=["ready", "not ready", "published all the same", "going"],
 )
-def test_how_ready_an_endpoint_is(given: Object, publish: bool, expected: tuple[bool, bool, bool]) -> None:
+def test_endpoint_conditions_follow_the_pod(given: Object, publish: bool, expected: tuple[bool, bool, bool]) -> None:
     (made,) = desired_slices(service(publishNotReadyAddresses=publish), [pod(**given)])
     conditions = made["endpoints"][0]["conditions"]
     assert (conditions["ready"], conditions["serving"], conditions["terminating"]) == expected
 
 
 @pytest.mark.parametrize("given", [{"address": ""}, {"phase": "Succeeded"}, {"phase": "Failed"}])
-def test_pods_without_address_or_life_are_no_endpoints(given: Object) -> None:
+def test_pods_without_an_address_and_finished_pods_are_no_endpoints(given: Object) -> None:
     (made,) = desired_slices(service(), [pod(**given)])
     assert made["endpoints"] == []
 

@@ -94,7 +94,7 @@ def test_a_pass_after_an_interruption_does_the_rest(done: int) -> None:
         (claim(volumeName="v"), volume("v", claimRef={"name": "other"}), [], [messages.FAILED_BINDING], "Pending"),
     ],
 )
-def test_a_claim_that_is_not_bound_says_why(
+def test_an_unbound_claim_gets_an_event(
     wants: Object, named: Object | None, classes: list[Object], reasons: list[str], phase: str
 ) -> None:
     has = stored(named, status=FREE) if named else None
@@ -103,7 +103,7 @@ def test_a_claim_that_is_not_bound_says_why(
     assert decision.writes[-1].status == {"phase": phase}
 
 
-def test_a_claim_without_a_class_is_given_the_default_one() -> None:
+def test_a_claim_without_a_class_gets_the_default_class() -> None:
     marks = {"storageclass.kubernetes.io/is-default-class": "true"}
     decision = decide_claim(ClaimView(stored(claim(cls=None)), classes=[storage_class("d", annotations=marks)]))
     assert [write.object["spec"]["storageClassName"] for write in decision.writes] == ["d"]
@@ -125,7 +125,7 @@ def test_a_bound_claim_that_has_lost_its_volume_is_lost_once(named: Object | Non
     assert (again.writes, again.events) == ([], [])
 
 
-def test_a_claim_that_is_being_deleted_takes_no_volume() -> None:
+def test_a_terminating_claim_is_not_bound() -> None:
     going = stored(claim())
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert decide_claim(ClaimView(going, volumes=[stored(volume("v"), status=FREE)])).writes == []
@@ -161,7 +161,7 @@ def test_the_phase_of_a_volume_follows_its_claim(has: Object, there: Object | No
         ("Recycle", "Failed", ["VolumeFailedRecycle"]),
     ],
 )
-def test_what_nobody_here_can_reclaim_is_refused_by_name(policy: str, phase: str, reasons: list[str]) -> None:
+def test_a_volume_that_cannot_be_reclaimed_fails_with_a_message(policy: str, phase: str, reasons: list[str]) -> None:
     has = _volume(stored(claim()))
     has["spec"]["persistentVolumeReclaimPolicy"] = policy
     decision = decide_volume(VolumeView(has))
@@ -176,7 +176,7 @@ def test_what_nobody_here_can_reclaim_is_refused_by_name(policy: str, phase: str
     st.integers(1, 6),
     st.integers(1, 3),
 )
-def test_the_volume_taken_fits_and_none_that_fits_is_smaller_and_simpler(
+def test_the_chosen_volume_fits_and_no_better_one_exists(
     there: list[tuple[int, int, bool]], size: int, count: int
 ) -> None:
     every = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
@@ -197,7 +197,7 @@ def test_the_volume_taken_fits_and_none_that_fits_is_smaller_and_simpler(
 @pytest.mark.parametrize(
     ("node", "claim_name", "goes"), [("n1", "data", False), ("", "data", True), ("n1", "other", True)]
 )
-def test_a_claim_is_held_by_pods_that_have_a_node(node: str, claim_name: str, goes: bool) -> None:
+def test_a_claim_is_protected_while_scheduled_pods_use_it(node: str, claim_name: str, goes: bool) -> None:
     going = stored(claim())
     going["metadata"] |= {"deletionTimestamp": "now", "finalizers": ["kubernetes.io/pvc-protection", "mine"]}
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}]
@@ -208,7 +208,7 @@ def test_a_claim_is_held_by_pods_that_have_a_node(node: str, claim_name: str, go
 
 
 @pytest.mark.parametrize(("phase", "goes"), [("Bound", False), ("Released", True), ("Available", True)])
-def test_a_volume_is_held_while_it_is_bound(phase: str, goes: bool) -> None:
+def test_a_volume_is_protected_while_it_is_bound(phase: str, goes: bool) -> None:
     going = stored(volume("v"), status={"phase": phase})
     going["metadata"] |= {"deletionTimestamp": "now", "finalizers": ["kubernetes.io/pv-protection"]}
     assert (unprotect_volume(going) is not None) is goes
@@ -223,12 +223,12 @@ def test_a_volume_is_held_while_it_is_bound(phase: str, goes: bool) -> None:
         ({"dataSource": {"kind": "PersistentVolumeClaim", "name": "x"}}, "dataSource"),
     ],
 )
-def test_a_directory_is_refused_for_what_it_cannot_be(spec: Object, why: str) -> None:
+def test_claims_that_a_directory_cannot_satisfy_are_rejected(spec: Object, why: str) -> None:
     said = local.unsupported_reason(stored(claim(**spec)))
     assert (why in said) if why else said == ""
 
 
-def test_a_volume_of_this_machine_is_a_directory_of_its_claim_on_its_node() -> None:
+def test_a_local_volume_is_a_directory_with_affinity_to_its_node() -> None:
     wants = stored(claim("data", "2Gi", cls="csi-cephfs-sc", accessModes=["ReadWriteMany"]), uid="u-1")
     made = local.local_volume(wants, local.local_class(), root=Path("/state/volumes"), node="here")
     spec = made["spec"]

@@ -23,6 +23,14 @@ MISMATCH = "VolumeMismatch"
 LOST = "ClaimLost"
 MISBOUND = "ClaimMisbound"
 ALIAS_USED = "StorageClassAlias"
+PROVISIONING, PROVISIONING_SUCCEEDED = "Provisioning", "ProvisioningSucceeded"
+RESIZING, RESIZE_SUCCESSFUL = "Resizing", "VolumeResizeSuccessful"
+FAILED_DELETE, FAILED_RECYCLE = "VolumeFailedDelete", "VolumeFailedRecycle"
+
+RESIZED = "Resize volume succeeded"
+NO_BLOCK_DEVICE = "a directory cannot be a block device; use volumeMode Filesystem"
+NO_SELECTOR = "claim Selector is not supported; a volume is created for the claim"
+NO_DATA_SOURCE = "a volume cannot be created from another one here; leave out dataSource and dataSourceRef"
 
 NO_VOLUME = "no persistent volumes available for this claim and no storage class is set"
 LOST_REFERENCE = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
@@ -99,3 +107,23 @@ def claim_going(name: str) -> str:
 
 def claim_lost(name: str, volume: str) -> str:
     return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+
+
+def provisioning(namespace: str, claim: str) -> str:
+    return f'creating a directory for claim "{namespace}/{claim}"'
+
+
+def provisioned(volume: str) -> str:
+    return f"Successfully provisioned volume {volume}"
+
+
+def provisioning_failed(storage_class: str, why: str) -> str:
+    return f'failed to provision volume with StorageClass "{storage_class}": {why}'
+
+
+def resizing(volume: str) -> str:
+    return f"External resizer is resizing volume {volume}"
+
+
+def foreign_directory(path: str) -> str:
+    return f"{path} was not created for this volume"

@@ -56,3 +56,23 @@ def utilization(resource: str) -> str:
 
 def usage(resource: str) -> str:
     return f"{resource} resource"
+
+
+def no_kind(kind: str, api_version: str | None) -> str:
+    return f'no matches for kind "{kind}" in "{api_version}"'
+
+
+def unsupported_metric(kind: str) -> str:
+    return f"{kind} metrics are not supported by this plane; use Resource or ContainerResource"
+
+
+def no_metrics(resource: str) -> str:
+    return f"unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
+
+
+def missing_request(resource: str, container: str, pod: str) -> str:
+    return f"failed to get {resource} utilization: missing request for {resource} in container {container} of Pod {pod}"
+
+
+def no_requests(resource: str) -> str:
+    return f"failed to get {resource} utilization: no container requests {resource}"

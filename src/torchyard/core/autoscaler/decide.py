@@ -90,14 +90,14 @@ class _AutoscalerStatus:
 
     def set_condition(self, kind: str, status: str, reason: str, message: str) -> None:
         """Set a condition. lastTransitionTime changes only with the condition's status."""
-        said = {"type": kind, "status": status, "reason": reason, "message": message}
+        new = {"type": kind, "status": status, "reason": reason, "message": message}
         for condition in self._conditions:
             if condition["type"] == kind:
                 if condition["status"] != status:
                     condition["lastTransitionTime"] = to_rfc3339(self._view.now)
-                condition.update(said)
+                condition.update(new)
                 return
-        self._conditions.append({**said, "lastTransitionTime": to_rfc3339(self._view.now)})
+        self._conditions.append({**new, "lastTransitionTime": to_rfc3339(self._view.now)})
 
     def record_event(self, kind: Any, reason: str, message: str) -> None:
         self._events.append(Event(kind, reason, message))

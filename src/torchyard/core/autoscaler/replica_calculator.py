@@ -36,16 +36,14 @@ def evaluate_metric(spec: Object, pods: list[Object], usage: Mapping[str, Object
     """Evaluate one metric. `usage` holds PodMetrics by pod name; `current` is the current number of replicas."""
     kind = spec["type"]
     if kind not in _SOURCES:
-        raise MetricUnavailable(f"{kind} metrics are not served by this plane: use Resource or ContainerResource")
+        raise MetricUnavailable(messages.unsupported_metric(kind))
     source = spec[_SOURCES[kind]]
     resource, target, container = source["name"], source["target"], source.get("container", "")
     live = [pod for pod in pods if _is_live(pod)]
     used = {pod["metadata"]["name"]: _used(pod, usage, resource, container) for pod in live}
     measured = {name: amount for name, amount in used.items() if amount is not None}
     if not measured:
-        raise MetricUnavailable(
-            f"unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
-        )
+        raise MetricUnavailable(messages.no_metrics(resource))
     average = sum(measured.values()) // len(measured)
     value: Object = {"averageValue": str(Quantity(average))}
     if target.get("averageUtilization") is not None:
@@ -116,9 +114,8 @@ def _requested(pod: Object, resource: str, container: str) -> int:
             continue
         request = ((spec.get("resources") or {}).get("requests") or {}).get(resource)
         if request is None:
-            where = f"container {spec['name']} of Pod {pod['metadata']['name']}"
-            raise MetricUnavailable(f"failed to get {resource} utilization: missing request for {resource} in {where}")
+            raise MetricUnavailable(messages.missing_request(resource, spec["name"], pod["metadata"]["name"]))
         total += quantity.parse(request).nano
     if not total:
-        raise MetricUnavailable(f"failed to get {resource} utilization: no container asks for {resource}")
+        raise MetricUnavailable(messages.no_requests(resource))
     return total

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torchyard.core.garbagecollector.graph import GraphNode, OwnerGraph
 
-OwnerState = Literal["there", "gone", "waiting"]  # waiting: in foreground deletion, until its dependents are gone
+OwnerState = Literal["present", "gone", "waiting"]  # waiting: in foreground deletion, until its dependents are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def decide(node: GraphNode, graph: OwnerGraph, owners: Mapping[str, OwnerState])
         return None if blocked else RemoveFinalizer("foregroundDeletion")
     if node.deleting or not node.owners:
         return None
-    present = [owner.uid for owner in node.owners if owners[owner.uid] == "there"]
+    present = [owner.uid for owner in node.owners if owners[owner.uid] == "present"]
     gone = [owner.uid for owner in node.owners if owners[owner.uid] == "gone"]
     waiting = [owner.uid for owner in node.owners if owners[owner.uid] == "waiting"]
     if present:

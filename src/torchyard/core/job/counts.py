@@ -54,7 +54,7 @@ class Counts:
         }
         self.failed_indexes -= self.completed
         active = {view.index_of(pod) for pod in view.pods if is_active(pod)}
-        for pod in sorted(failed, key=lambda one: (failure_count(one), ended_at(one))):
+        for pod in sorted(failed, key=lambda failed_pod: (failure_count(failed_pod), ended_at(failed_pod))):
             index = view.index_of(pod)
             if index is not None and index not in self.completed | self.failed_indexes | active:
                 self.last_failed[index] = pod

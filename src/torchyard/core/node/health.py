@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from torchyard.api.cluster import messages
 from torchyard.api.objects import Object
 
 # How long a node may send no heartbeat: kube-controller-manager's --node-monitor-grace-period.
 GRACE_SECONDS = 50.0
-_UNKNOWN = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
-_NEVER_UPDATED = ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
 _KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _NO_EXECUTE_TAINTS = {"False": "node.kubernetes.io/not-ready", "Unknown": "node.kubernetes.io/unreachable"}
 
@@ -29,7 +28,7 @@ def unknown_conditions(node: Object, now: str) -> list[Object] | None:
         before = conditions.get(kind)
         if before is not None and before["status"] == "Unknown":
             continue
-        reason, message = _UNKNOWN if before is not None else _NEVER_UPDATED
+        reason, message = messages.NODE_STATUS_UNKNOWN if before is not None else messages.NODE_STATUS_NEVER_UPDATED
         unknown = {"status": "Unknown", "reason": reason, "message": message, "lastTransitionTime": now}
         conditions[kind] = {**(before or {"type": kind}), **unknown}
         changed = True

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from torchyard.api.objects import Object
+from torchyard.api.pod import status_messages as messages
 from torchyard.api.times import to_rfc3339
 from torchyard.core.pod.decide import backoff, is_over, restart_time, restarts
 from torchyard.core.pod.view import (
@@ -18,10 +19,6 @@ from torchyard.core.pod.view import (
     is_sidecar,
     main_containers,
 )
-
-# The reason and message that the kubelet's graceful node shutdown sets on a pod and on its DisruptionTarget.
-NODE_SHUTDOWN = ("Terminated", "Pod was terminated in response to imminent node shutdown.")
-BY_KUBELET = "TerminationByKubelet"
 
 
 def format_time(seconds: float) -> str:
@@ -37,7 +34,9 @@ def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
     phase = _phase(pod, view, before, inits, mains)
     # A pod deleted before its containers started has failed; its conditions still show how far it got.
     status["phase"] = "Failed" if phase == "Pending" and _is_stopped(pod, [*inits, *mains]) else phase
-    if phase == "Failed" and (termination := view.ended or (NODE_SHUTDOWN if _ended_with_node(view) else None)):
+    if phase == "Failed" and (
+        termination := view.ended or (messages.NODE_SHUTDOWN if _ended_with_node(view) else None)
+    ):
         status["reason"], status["message"] = termination
     if generation := pod["metadata"].get("generation"):
         status["observedGeneration"] = generation
@@ -51,7 +50,7 @@ def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
         status["startTime"] = before.get("startTime") or format_time(view.started)
     if inits:
         status["initContainerStatuses"] = inits
-    status["containerStatuses"] = sorted(mains, key=lambda one: str(one["name"]))
+    status["containerStatuses"] = sorted(mains, key=lambda container: str(container["name"]))
     ephemeral = [container_status(pod, container, view, before, now=now) for container in ephemeral_containers(pod)]
     if ephemeral:
         status["ephemeralContainerStatuses"] = ephemeral
@@ -117,7 +116,7 @@ def _state(pod: Object, container: Object, view: PodView, seen: ContainerView, *
     last = seen.last
     over = bool(view.ended or pod["metadata"].get("deletionTimestamp")) or is_over(pod, view)
     if last is None or last.state == "starting":
-        reason = "PodInitializing" if _waits_for_init(pod, container, view) else "ContainerCreating"
+        reason = messages.POD_INITIALIZING if _waits_for_init(pod, container, view) else messages.CONTAINER_CREATING
         waiting = {"reason": reason}
         if seen.waiting:
             waiting = {"reason": seen.waiting.reason} | (
@@ -131,7 +130,12 @@ def _state(pod: Object, container: Object, view: PodView, seen: ContainerView, *
     if seen.waiting:
         return {"waiting": {"reason": seen.waiting.reason, "message": seen.waiting.message}}
     if restart_time(seen) > now:
-        return {"waiting": {"reason": "CrashLoopBackOff", "message": backoff_message(pod, container["name"], seen)}}
+        return {
+            "waiting": {
+                "reason": messages.CRASH_LOOP_BACK_OFF,
+                "message": backoff_message(pod, container["name"], seen),
+            }
+        }
     return {"terminated": terminated(last)}
 
 
@@ -141,10 +145,8 @@ def _waits_for_init(pod: Object, container: Object, view: PodView) -> bool:
 
 def backoff_message(pod: Object, name: str, seen: ContainerView) -> str:
     metadata = pod["metadata"]
-    seconds = int(backoff(seen.attempts))
-    length = f"{seconds // 60}m{seconds % 60}s" if seconds >= 60 else f"{seconds}s"
-    whose = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-    return f"back-off {length} restarting failed container={name} pod={whose}"
+    pod_id = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
+    return messages.back_off(int(backoff(seen.attempts)), name, pod_id)
 
 
 def terminated(attempt: Attempt) -> Object:
@@ -166,7 +168,7 @@ def _phase(pod: Object, view: PodView, before: Object, inits: list[Object], main
     """The kubelet's getPhase."""
     if before.get("phase") in ("Succeeded", "Failed"):
         return str(before["phase"])
-    if view.ended and not any("running" in one["state"] for one in [*inits, *mains]):
+    if view.ended and not any("running" in status["state"] for status in [*inits, *mains]):
         # Until its containers have stopped, the pod keeps its phase.
         return "Failed"
     # Nothing restarts in a terminating pod.
@@ -183,17 +185,17 @@ def _phase(pod: Object, view: PodView, before: Object, inits: list[Object], main
             waiting_for_init += 1
     if failed_init and policy == "Never":
         return "Failed"
-    running = sum("running" in one["state"] for one in mains)
+    running = sum("running" in main["state"] for main in mains)
     stopped = [
-        one["state"].get("terminated") or one["lastState"].get("terminated")
-        for one in mains
-        if "running" not in one["state"]
+        main["state"].get("terminated") or main["lastState"].get("terminated")
+        for main in mains
+        if "running" not in main["state"]
     ]
-    if waiting_for_init or failed_init or any(one is None for one in stopped):
+    if waiting_for_init or failed_init or None in stopped:
         return "Pending"
-    if running or any("running" in one["state"] for one in inits):
+    if running or any("running" in init["state"] for init in inits):
         return "Running"
-    codes = [one["exitCode"] for one in stopped if one]
+    codes = [state["exitCode"] for state in stopped if state]
     if policy == "Always":
         return "Running"
     if all(code == 0 for code in codes):
@@ -234,16 +236,16 @@ def _conditions(
         "Initialized": _initialized(pod, phase, inits),
     }
     ready = _containers_ready(
-        phase, mains, [one for one, spec in zip(inits, init_containers(pod), strict=True) if is_sidecar(spec)]
+        phase, mains, [init for init, spec in zip(inits, init_containers(pod), strict=True) if is_sidecar(spec)]
     )
     desired["Ready"] = _gates(pod, before) or ready if ready[0] else ready
     desired["ContainersReady"] = ready
     desired["PodScheduled"] = (True, "", "")
     if phase == "Failed" and not view.ended and _ended_with_node(view):
-        desired["DisruptionTarget"] = (True, BY_KUBELET, NODE_SHUTDOWN[1])
-    previous: Mapping[str, Object] = {one["type"]: one for one in before.get("conditions") or ()}
+        desired["DisruptionTarget"] = (True, messages.TERMINATION_BY_KUBELET, messages.NODE_SHUTDOWN[1])
+    previous: Mapping[str, Object] = {entry["type"]: entry for entry in before.get("conditions") or ()}
     generation = pod["metadata"].get("generation")
-    conditions = [one for kind, one in previous.items() if kind not in desired]
+    conditions = [entry for kind, entry in previous.items() if kind not in desired]
     for kind, (holds, reason, message) in desired.items():
         condition = _condition(kind, holds, previous.get(kind), generation=generation, now=now)
         condition |= ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
@@ -265,7 +267,7 @@ def _condition(kind: str, holds: bool, before: Object | None, *, generation: Any
 
 def _initialized(pod: Object, phase: str, inits: list[Object]) -> tuple[bool, str, str]:
     if phase == "Succeeded":
-        return True, "PodCompleted", ""
+        return True, messages.POD_COMPLETED, ""
     specs = init_containers(pod)
     pending = [
         init["name"]
@@ -273,18 +275,18 @@ def _initialized(pod: Object, phase: str, inits: list[Object]) -> tuple[bool, st
         if not (init["started"] if is_sidecar(spec) else init["ready"])
     ]
     if pending and phase in ("Pending", "Failed"):
-        return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(pending)}]"
+        return False, messages.NOT_INITIALIZED, messages.incomplete(pending)
     return True, "", ""
 
 
 def _containers_ready(phase: str, mains: list[Object], sidecars: list[Object]) -> tuple[bool, str, str]:
     if phase == "Succeeded":
-        return False, "PodCompleted", ""
+        return False, messages.POD_COMPLETED, ""
     if phase == "Failed":
-        return False, "PodFailed", ""
+        return False, messages.POD_FAILED, ""
     unready = [container["name"] for container in [*sidecars, *mains] if not container["ready"]]
     if unready:
-        return False, "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
+        return False, messages.NOT_READY, messages.unready(unready)
     return True, "", ""
 
 
@@ -294,7 +296,6 @@ def _gates(pod: Object, before: Object) -> tuple[bool, str, str] | None:
     for gate in pod["spec"].get("readinessGates") or ():
         kind = gate["conditionType"]
         if statuses.get(kind) != "True":
-            missing = "corresponding condition of pod readiness gate"
-            verb = "does not exist" if kind not in statuses else 'is not "True"'
-            return False, "ReadinessGatesNotReady", f'{missing} "{kind}" {verb}.'
+            message = messages.gate_missing(kind) if kind not in statuses else messages.gate_not_true(kind)
+            return False, messages.GATES_NOT_READY, message
     return None

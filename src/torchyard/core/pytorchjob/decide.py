@@ -258,7 +258,7 @@ class _PyTorchJobSync:
 
     def _sync_replicas(self) -> None:
         view = self.view
-        for slot in sorted({*view.pods, *view.services}, key=lambda one: (one[0], -one[1])):
+        for slot in sorted({*view.pods, *view.services}, key=lambda key: (key[0], -key[1])):
             if not view.has_slot(slot):
                 self._remove(slot)
         gang_annotations = gang.gang_annotations(view, self.settings)

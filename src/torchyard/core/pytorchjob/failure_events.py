@@ -55,7 +55,9 @@ def _pending_reasons(pod: Object) -> Iterator[tuple[str, str]]:
                 messages.container_waits(name, container["name"], waiting["message"]),
             )
     if not containers:
-        conditions = sorted(status.get("conditions") or (), key=lambda one: one.get("lastTransitionTime") or "")
+        conditions = sorted(
+            status.get("conditions") or (), key=lambda condition: condition.get("lastTransitionTime") or ""
+        )
         newest = conditions[-1] if conditions else None
         if newest and newest["status"] != "True" and newest.get("reason"):
             yield newest["reason"], messages.pod_hindered(name, newest.get("message", ""))

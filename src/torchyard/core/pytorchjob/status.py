@@ -71,7 +71,7 @@ class PyTorchJobStatus:
         """
         if self.finished:
             return False
-        previous = next((one for one in self.conditions if one["type"] == kind), None)
+        previous = next((current for current in self.conditions if current["type"] == kind), None)
         if previous is not None and (previous["status"], previous.get("reason")) == (status, reason):
             return False
         is_same_status = previous is not None and previous["status"] == status

@@ -6,14 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from torchyard.api import selectors
 from torchyard.api.objects import Object
+from torchyard.api.pod import scheduler_messages as messages
 from torchyard.core.scheduling.node_info import PODS, NodeInfo, host_ports, requests
-
-UNSCHEDULABLE = "node(s) were unschedulable"
-AFFINITY = "node(s) didn't match Pod's node affinity/selector"
-PORTS = "node(s) didn't have free ports for the requested pod ports"
-POD_AFFINITY = "node(s) didn't match pod affinity rules"
-POD_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInfo]) -> list[str]:
@@ -27,7 +21,7 @@ def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInf
             return [reason]
     missing = insufficient_resources(pod, node_info)
     if missing:
-        return [f"Insufficient {name}" if name != PODS else "Too many pods" for name in missing]
+        return [messages.insufficient(name) if name != PODS else messages.TOO_MANY_PODS for name in missing]
     reason = _pod_affinity(pod, node_info, list(all_nodes))
     return [reason] if reason else []
 
@@ -36,11 +30,11 @@ def _unschedulable(pod: Object, node_info: NodeInfo) -> str:
     if not node_info.node["spec"].get("unschedulable"):
         return ""
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-    return "" if _tolerated(pod, cordon) else UNSCHEDULABLE
+    return "" if _tolerated(pod, cordon) else messages.NODE_UNSCHEDULABLE
 
 
 def _taints(pod: Object, node_info: NodeInfo) -> str:
-    return "node(s) had untolerated taint(s)" if untolerated_taint(pod, node_info) else ""
+    return messages.UNTOLERATED_TAINT if untolerated_taint(pod, node_info) else ""
 
 
 def untolerated_taint(pod: Object, node_info: NodeInfo) -> Object | None:
@@ -69,12 +63,12 @@ def _node_affinity(pod: Object, node_info: NodeInfo) -> str:
     spec = pod["spec"]
     selector = spec.get("nodeSelector") or {}
     if any(node_info.labels.get(key) != value for key, value in selector.items()):
-        return AFFINITY
+        return messages.NODE_AFFINITY
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
     if required and not any(matches_term(node_info, term) for term in required.get("nodeSelectorTerms") or ()):
-        return AFFINITY
+        return messages.NODE_AFFINITY
     return ""
 
 
@@ -110,7 +104,7 @@ def _matches(labels: Mapping[str, str], expression: Object) -> bool:
 
 def _ports(pod: Object, node_info: NodeInfo) -> str:
     ports = host_ports(pod)
-    return PORTS if ports and any(ports & host_ports(other) for other in node_info.pods) else ""
+    return messages.NODE_PORTS if ports and any(ports & host_ports(other) for other in node_info.pods) else ""
 
 
 def insufficient_resources(pod: Object, node_info: NodeInfo) -> list[str]:
@@ -125,10 +119,10 @@ def _pod_affinity(pod: Object, node_info: NodeInfo, all_nodes: list[NodeInfo]) -
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     for term in (affinity.get("podAffinity") or {}).get(required) or ():
         if not _has_peer(pod, term, node_info, all_nodes) and not _is_first_of_its_kind(pod, term, all_nodes):
-            return POD_AFFINITY
+            return messages.POD_AFFINITY
     for term in (affinity.get("podAntiAffinity") or {}).get(required) or ():
         if _has_peer(pod, term, node_info, all_nodes):
-            return POD_ANTI_AFFINITY
+            return messages.POD_ANTI_AFFINITY
     for other in all_nodes:
         for existing in other.pods:
             theirs = (existing["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
@@ -136,7 +130,7 @@ def _pod_affinity(pod: Object, node_info: NodeInfo, all_nodes: list[NodeInfo]) -
                 if _same_topology(term, node_info, other) and _selected(
                     term, pod, existing["metadata"].get("namespace", "")
                 ):
-                    return EXISTING_ANTI_AFFINITY
+                    return messages.EXISTING_ANTI_AFFINITY
     return ""
 
 

@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 from torchyard.api.objects import Object
+from torchyard.api.pod import scheduler_messages as messages
 from torchyard.api.quantity import Format, Quantity
 from torchyard.core.scheduling.filters import untolerated_taint
 from torchyard.core.scheduling.node_info import PODS, NodeInfo, requests
 
-_INSUFFICIENT = "Insufficient "
+_FIXED_HINTS = {
+    messages.TOO_MANY_PODS: messages.TOO_MANY_PODS_HINT,
+    messages.NODE_PORTS: messages.NODE_PORTS_HINT,
+    messages.POD_AFFINITY: messages.POD_AFFINITY_HINT,
+    messages.POD_ANTI_AFFINITY: messages.ANTI_AFFINITY_HINT,
+    messages.EXISTING_ANTI_AFFINITY: messages.ANTI_AFFINITY_HINT,
+}
 
 
 def hint(pod: Object, nodes: list[NodeInfo], reasons: list[str]) -> str:  # noqa: PLR0911 - one return per hint
     """One sentence for the first reason that has a remedy; empty if none is known."""
     for reason in reasons:
-        if reason.startswith(_INSUFFICIENT):
-            missing = [
-                reason_text.removeprefix(_INSUFFICIENT)
-                for reason_text in reasons
-                if reason_text.startswith(_INSUFFICIENT)
-            ]
-            return _resource_hint(pod, nodes, missing)
-        if reason == "Too many pods":
-            return "Delete pods that have ended, or give the node a larger limit."
-        if "untolerated taint" in reason:
+        if reason in _FIXED_HINTS:
+            return _FIXED_HINTS[reason]
+        if messages.insufficient_resource(reason):
+            return _resource_hint(pod, nodes, list(filter(None, map(messages.insufficient_resource, reasons))))
+        if reason == messages.UNTOLERATED_TAINT:
             taint = next(filter(None, (untolerated_taint(pod, node_info) for node_info in nodes)))
-            named = f"{{{taint['key']}: {taint.get('value') or ''}}}"
-            return f"Add a toleration for the {named} taint, or remove it from the node."
-        if "affinity/selector" in reason:
+            return messages.taint_hint(taint["key"], taint.get("value") or "")
+        if reason == messages.NODE_AFFINITY:
             return _affinity_hint(pod, nodes)
-        if "unschedulable" in reason:
-            return f"Allow pods again: kubectl uncordon {nodes[0].name}."
-        if "free ports" in reason:
-            return "Leave out hostPort, or end the pod that holds it."
-        if "PersistentVolumeClaim" in reason or "persistentvolumeclaim" in reason:
-            return "Create the claim, or a volume that it can bind to."
-        if "pod affinity" in reason:
-            return "Start the pods it wants to be near, or relax its podAffinity."
-        if "anti-affinity" in reason:
-            return "End the pods it must not be near, or relax the podAntiAffinity."
+        if reason == messages.NODE_UNSCHEDULABLE:
+            return messages.uncordon_hint(nodes[0].name)
+        if messages.is_claim_reason(reason):
+            return messages.CLAIM_HINT
     return ""
 
 
@@ -51,11 +46,11 @@ def _resource_hint(pod: Object, nodes: list[NodeInfo], missing: list[str]) -> st
     largest = {name: max(node_info.allocatable.get(name, 0) for node_info in nodes) for name in missing}
     name = max(missing, key=lambda resource: requested.get(resource, 0) > largest[resource])
     if largest[name] == 0:
-        return f"No node has any {name}: remove the request, or start the node on a machine that has it."
+        return messages.resource_missing_hint(name)
     most, request = _format_amount(name, largest[name]), _format_amount(name, requested.get(name, 0))
     if requested.get(name, 0) > largest[name]:
-        return f"No node has more than {most} of {name} in all: it asks for {request}."
-    return f"It asks for {request} of {name}; others hold too much of the {most}: wait, end something, or ask for less."
+        return messages.request_too_large_hint(name, most, request)
+    return messages.resource_in_use_hint(name, most, request)
 
 
 def _format_amount(name: str, milli: int) -> str:
@@ -72,5 +67,5 @@ def _affinity_hint(pod: Object, nodes: list[NodeInfo]) -> str:
         missing = {key: value for key, value in selector.items() if node_info.labels.get(key) != value}
         if missing:
             pairs = " ".join(f"{key}={value}" for key, value in sorted(missing.items()))
-            return f"Label a node that should take it: kubectl label node {node_info.name} {pairs}."
-    return "Change the node affinity, or label a node so that it matches."
+            return messages.label_hint(node_info.name, pairs)
+    return messages.NODE_AFFINITY_HINT

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torchyard.api.objects import Object
+from torchyard.api.pod import scheduler_messages as messages
 from torchyard.core.scheduling import filters
 from torchyard.core.scheduling.hints import hint
 from torchyard.core.scheduling.node_info import NodeInfo, requests
@@ -14,6 +15,8 @@ from torchyard.core.scheduling.node_info import NodeInfo, requests
 GANG_NAME, GANG_SIZE = "torchyard.dev/gang", "torchyard.dev/gang-size"
 # The labels of Kubernetes' gang plugins. The gang's size is then the number of pods with the same label.
 _GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
+
+_RESOLVED_BY_PREEMPTION = frozenset((messages.NODE_PORTS, messages.POD_ANTI_AFFINITY, messages.EXISTING_ANTI_AFFINITY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,7 @@ def schedule_pod(
     are not available on a node.
     """
     if not nodes:
-        remedy = "A plane makes its node when it starts: yard down, then yard up without --no-node."
-        return Unschedulable("no nodes available to schedule pods.", remedy)
+        return Unschedulable(messages.NO_NODES, messages.NO_NODES_HINT)
     if pre_filter_reason:
         return Unschedulable(
             _unschedulable_message(Counter({pre_filter_reason: len(nodes)}), len(nodes), preemptable=0),
@@ -79,19 +81,16 @@ def _never_fits(pod: Object, node_info: NodeInfo) -> bool:
 
 def _is_preemptable(pod: Object, node_info: NodeInfo, reasons: list[str]) -> bool:
     """Upstream's Unschedulable, as opposed to UnschedulableAndUnresolvable."""
-    if any(reason.startswith(("Insufficient", "Too many pods")) for reason in reasons):
+    if any(messages.insufficient_resource(reason) or reason == messages.TOO_MANY_PODS for reason in reasons):
         return not _never_fits(pod, node_info)
-    return any("free ports" in reason or "anti-affinity" in reason for reason in reasons)
+    return not _RESOLVED_BY_PREEMPTION.isdisjoint(reasons)
 
 
 def _unschedulable_message(counted: Counter[str], total: int, *, preemptable: int) -> str:
-    """The message of kube-scheduler 1.34, including its part about dynamic resources."""
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
-    victims = {"No preemption victims found for incoming pod": preemptable}
-    victims["Preemption is not helpful for scheduling"] = total - preemptable
+    victims = {messages.NO_VICTIMS: preemptable, messages.PREEMPTION_NOT_HELPFUL: total - preemptable}
     preemption = ", ".join(f"{count} {reason}" for reason, count in victims.items() if count)
-    summary = f"0/{total} nodes are available: {listed}."
-    return f"{summary} no new claims to deallocate, preemption: 0/{total} nodes are available: {preemption}."
+    return messages.nodes_unavailable(total, listed, preemption)
 
 
 def _preference(pod: Object, node_info: NodeInfo) -> int:
@@ -140,14 +139,14 @@ def schedule_gang(
     missing = size - placed - len(pods)
     if missing > 0:
         existing = placed + len(pods)
-        return Unschedulable(f"gang has {existing} of {size} pods.", f"It starts when {missing} more are created.")
+        return Unschedulable(messages.gang_incomplete(existing, size), messages.gang_incomplete_hint(missing))
     trial = [node_info.copy() for node_info in nodes]
     chosen: dict[str, str] = {}
-    for pod in sorted(pods, key=lambda one: (-sum(requests(one).values()), one["metadata"]["name"])):
+    for pod in sorted(pods, key=lambda member: (-sum(requests(member).values()), member["metadata"]["name"])):
         answer = schedule_pod(pod, trial, volume_filter=volume_filter)
         if isinstance(answer, Unschedulable):
             fits = len(chosen) + placed
-            return Unschedulable(f"gang of {size} fits only {fits} at once: {answer.message}", answer.hint)
+            return Unschedulable(messages.gang_does_not_fit(size, fits, answer.message), answer.hint)
         next(node_info for node_info in trial if node_info.name == answer).assume(pod)
         chosen[pod["metadata"]["uid"]] = answer
     return chosen

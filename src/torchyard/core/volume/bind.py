@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
+from torchyard.core.events import Event
 from torchyard.core.volume.view import (
     CLAIM,
     VOLUME,
-    Event,
     VolumeDecision,
     Write,
     annotations_of,

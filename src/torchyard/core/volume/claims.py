@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.api.volume.admission import default_class
+from torchyard.core.events import Event
 from torchyard.core.volume.bind import bind, set_claim_phase
 from torchyard.core.volume.match import best_volume, mismatch
 from torchyard.core.volume.view import (
     CLAIM,
-    Event,
     VolumeDecision,
     Write,
     annotations_of,

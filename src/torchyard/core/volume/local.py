@@ -54,11 +54,11 @@ def unsupported_reason(claim: Object) -> str:
     """Why a directory cannot satisfy a claim; empty if it can."""
     spec = claim["spec"]
     if volume_mode(claim) == "Block":
-        return "a directory cannot be a block device; use volumeMode Filesystem"
+        return messages.NO_BLOCK_DEVICE
     if spec.get("selector"):
-        return "claim Selector is not supported; a volume is made for the claim"
+        return messages.NO_SELECTOR
     if spec.get("dataSource") or spec.get("dataSourceRef"):
-        return "a volume cannot be made from another one here; leave out dataSource and dataSourceRef"
+        return messages.NO_DATA_SOURCE
     return ""
 
 

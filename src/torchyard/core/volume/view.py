@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
 
 from torchyard.api import quantity
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.api.volume.admission import CLASS_ANNOTATION
+from torchyard.core.events import Event
 
 CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    kind: Literal["Normal", "Warning"]
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

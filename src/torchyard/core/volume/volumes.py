@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
+from torchyard.core.events import Event
 from torchyard.core.volume.bind import set_volume_phase
-from torchyard.core.volume.view import VOLUME, Event, VolumeDecision, Write, annotations_of, phase
+from torchyard.core.volume.view import VOLUME, VolumeDecision, Write, annotations_of, phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,10 @@ def _release(volume: Object, decision: VolumeDecision) -> None:
     policy, message = _reclaim_policy(volume), ""
     if policy == "Delete" and messages.PROVISIONED_BY not in annotations_of(volume):
         message = messages.no_deleter(volume["metadata"]["name"])
-        event = Event("Warning", "VolumeFailedDelete", message)
+        event = Event("Warning", messages.FAILED_DELETE, message)
     elif policy == "Recycle":
         message = messages.RECYCLE
-        event = Event("Warning", "VolumeFailedRecycle", message)
+        event = Event("Warning", messages.FAILED_RECYCLE, message)
     if not message:
         set_volume_phase(volume, "Released", decision)
         return
