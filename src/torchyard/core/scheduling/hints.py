@@ -17,7 +17,7 @@ _FIXED_HINTS = {
 }
 
 
-def hint(pod: Object, nodes: list[NodeInfo], reasons: list[str]) -> str:  # noqa: PLR0911 - one return per hint
+def hint(pod: Object, nodes: list[NodeInfo], reasons: list[str]) -> str:
     """One sentence for the first reason that has a remedy; empty if none is known."""
     for reason in reasons:
         if reason in _FIXED_HINTS:
