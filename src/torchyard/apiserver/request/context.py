@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -33,6 +34,8 @@ class RequestContext:
     # Set for the server's own objects, which skip validation: its Endpoints may have a loopback address.
     trusted: bool = False
     warnings: list[str] = field(default_factory=list)
+    # For updates and patches, which may create the object: raises 403 unless the user may create it.
+    authorize_create: Callable[[], None] | None = None
 
     def warn(self, sentence: str) -> None:
         if sentence not in self.warnings:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
@@ -96,6 +97,8 @@ class Router:
             ctx.warn(resource.custom.deprecation)
         if route.verb in ("create", "update", "patch"):
             read_options(ctx)
+            if route.verb != "create":
+                ctx.authorize_create = partial(self._authorize, request, route._replace(verb="create"))
         response = await self._dispatch(ctx, request)
         if ctx.warnings:
             response.warnings = [*ctx.warnings, *response.warnings]

@@ -63,6 +63,8 @@ async def admit_new(
         errs += strategy.validate(obj)
     if errs:
         raise ctx.invalid(metadata["name"], errs)
+    if ctx.authorize_create is not None:  # as upstream: after validation, before validating admission
+        ctx.authorize_create()
     for sentence in strategy.warnings(obj):
         ctx.warn(sentence)
     if allocator is not None and not allocator.before_validation:
