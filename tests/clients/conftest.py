@@ -41,9 +41,9 @@ def server(pair: tuple[Server, str]) -> Server:
 def k(pair: tuple[Server, str], cache: Path) -> Kubectl:
     """A kubectl in a fresh namespace of the server."""
     server, version = pair
-    made = server.admin.post("/api/v1/namespaces", {"metadata": {"generateName": "kubectl-"}})
-    assert made.status == 201, made
-    namespace = made.json["metadata"]["name"]
+    created = server.admin.post("/api/v1/namespaces", {"metadata": {"generateName": "kubectl-"}})
+    assert created.status == 201, created
+    namespace = created.json["metadata"]["name"]
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     eventually(lambda: server.admin.get(account).status == 200, "the default service account")
     home = cache / f"{server.name}-{version}"

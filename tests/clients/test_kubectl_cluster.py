@@ -14,7 +14,7 @@ from tests.support.kubernetes import Server
 
 @pytest.fixture
 def node(k: Kubectl, server: Server) -> Iterator[str]:
-    """A Node object nobody stands behind."""
+    """A Node object without a kubelet."""
     name = f"node-{k.namespace}"
     assert server.admin.post("/api/v1/nodes", {"metadata": {"name": name}}).status == 201
     yield name
@@ -28,14 +28,14 @@ def test_taint_cordon_and_describe_a_node(k: Kubectl, node: str) -> None:
     assert "SchedulingDisabled" in k("get", "node", node)
     assert k("cordon", node) == f"node/{node} already cordoned\n"
     assert k("uncordon", node) == f"node/{node} uncordoned\n"
-    shown = k("describe", "node", node)
-    assert re.search(rf"Name:\s+{node}\n", shown)
-    assert re.search(r"Unschedulable:\s+false", shown)
+    description = k("describe", "node", node)
+    assert re.search(rf"Name:\s+{node}\n", description)
+    assert re.search(r"Unschedulable:\s+false", description)
     k("label", "node", node, "node-role.kubernetes.io/worker=")
     assert re.search(rf"{node}\s+\S+\s+worker", k("get", "nodes"))
 
 
-def test_drain_evicts_what_it_may(k: Kubectl, node: str, server: Server) -> None:
+def test_drain_evicts_pods(k: Kubectl, node: str, server: Server) -> None:
     bound = POD.replace("spec:\n", f"spec:\n  nodeName: {node}\n", 1)
     owner = "  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: UID, controller: true}]\n"
     k("create", "job", "j", "--image=busybox", "--", "true")
@@ -47,8 +47,8 @@ def test_drain_evicts_what_it_may(k: Kubectl, node: str, server: Server) -> None
         ).status
         == 200
     )
-    said = k("drain", node, "--timeout=30s", "--ignore-daemonsets")
-    assert f"node/{node} drained" in said
+    output = k("drain", node, "--timeout=30s", "--ignore-daemonsets")
+    assert f"node/{node} drained" in output
     assert k("get", "pods", "-o", "name") == ""
     assert "SchedulingDisabled" in k("get", "node", node)
 
@@ -76,8 +76,8 @@ def test_custom_resources_are_found_and_handled(k: Kubectl, gadgets: str) -> Non
     assert k("get", gadgets, "c1", "-o", "jsonpath={.spec.replicas}") == "4"
     assert "labeled" in k("label", gadgets, "c1", "a=b")
     assert "patched" in k("patch", gadgets, "c1", "--type=merge", "-p", '{"spec":{"color":"red"}}')
-    refused = k.fails("patch", gadgets, "c1", "--type=strategic", "-p", '{"spec":{"color":"red"}}')
-    assert "application/strategic-merge-patch+json is not supported by clients.torchyard.dev/v1" in refused
+    error_output = k.fails("patch", gadgets, "c1", "--type=strategic", "-p", '{"spec":{"color":"red"}}')
+    assert "application/strategic-merge-patch+json is not supported by clients.torchyard.dev/v1" in error_output
     assert "/c1\n" in k("get", f"{gadgets}-family", "-o", "name")
     side = k("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=custom(gadgets, "c2"))
     assert "serverside-applied" in side

@@ -33,8 +33,8 @@ CREATE: list[tuple[list[str], str]] = [
 
 
 def test_every_create_command(k: Kubectl) -> None:
-    for arguments, said in CREATE:
-        assert k("create", *arguments) == f"{said}\n"
+    for arguments, expected in CREATE:
+        assert k("create", *arguments) == f"{expected}\n"
     assert json.loads(k("get", "cm", "cm", "-o", "json"))["data"] == {"a": "1"}
     assert json.loads(k("get", "secret", "sec", "-o", "json"))["data"] == {"a": "MQ=="}
     assert json.loads(k("get", "job", "once", "-o", "json"))["spec"]["template"]["spec"]["restartPolicy"] == "Never"
@@ -48,16 +48,16 @@ def test_every_create_command(k: Kubectl) -> None:
 
 
 def test_create_with_dry_run_and_output(k: Kubectl) -> None:
-    shown = k("create", "configmap", "x", "--from-literal=a=1", "--dry-run=server", "-o", "json")
-    assert json.loads(shown)["metadata"]["uid"]
+    output = k("create", "configmap", "x", "--from-literal=a=1", "--dry-run=server", "-o", "json")
+    assert json.loads(output)["metadata"]["uid"]
     assert k("get", "cm", "x", "--ignore-not-found") == ""
 
 
-def test_cluster_scoped_things(k: Kubectl) -> None:
+def test_create_cluster_scoped_objects(k: Kubectl) -> None:
     name = f"{k.namespace}-x"
     assert k("create", "namespace", name) == f"namespace/{name} created\n"
-    made = k("create", "clusterrole", name, "--verb=get", "--resource=nodes")
-    assert made == f"clusterrole.rbac.authorization.k8s.io/{name} created\n"
+    output = k("create", "clusterrole", name, "--verb=get", "--resource=nodes")
+    assert output == f"clusterrole.rbac.authorization.k8s.io/{name} created\n"
     bound = k("create", "clusterrolebinding", name, f"--clusterrole={name}", "--group=developers")
     assert bound == f"clusterrolebinding.rbac.authorization.k8s.io/{name} created\n"
     high = k("create", "priorityclass", name, "--value=100", "--description=for tests")
@@ -85,7 +85,7 @@ def test_run_and_expose(k: Kubectl) -> None:
     assert manifest["spec"]["containers"][0]["name"] == "dry"
 
 
-def test_debug_adds_a_container_or_makes_a_copy(k: Kubectl) -> None:
+def test_debug_adds_a_container_or_copies_the_pod(k: Kubectl) -> None:
     k("create", "-f", "-", stdin=POD)
     k("debug", "p1", "--image=busybox:1", "--attach=false", "--container=probe", "--profile=general")
     names = k("get", "pod", "p1", "-o", "jsonpath={.spec.ephemeralContainers[*].name}")
@@ -97,8 +97,8 @@ def test_debug_adds_a_container_or_makes_a_copy(k: Kubectl) -> None:
 
 def test_auth_can_i(k: Kubectl, server: Server) -> None:
     assert k("auth", "can-i", "create", "pods") == "yes\n"
-    refused = k.run("auth", "can-i", "create", "pods", "--as=alice")
-    assert (refused.returncode, refused.stdout.splitlines()[-1]) == (1, "no")
+    denied = k.run("auth", "can-i", "create", "pods", "--as=alice")
+    assert (denied.returncode, denied.stdout.splitlines()[-1]) == (1, "no")
     listed = k("auth", "can-i", "--list")
     assert listed.splitlines()[0].split()[0] == "Resources"
     assert "*.*" in listed
@@ -122,7 +122,7 @@ def test_config_commands_write_the_file_only(k: Kubectl, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["pod", "job", "deployment"])
-def test_wrong_types_are_refused_on_the_way_in(k: Kubectl, kind: str) -> None:
+def test_wrong_types_are_rejected(k: Kubectl, kind: str) -> None:
     spec = {"pod": "terminationGracePeriodSeconds", "job": "parallelism", "deployment": "replicas"}[kind]
     version = {"pod": "v1", "job": "batch/v1", "deployment": "apps/v1"}[kind]
     manifest = f"apiVersion: {version}\nkind: {kind.capitalize()}\nmetadata: {{name: x}}\nspec: {{{spec}: many}}\n"

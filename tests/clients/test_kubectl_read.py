@@ -63,8 +63,8 @@ def test_get_in_every_output_form(k: Kubectl) -> None:
     assert rows(k("get", "pods", "--server-print=false"))[0] == ["NAME", "AGE"]
     assert [row[0] for row in rows(k("get", "pods", "--sort-by={.metadata.name}"))] == ["NAME", "p1", "p2"]
     assert [row[0] for row in rows(k("get", "pods", "--chunk-size=1"))] == ["NAME", "p1", "p2"]
-    shown = json.loads(k("get", "pod", "p1", "--subresource=status", "-o", "json"))
-    assert shown["status"]["phase"] == "Pending"
+    pod = json.loads(k("get", "pod", "p1", "--subresource=status", "-o", "json"))
+    assert pod["status"]["phase"] == "Pending"
 
 
 def test_get_of_several_kinds(k: Kubectl) -> None:
@@ -91,23 +91,23 @@ def test_get_of_several_kinds(k: Kubectl) -> None:
 def test_get_watch_follows_changes(k: Kubectl) -> None:
     two_pods(k)
     watching = k.start("get", "pods", "-w", "--output-watch-events")
-    one = k.start("get", "pod", "p1", "-w", "-o", "jsonpath={.metadata.labels.step}{'\\n'}")
+    watching_pod = k.start("get", "pod", "p1", "-w", "-o", "jsonpath={.metadata.labels.step}{'\\n'}")
     try:
         assert [line.split()[:2] for line in lines(watching, 3)] == [
             ["EVENT", "NAME"],
             ["ADDED", "p1"],
             ["ADDED", "p2"],
         ]
-        assert lines(one, 1) == [""]
+        assert lines(watching_pod, 1) == [""]
         k("label", "pod", "p1", "step=1")
-        assert lines(one, 1) == ["1"]
+        assert lines(watching_pod, 1) == ["1"]
         assert lines(watching, 1)[0].split()[:2] == ["MODIFIED", "p1"]
         k("delete", "pod", "p2", "--grace-period=0", "--force")
         while (event := lines(watching, 1)[0].split()[:2]) != ["DELETED", "p2"]:
             assert event == ["MODIFIED", "p2"]
     finally:
         end(watching)
-        end(one)
+        end(watching_pod)
 
 
 def test_describe(k: Kubectl, server: Server) -> None:
@@ -126,10 +126,10 @@ def test_describe(k: Kubectl, server: Server) -> None:
         "count": 3,
     }
     assert server.admin.post(f"/api/v1/namespaces/{k.namespace}/events", event).status == 201
-    shown = k("describe", "pod", "p1")
-    assert re.search(r"Name:\s+p1\n", shown)
-    assert re.search(r"Image:\s+busybox:1.36\n", shown)
-    assert re.search(r"Normal\s+Tested\s+.*tester\s+seen by describe", shown)
+    description = k("describe", "pod", "p1")
+    assert re.search(r"Name:\s+p1\n", description)
+    assert re.search(r"Image:\s+busybox:1.36\n", description)
+    assert re.search(r"Normal\s+Tested\s+.*tester\s+seen by describe", description)
     assert re.search(r"Parallelism:\s+1\n", k("describe", "job", "train"))
     assert re.search(r"Replicas:\s+2 desired", k("describe", "deployment", "web"))
     assert re.search(r"Used By:\s+<none>", k("describe", "pvc", "data"))
@@ -156,9 +156,9 @@ def test_events(k: Kubectl, server: Server) -> None:
     watching = k.start("events", "-w")
     try:
         assert lines(watching, 1)[0].startswith("LAST SEEN")
-        seen = "".join(lines(watching, 2))
-        assert "ReasonOne" in seen
-        assert "ReasonTwo" in seen
+        output = "".join(lines(watching, 2))
+        assert "ReasonOne" in output
+        assert "ReasonTwo" in output
     finally:
         end(watching)
 
@@ -173,10 +173,10 @@ def test_wait(k: Kubectl, server: Server) -> None:
     assert k("wait", "--for=jsonpath={.status.phase}=Running", "pod/p1", "--timeout=10s") == "pod/p1 condition met\n"
     late = k.run("wait", "--for=condition=Never", "pod/p1", "--timeout=1s")
     assert (late.returncode, "timed out waiting for the condition" in late.stderr) == (1, True)
-    gone = k.start("wait", "--for=delete", "pod/p1", "--timeout=30s")
+    waiting = k.start("wait", "--for=delete", "pod/p1", "--timeout=30s")
     server.admin.delete(at, {"gracePeriodSeconds": 0})
-    assert gone.wait(30) == 0
-    gone.communicate()
+    assert waiting.wait(30) == 0
+    waiting.communicate()
     if k.minor >= 31:
         coming = k.start("wait", "--for=create", "pod/p1", "--timeout=30s")
         k("create", "-f", "-", stdin=POD)
@@ -206,16 +206,16 @@ def test_discovery(k: Kubectl) -> None:
 
 
 def test_explain(k: Kubectl) -> None:
-    shown = k("explain", "pod.spec.containers")
-    assert re.search(r"KIND:\s+Pod\nVERSION:\s+v1\n", shown)
-    assert re.search(r"imagePullPolicy\s+<string>", shown)
-    assert re.search(r"FIELD:\s+containers <\[\]Container>", shown)
+    explanation = k("explain", "pod.spec.containers")
+    assert re.search(r"KIND:\s+Pod\nVERSION:\s+v1\n", explanation)
+    assert re.search(r"imagePullPolicy\s+<string>", explanation)
+    assert re.search(r"FIELD:\s+containers <\[\]Container>", explanation)
     assert re.search(r"replicas\s+<integer>", k("explain", "deployment.spec", "--recursive"))
     assert re.search(r"GROUP:\s+batch\n", k("explain", "job"))
     assert 'field "nothing" does not exist' in k.fails("explain", "pod.nothing")
 
 
-def test_the_server_as_a_whole(k: Kubectl) -> None:
+def test_version_and_cluster_info(k: Kubectl) -> None:
     assert re.search(r"Server Version: .*v1\.\d+", k("version"))
     assert "is running at" in k("cluster-info")
     assert json.loads(k("get", "--raw", "/version"))["major"] == "1"
@@ -227,10 +227,10 @@ def test_the_server_as_a_whole(k: Kubectl) -> None:
 def test_proxy_passes_requests_through(k: Kubectl) -> None:
     proxy = k.start("proxy", "--port=0")
     try:
-        said = lines(proxy, 1)[0]
-        port = re.search(r":(\d+)", said)
-        assert port is not None, said
-        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/api/v1/namespaces/default", timeout=10) as answer:
-            assert json.load(answer)["metadata"]["name"] == "default"
+        first_line = lines(proxy, 1)[0]
+        port = re.search(r":(\d+)", first_line)
+        assert port is not None, first_line
+        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/api/v1/namespaces/default", timeout=10) as response:
+            assert json.load(response)["metadata"]["name"] == "default"
     finally:
         end(proxy)

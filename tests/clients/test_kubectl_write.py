@@ -14,8 +14,8 @@ from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 
 
-def jsonpath(k: Kubectl, what: str, path: str) -> str:
-    return k("get", what, "-o", f"jsonpath={{{path}}}")
+def jsonpath(k: Kubectl, resource: str, path: str) -> str:
+    return k("get", resource, "-o", f"jsonpath={{{path}}}")
 
 
 def test_create_from_a_file(k: Kubectl) -> None:
@@ -32,7 +32,7 @@ def test_create_dry_runs_write_nothing(k: Kubectl) -> None:
     assert k("get", "pods", "-o", "name") == ""
 
 
-def test_unknown_fields_are_refused_unless_validation_is_off(k: Kubectl) -> None:
+def test_unknown_fields_are_rejected_unless_validation_is_off(k: Kubectl) -> None:
     wrong = POD.replace("image: busybox:1.36", "image: busybox:1.36\n      imagePolicy: Never")
     complaint = k.fails("create", "-f", "-", stdin=wrong)
     assert 'strict decoding error: unknown field "spec.containers[0].imagePolicy"' in complaint
@@ -46,7 +46,7 @@ def test_an_invalid_object_is_explained(k: Kubectl) -> None:
     assert complaint.startswith('The Pod "p1" is invalid: spec.containers[0].name: Invalid value: "Main": ')
 
 
-def test_apply_creates_then_patches_then_leaves_alone(k: Kubectl) -> None:
+def test_apply_creates_then_patches_then_changes_nothing(k: Kubectl) -> None:
     assert k("apply", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web created\n"
     assert k("apply", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web unchanged\n"
     more = DEPLOYMENT.replace("replicas: 2", "replicas: 3").replace("busybox:1.36", "busybox:1.37")
@@ -63,8 +63,12 @@ def test_apply_creates_then_patches_then_leaves_alone(k: Kubectl) -> None:
 
 
 def test_apply_many_objects_at_once(k: Kubectl) -> None:
-    said = k("apply", "-f", "-", stdin=f"{CONFIG_MAP}---\n{JOB}---\n{DEPLOYMENT}")
-    assert said.splitlines() == ["configmap/settings created", "job.batch/train created", "deployment.apps/web created"]
+    output = k("apply", "-f", "-", stdin=f"{CONFIG_MAP}---\n{JOB}---\n{DEPLOYMENT}")
+    assert output.splitlines() == [
+        "configmap/settings created",
+        "job.batch/train created",
+        "deployment.apps/web created",
+    ]
 
 
 def test_apply_on_the_server_conflicts_and_forces(k: Kubectl) -> None:
@@ -92,8 +96,8 @@ def test_diff_shows_what_apply_would_change(k: Kubectl) -> None:
 
 def test_replace_overwrites(k: Kubectl) -> None:
     k("create", "-f", "-", stdin=CONFIG_MAP)
-    said = k("replace", "-f", "-", stdin=CONFIG_MAP.replace("  color: red\n", "  shape: round\n"))
-    assert said == "configmap/settings replaced\n"
+    output = k("replace", "-f", "-", stdin=CONFIG_MAP.replace("  color: red\n", "  shape: round\n"))
+    assert output == "configmap/settings replaced\n"
     assert json.loads(k("get", "cm/settings", "-o", "json"))["data"] == {"shape": "round", "size": "3"}
     missing = k.fails("replace", "-f", "-", stdin=CONFIG_MAP.replace("settings", "nobody"))
     assert 'configmaps "nobody" not found' in missing
@@ -154,10 +158,10 @@ def test_scale(k: Kubectl) -> None:
     k("create", "-f", "-", stdin=DEPLOYMENT)
     assert k("scale", "deployment/web", "--replicas=7") == "deployment.apps/web scaled\n"
     assert jsonpath(k, "deployment/web", ".spec.replicas") == "7"
-    refused = k.fails("scale", "deployment/web", "--replicas=1", "--current-replicas=3")
-    assert "Expected replicas to be 3, was 7" in refused
-    made = k("autoscale", "deployment", "web", "--min=1", "--max=5", "--cpu-percent=80")
-    assert made == "horizontalpodautoscaler.autoscaling/web autoscaled\n"
+    error_output = k.fails("scale", "deployment/web", "--replicas=1", "--current-replicas=3")
+    assert "Expected replicas to be 3, was 7" in error_output
+    output = k("autoscale", "deployment", "web", "--min=1", "--max=5", "--cpu-percent=80")
+    assert output == "horizontalpodautoscaler.autoscaling/web autoscaled\n"
 
 
 def test_delete_by_name_label_field_and_all(k: Kubectl) -> None:
@@ -194,7 +198,7 @@ def test_delete_waits_for_finalizers(k: Kubectl) -> None:
     assert deleting.returncode == 0
 
 
-def gone(server: Server, at: str) -> bool:
+def is_deleted(server: Server, at: str) -> bool:
     return server.admin.get(at).status == 404
 
 
@@ -224,7 +228,7 @@ def test_delete_with_each_cascade(k: Kubectl, server: Server) -> None:
         if cascade == "orphan":
             assert "ownerReferences" not in server.admin.get(at).json["metadata"]
         else:
-            eventually(partial(gone, server, at), f"{cascade} deletion")
+            eventually(partial(is_deleted, server, at), f"{cascade} deletion")
 
 
 def test_delete_a_namespace(k: Kubectl) -> None:

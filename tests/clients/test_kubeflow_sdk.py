@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
 
 def plane(directory: pytest.TempPathFactory, *flags: str) -> Iterator[Server]:
     need_network()
-    made = Yard(directory.mktemp("sdk"), controllers="*", flags=("--node", *flags))
+    running = Yard(directory.mktemp("sdk"), controllers="*", flags=("--node", *flags))
     try:
-        yield made.start()
+        yield running.start()
     finally:
-        made.stop()
-        yard("down", state=made.state, timeout=120)
+        running.stop()
+        yard("down", state=running.state, timeout=120)
 
 
 @pytest.fixture
@@ -36,29 +36,31 @@ def server_with_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     yield from plane(tmp_path_factory, "--python", training.interpreter())
 
 
-def steps(server: Server, what: str) -> list[str]:
-    """The words that the program printed on its way."""
+def steps(server: Server, scenario: str) -> list[str]:
+    """The steps that the program printed."""
     account = "/api/v1/namespaces/default/serviceaccounts/default"
     eventually(lambda: server.admin.get(account).status == 200, "the default service account")
-    done = subprocess.run(
-        [interpreter("kubeflow-training"), PROGRAMS / "with_kubeflow.py", "default", what],
+    completed = subprocess.run(
+        [interpreter("kubeflow-training"), PROGRAMS / "with_kubeflow.py", "default", scenario],
         env=environment(server),
         capture_output=True,
         text=True,
         timeout=800,
         check=False,
     )
-    assert done.returncode == 0, f"after {done.stdout[-500:]}:\n{done.stderr[-3000:]}"
-    return [line for line in done.stdout.splitlines() if line.isalpha()]
+    assert completed.returncode == 0, f"after {completed.stdout[-500:]}:\n{completed.stderr[-3000:]}"
+    return [line for line in completed.stdout.splitlines() if line.isalpha()]
 
 
-def test_e5_a_job_is_made_from_an_image_followed_listed_changed_and_deleted(server: Server) -> None:
+@pytest.mark.row("E5")
+def test_a_job_from_an_image_is_created_followed_listed_updated_and_deleted(server: Server) -> None:
     assert steps(server, "image") == ["create", "wait", "logs", "list", "update", "delete", "refuse"]
 
 
 @pytest.mark.train
-def test_e1_to_e4_and_e7_jobs_train(server_with_torch: Server) -> None:
-    """A whole job as the notebook makes it, a gang that waits, three managers, a function on three workers."""
+@pytest.mark.row("E1", "E2", "E3", "E4", "E7")
+def test_notebook_function_and_gang_jobs_train(server_with_torch: Server) -> None:
+    """A job as in the notebook, a gang that waits, three managers, and a function on three workers."""
     assert steps(server_with_torch, "whole") == ["create", "wait", "logs", "delete"]
     assert steps(server_with_torch, "gang") == ["wait", "update", "succeed"]
     assert steps(server_with_torch, "managers") == ["refuse", "two"]

@@ -134,35 +134,40 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def merged(obj: Object, change: Object) -> Object:
     return {
         **obj,
-        **{key: merged(obj.get(key) or {}, one) if isinstance(one, dict) else one for key, one in change.items()},
+        **{
+            key: merged(obj.get(key) or {}, value) if isinstance(value, dict) else value
+            for key, value in change.items()
+        },
     }
 
 
 def put(plane: Server, kind: str, path: str, change: Object) -> Object:
-    """Get, change, update, as a typed client does; once more when somebody else wrote in between."""
-    answers: list[Any] = []
+    """Get, change, update, as a typed client does; retried after a conflict."""
+    responses: list[Any] = []
 
     def updated() -> bool:
         read = GO.unmarshal(kind, plane.admin.get(path.removesuffix("/status")).json)
-        answers.append(plane.admin.put(path, GO.marshal(kind, merged(read, change))))
-        return bool(answers[-1].status != 409)
+        responses.append(plane.admin.put(path, GO.marshal(kind, merged(read, change))))
+        return bool(responses[-1].status != 409)
 
     eventually(updated, "an update")
-    assert answers[-1].status == 200, answers[-1]
-    found: Object = GO.unmarshal(kind, answers[-1].json)
-    return found
+    assert responses[-1].status == 200, responses[-1]
+    decoded: Object = GO.unmarshal(kind, responses[-1].json)
+    return decoded
 
 
-@pytest.mark.parametrize(("kind", "where", "obj", "change"), [(key, *case) for key, case in CASES.items()], ids=CASES)
+@pytest.mark.parametrize(
+    ("kind", "resource_path", "obj", "change"), [(key, *case) for key, case in CASES.items()], ids=CASES
+)
 def test_typed_clients_create_watch_and_update(
-    plane: Server, kind: str, where: str, obj: Object, change: Object
+    plane: Server, kind: str, resource_path: str, obj: Object, change: Object
 ) -> None:
-    path = f"{ROOT}/{where}"
+    path = f"{ROOT}/{resource_path}"
     head = {"kind": kind, "apiVersion": "kueue.x-k8s.io/v1beta1", "metadata": {"name": "typed"}}
     with plane.admin.watch(path) as watch:
-        made = plane.admin.post(path, GO.marshal(kind, {**head, **obj}))
-        assert made.status == 201, made
-        read = GO.unmarshal(kind, made.json)
+        created = plane.admin.post(path, GO.marshal(kind, {**head, **obj}))
+        assert created.status == 201, created
+        read = GO.unmarshal(kind, created.json)
         assert merged(read, obj) == read, "what was sent is there"
         assert GO.unmarshal(kind, watch.next()["object"])["metadata"]["uid"] == read["metadata"]["uid"]
         after = put(plane, kind, f"{path}/typed", change)

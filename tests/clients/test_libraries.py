@@ -29,14 +29,14 @@ STEPS = ["create", "list", "watch", "patch", "apply", "delete"]
 
 @pytest.fixture(params=["yard", "kube"] if FULL else ["yard"])
 def server(request: pytest.FixtureRequest) -> Server:
-    found: Server = request.getfixturevalue(request.param)
-    return found
+    running: Server = request.getfixturevalue(request.param)
+    return running
 
 
 @pytest.fixture
 def namespace(server: Server) -> str:
-    made = server.admin.post("/api/v1/namespaces", {"metadata": {"generateName": "client-"}})
-    name: str = made.json["metadata"]["name"]
+    created = server.admin.post("/api/v1/namespaces", {"metadata": {"generateName": "client-"}})
+    name: str = created.json["metadata"]["name"]
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
     eventually(lambda: server.admin.get(account).status == 200, "the default service account")
     return name
@@ -77,7 +77,7 @@ def environment(server: Server) -> dict[str, str]:
 def test_a_client_creates_lists_watches_patches_applies_and_deletes(
     client: str, server: Server, namespace: str
 ) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [interpreter(client), PROGRAMS / CLIENTS[client], namespace],
         env=environment(server),
         capture_output=True,
@@ -85,13 +85,13 @@ def test_a_client_creates_lists_watches_patches_applies_and_deletes(
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, f"after {done.stdout.split()}:\n{done.stderr[-3000:]}"
-    assert [step for step in done.stdout.split() if step in STEPS] == STEPS
+    assert completed.returncode == 0, f"after {completed.stdout.split()}:\n{completed.stderr[-3000:]}"
+    assert [step for step in completed.stdout.split() if step in STEPS] == STEPS
 
 
 def _finalizers(api: Client, at: str) -> list[str]:
-    found: list[str] = api.get(at).json["metadata"].get("finalizers", [])
-    return found
+    finalizers: list[str] = api.get(at).json["metadata"].get("finalizers", [])
+    return finalizers
 
 
 def _annotations(api: Client, at: str) -> str:
@@ -99,7 +99,7 @@ def _annotations(api: Client, at: str) -> str:
 
 
 @pytest.mark.clients
-def test_a_kopf_operator_adopts_follows_and_lets_go(server: Server, namespace: str) -> None:
+def test_a_kopf_operator_handles_creation_changes_and_deletion(server: Server, namespace: str) -> None:
     api, collection = server.admin, f"/api/v1/namespaces/{namespace}/configmaps"
     with subprocess.Popen(
         [interpreter("kopf"), PROGRAMS / "with_kopf.py", namespace],
@@ -119,9 +119,9 @@ def test_a_kopf_operator_adopts_follows_and_lets_go(server: Server, namespace: s
             eventually(lambda: '"k":"2"' in _annotations(api, at), "the update noticed")
             api.delete(at)
             eventually(lambda: api.get(at).status == 404, "the finalizer removed")
-            said, _ = operator.communicate(timeout=30)
+            output, _ = operator.communicate(timeout=30)
         finally:
             operator.kill()
-    assert {"create", "watch", "patch", "delete"} <= set(said.split()), said[-3000:]
+    assert {"create", "watch", "patch", "delete"} <= set(output.split()), output[-3000:]
     events = api.get(f"/api/v1/namespaces/{namespace}/events").json["items"]
     assert any("adopted a" in event["message"] for event in events)

@@ -50,18 +50,18 @@ spec:
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     support.need_sandbox()
-    made = Yard(tmp_path_factory.mktemp("pods"), flags=("--node", "--node-name", "here"))
-    with made:
-        yield made
-        asyncio.run(stop_pods(made.state / "node"))
+    yard = Yard(tmp_path_factory.mktemp("pods"), flags=("--node", "--node-name", "here"))
+    with yard:
+        yield yard
+        asyncio.run(stop_pods(yard.state / "node"))
 
 
 @pytest.fixture(params=CHOSEN or ["none"])
 def kube(request: pytest.FixtureRequest, plane: Yard, tmp_path: Path) -> Kubectl:
     if request.param == "none":
         pytest.skip(kubectls.MISSING)
-    found = Kubectl(request.param, kubectls.versions()[request.param])
-    return found.using(plane.kubeconfig, tmp_path / "cache")
+    kubectl = Kubectl(request.param, kubectls.versions()[request.param])
+    return kubectl.using(plane.kubeconfig, tmp_path / "cache")
 
 
 @pytest.fixture
@@ -96,41 +96,41 @@ def digest(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_a_terminal_is_one(kube: Kubectl, pod: str) -> None:
+def test_exec_with_tty_allocates_a_terminal(kube: Kubectl, pod: str) -> None:
     far, near = pty.openpty()
     command = [str(kube.path), "exec", "-it", pod, "--", "sh", "-c", "tty && stty size && read x && echo got $x"]
     environment = {**os.environ, "KUBECONFIG": str(kube.kubeconfig), **kube.environment}
     process = subprocess.Popen(command, stdin=near, stdout=near, stderr=near, env=environment, start_new_session=True)
     os.close(near)
-    said = _read_until(far, b"/dev/pts/")
+    output = _read_until(far, b"/dev/pts/")
     os.write(far, b"it\r")
-    said += _read_until(far, b"got it")
+    output += _read_until(far, b"got it")
     assert process.wait(20) == 0
     os.close(far)
-    assert b"got it" in said
+    assert b"got it" in output
 
 
 def _read_until(descriptor: int, mark: bytes, seconds: float = 20) -> bytes:
-    said, end = b"", time.monotonic() + seconds
-    while mark not in said and time.monotonic() < end:
+    output, end = b"", time.monotonic() + seconds
+    while mark not in output and time.monotonic() < end:
         try:
-            said += os.read(descriptor, 4096)
+            output += os.read(descriptor, 4096)
         except OSError:
             break
-    return said
+    return output
 
 
 def _fetched(port: int) -> bytes:
     """What the pod serves through the forwarded port; nothing if it closes the connection."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/index.html", timeout=10) as answer:
-            return bytes(answer.read())
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/index.html", timeout=10) as response:
+            return bytes(response.read())
     except (OSError, http.client.HTTPException):
         return b""
 
 
 @pytest.mark.parametrize("target", ["pod", "service"])
-def test_port_forward_carries_many_requests(kube: Kubectl, pod: str, target: str) -> None:
+def test_port_forward_serves_many_requests(kube: Kubectl, pod: str, target: str) -> None:
     port = free_port()
     kube("label", "pod", pod, f"app={pod}")
     to = f"pod/{pod}"
@@ -168,15 +168,15 @@ def test_logs_follow_until_the_end(kube: Kubectl) -> None:
         script,
     )
     for _ in range(100):
-        found = kube.run("logs", "-f", name)
-        if found.returncode == 0 and found.stdout:
+        logs = kube.run("logs", "-f", name)
+        if logs.returncode == 0 and logs.stdout:
             break
         time.sleep(0.1)
-    assert found.stdout.split() == ["1", "2", "3", "4", "5"]
+    assert logs.stdout.split() == ["1", "2", "3", "4", "5"]
     kube("delete", "pod", name, "--wait=false")
 
 
-def test_run_attached_carries_input_and_output(kube: Kubectl) -> None:
+def test_run_attached_copies_input_and_output(kube: Kubectl) -> None:
     name = f"attached-{kube.minor}"
     overrides = '{"spec":{"nodeName":"here"}}'
     out = kube.run(
@@ -208,7 +208,7 @@ spec:
 """
 
 
-def test_logs_of_several_containers_of_the_one_before_and_by_label(kube: Kubectl) -> None:
+def test_logs_of_all_containers_previous_instances_and_by_label(kube: Kubectl) -> None:
     name = f"talker-{kube.minor}"
     kube("create", "--validate=false", "-f", "-", stdin=TALKER.replace("NAME", name))
     eventually(lambda: kube.run("logs", name, "-c", "twice").stdout == "second\n", "the second run", 60)
@@ -234,16 +234,16 @@ def test_logs_of_a_job_are_those_of_its_pod(kube: Kubectl) -> None:
 
 
 def test_top_shows_what_nodes_and_pods_use(kube: Kubectl, pod: str) -> None:
-    def shown(*arguments: str) -> list[list[str]]:
+    def is_shown(*arguments: str) -> list[list[str]]:
         return [line.split() for line in kube.run("top", *arguments).stdout.splitlines()]
 
-    eventually(lambda: any(row[0] == pod for row in shown("pods")), "the pod's usage", 60)
-    assert shown("pods")[0] == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
-    (row,) = (row for row in shown("pod", pod, "--containers") if row[0] == pod)
+    eventually(lambda: any(row[0] == pod for row in is_shown("pods")), "the pod's usage", 60)
+    assert is_shown("pods")[0] == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
+    (row,) = (row for row in is_shown("pod", pod, "--containers") if row[0] == pod)
     assert row[1] == "main"
     assert re.fullmatch(r"\d+m", row[2])
     assert re.fullmatch(r"[1-9]\d*Mi", row[3])
-    head, node = shown("nodes")
+    head, node = is_shown("nodes")
     assert (head[:2], node[0]) == (["NAME", "CPU(cores)"], "here")
     assert re.fullmatch(r"\d+%", node[2])
     assert pod in kube("describe", "node", "here")
@@ -263,19 +263,19 @@ def test_a_large_tree_is_copied_both_ways(kube: Kubectl, pod: str, tmp_path: Pat
     assert digest(tmp_path / "back") == digest(tree)
 
 
-def test_attach_speaks_with_the_running_process(kube: Kubectl) -> None:
+def test_attach_connects_to_the_running_process(kube: Kubectl) -> None:
     name = f"listener-{kube.minor}"
     spec = '{"spec":{"nodeName":"here","containers":[{"name":"main","image":"busybox","stdin":true,"stdinOnce":true'
     script = '"command":["sh","-c","read x; echo got $x; read y; echo and $y"]}]}}'
     kube("run", name, "--image=busybox", "--restart=Never", f"--overrides={spec},{script}")
     kube("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s")
-    said = kube.run("attach", "-i", name, stdin="one\ntwo\n")
-    assert "got one\nand two\n" in said.stdout, said.stderr
+    output = kube.run("attach", "-i", name, stdin="one\ntwo\n")
+    assert "got one\nand two\n" in output.stdout, output.stderr
     eventually(lambda: kube("get", "pod", name, "-o", "jsonpath={.status.phase}") == "Succeeded", "the pod ended")
     kube("delete", "pod", name, "--wait=false")
 
 
-def test_debug_adds_a_container_that_sees_the_pod(kube: Kubectl, pod: str) -> None:
+def test_debug_adds_a_container_in_the_pods_namespaces(kube: Kubectl, pod: str) -> None:
     script = "hostname; cat < /dev/tcp/127.0.0.1/8080 & sleep 0.1; echo looked"
     kube("debug", pod, "--image=busybox", "--container=look", "--", "bash", "-c", script)
     eventually(lambda: "looked" in kube.run("logs", pod, "-c", "look").stdout, "the debugger's words")

@@ -52,7 +52,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Our server without any controller of ours; theirs do the work, elected through our Leases."""
+    """Torchyard's server without its controllers; Kubernetes' own do the work, elected through Leases."""
     missing = [name for name in ("kube-controller-manager", "kube-scheduler") if not real.has(name)]
     if missing:
         pytest.skip(f"this Kubernetes has no {', '.join(missing)}")

@@ -1,6 +1,6 @@
-"""Runs the pods of `lives` on whichever node there is, and tells the story of each: its status and its events.
+"""Runs the pods of `pod_scenarios` on a node and summarizes the status and events of each.
 
-The stories of a real kubelet (1.34, containerd) lie beside this file as `lifecycles.json`.
+The summaries of a real kubelet (1.34, containerd) are in `lifecycles.json` beside this file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from pathlib import Path
 
-from tests.cluster.pod_scenarios import LIVES, Life
+from tests.cluster.pod_scenarios import SCENARIOS, PodScenario
 
 from torchyard.api.gvr import CONFIG_MAPS, EVENTS, PODS, SECRETS
 from torchyard.api.objects import Object
@@ -41,101 +41,101 @@ def reached(pod: Object, goal: str) -> bool:
     if goal == "InitRunning":
         return bool(inits) and "running" in inits[0]["state"]
     if goal == "InitCrashLoop":
-        return any((one["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff" for one in inits)
-    return any((one["state"].get("waiting") or {}).get("reason") == goal for one in containers)
+        return any((status["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff" for status in inits)
+    return any((status["state"].get("waiting") or {}).get("reason") == goal for status in containers)
 
 
-def _told(one: Object) -> Object:
-    kind, detail = next(iter(one["state"].items()))
+def _container_summary(container_status: Object) -> Object:
+    kind, detail = next(iter(container_status["state"].items()))
     keys = ("reason", "exitCode", "message") if kind == "terminated" else ("reason",)
-    said = {key: detail[key] for key in keys if key in detail}
+    details = {key: detail[key] for key in keys if key in detail}
     return {
         "state": kind,
-        **said,
-        "ready": one["ready"],
-        "started": one.get("started"),
-        "restarts": one["restartCount"],
+        **details,
+        "ready": container_status["ready"],
+        "started": container_status.get("started"),
+        "restarts": container_status["restartCount"],
     }
 
 
-def story(pod: Object, events: list[Object]) -> Object:
-    """What must be the same: no times, ids, addresses or amounts."""
+def summarize(pod: Object, events: list[Object]) -> Object:
+    """The parts that must be equal: no times, ids, addresses or amounts."""
     status = pod["status"]
-    told = {
+    summary = {
         "phase": status["phase"],
         "reason": status.get("reason"),
-        "conditions": {one["type"]: [one["status"], one.get("reason")] for one in status["conditions"]},
-        "containers": {one["name"]: _told(one) for one in status.get("containerStatuses") or ()},
-        "inits": {one["name"]: _told(one) for one in status.get("initContainerStatuses") or ()},
-        "events": sorted({one["reason"] for one in events} - {"Scheduled"}),
+        "conditions": {entry["type"]: [entry["status"], entry.get("reason")] for entry in status["conditions"]},
+        "containers": {entry["name"]: _container_summary(entry) for entry in status.get("containerStatuses") or ()},
+        "inits": {entry["name"]: _container_summary(entry) for entry in status.get("initContainerStatuses") or ()},
+        "events": sorted({entry["reason"] for entry in events} - {"Scheduled"}),
     }
-    found: Object = json.loads(json.dumps(told))
-    return found
+    normalized: Object = json.loads(json.dumps(summary))
+    return normalized
 
 
-async def live(client: Client, name: str, life: Life, events_of: Collection[str] = ()) -> Object:
-    """Run one pod to its goal, and to its deletion if that is part of it. Events that are expected are waited for."""
+async def run_scenario(client: Client, name: str, scenario: PodScenario, events_of: Collection[str] = ()) -> Object:
+    """Run one pod until its goal, and until its deletion if the scenario has one. Waits for the expected events."""
     full = f"lifecycle-{name}"
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": full},
-        "spec": {**life.spec, "automountServiceAccountToken": False},
+        "spec": {**scenario.spec, "automountServiceAccountToken": False},
     }
     created = await client.create(PODS, pod, "default")
     for _ in range(1200):
-        found = await client.get(PODS, full, "default")
-        if reached(found, life.goal):
+        pod = await client.get(PODS, full, "default")
+        if reached(pod, scenario.goal):
             break
         await asyncio.sleep(0.1)
     else:
-        raise AssertionError(f"{name} never was {life.goal}: {found['status']}")
-    found = await _settled(client, found)
-    if life.grace is not None:
-        found = await _delete(client, found, life.grace)
+        raise AssertionError(f"{name} never reached {scenario.goal}: {pod['status']}")
+    pod = await _settled(client, pod)
+    if scenario.grace is not None:
+        pod = await _delete(client, pod, scenario.grace)
     events = await _settled_events(client, created["metadata"]["uid"], set(events_of))
-    if life.grace is None:
+    if scenario.grace is None:
         await client.delete(PODS, full, "default", grace=0)
-    return story(found, events)
+    return summarize(pod, events)
 
 
 async def _delete(client: Client, pod: Object, grace: int) -> Object:
-    """The last that was seen of it."""
+    """Delete the pod; returns its last state."""
     name, last = pod["metadata"]["name"], pod
     await client.delete(PODS, name, "default", grace=grace)
     since = pod["metadata"]["resourceVersion"]
     async with aclosing(client.watch(PODS, "default", since=since, fields=f"metadata.name={name}")) as changes:
-        async for change, seen in changes:
+        async for change, last_pod in changes:
             if change == "DELETED":
-                return seen
+                return last_pod
             if change != "BOOKMARK":
-                last = seen
+                last = last_pod
     return last
 
 
 async def _settled(client: Client, pod: Object) -> Object:
-    """A pod that is over is told about once its sandbox is gone, which a kubelet takes its time for."""
+    """Wait until the sandbox of a finished pod is removed; a kubelet takes a while."""
     for _ in range(300):
         if pod["status"]["phase"] not in ("Succeeded", "Failed"):
             return pod
-        conditions = {one["type"]: one["status"] for one in pod["status"]["conditions"]}
+        conditions = {condition["type"]: condition["status"] for condition in pod["status"]["conditions"]}
         if conditions.get("PodReadyToStartContainers") == "False":
             return pod
         await asyncio.sleep(0.1)
         pod = await client.get(PODS, pod["metadata"]["name"], "default")
-    raise AssertionError(f"{pod['metadata']['name']} keeps its sandbox")
+    raise AssertionError(f"{pod['metadata']['name']} still has its sandbox")
 
 
 async def _settled_events(client: Client, uid: str, expected: set[str]) -> list[Object]:
-    """A pod's events, once no more come: they are written behind."""
-    found: list[Object] = []
+    """A pod's events, once no more arrive: they are written asynchronously."""
+    events: list[Object] = []
     quiet = 0
-    while quiet < (8 if expected <= {one["reason"] for one in found} else 100):
+    while quiet < (8 if expected <= {event["reason"] for event in events} else 100):
         await asyncio.sleep(0.1)
         listed = (await client.list(EVENTS, "default", fields=f"involvedObject.uid={uid}")).items
-        quiet = quiet + 1 if len(listed) == len(found) else 0
-        found = listed
-    return found
+        quiet = quiet + 1 if len(listed) == len(events) else 0
+        events = listed
+    return events
 
 
 async def prepare(client: Client) -> None:
@@ -143,31 +143,37 @@ async def prepare(client: Client) -> None:
     metadata = {"name": "lifecycle"}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "value"}}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"password": "s3cret"}}
-    for ref, wanted in ((CONFIG_MAPS, config), (SECRETS, secret)):
+    for ref, obj in ((CONFIG_MAPS, config), (SECRETS, secret)):
         if await client.find(ref, "lifecycle", "default") is None:
-            await client.create(ref, wanted, "default")
+            await client.create(ref, obj, "default")
 
 
-async def live_all(client: Client, *, at_once: int, expected: Mapping[str, Object] | None = None) -> dict[str, Object]:
+async def run_all(client: Client, *, at_once: int, expected: Mapping[str, Object] | None = None) -> dict[str, Object]:
     limit = asyncio.Semaphore(at_once)
 
-    async def one(name: str) -> Object:
+    async def run_one(name: str) -> Object:
         async with limit:
-            return await live(client, name, LIVES[name], (expected or {}).get(name, {}).get("events", ()))
+            return await run_scenario(client, name, SCENARIOS[name], (expected or {}).get(name, {}).get("events", ()))
 
     await prepare(client)
-    stories = await asyncio.gather(*(one(name) for name in LIVES), return_exceptions=True)
-    failed = {name: str(one) for name, one in zip(LIVES, stories, strict=True) if isinstance(one, BaseException)}
+    results = await asyncio.gather(*(run_one(name) for name in SCENARIOS), return_exceptions=True)
+    failed = {
+        name: str(result) for name, result in zip(SCENARIOS, results, strict=True) if isinstance(result, BaseException)
+    }
     assert failed == {}, failed
-    return {name: one for name, one in zip(LIVES, stories, strict=True) if not isinstance(one, BaseException)}
+    return {
+        name: result for name, result in zip(SCENARIOS, results, strict=True) if not isinstance(result, BaseException)
+    }
 
 
-def differences(wanted: dict[str, Object], found: dict[str, Object]) -> dict[str, Object]:
-    """By pod and by part of its story, what a kubelet tells and what we tell."""
+def differences(expected: dict[str, Object], actual: dict[str, Object]) -> dict[str, Object]:
+    """The differences by pod and part: the kubelet's value and Torchyard's."""
     different: dict[str, Object] = {}
-    for name in LIVES:
-        known = KNOWN_DIFFERENCES.get(name, set())
-        parts = {part for part in found[name] if wanted.get(name, {}).get(part) != found[name][part]} - known
+    for name in SCENARIOS:
+        known_differences = KNOWN_DIFFERENCES.get(name, set())
+        parts = {
+            part for part in actual[name] if expected.get(name, {}).get(part) != actual[name][part]
+        } - known_differences
         if parts:
-            different[name] = {part: (wanted.get(name, {}).get(part), found[name][part]) for part in sorted(parts)}
+            different[name] = {part: (expected.get(name, {}).get(part), actual[name][part]) for part in sorted(parts)}
     return different

@@ -1,4 +1,4 @@
-"""The table of pods whose lives are compared: what each is, and how far it is followed."""
+"""The pods whose lifecycles are compared, and the goal of each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torchyard.api.objects import Object
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """A pod's spec, what to wait for, and with how much grace it is then deleted (None: not part of the story)."""
+class PodScenario:
+    """A pod's spec, the goal to wait for, and the grace period of its deletion (None: no deletion)."""
 
     spec: Object
     goal: str
@@ -36,7 +36,7 @@ def _exec_probe(command: str, **more: Any) -> Object:
 
 
 def _sees(script: str, volume: Object, **mount: Any) -> Object:
-    """A pod whose one container judges a volume at /v."""
+    """A pod whose only container checks a volume at /v."""
     mounts = [{"name": "v", "mountPath": "/v", **mount}]
     return spec(container(script, volumeMounts=mounts), volumes=[{"name": "v", **volume}])
 
@@ -52,28 +52,30 @@ FAILS_ONCE = "test -e /v/failed || { touch /v/failed; exit 1; }"
 STUBBORN = "trap '' TERM; while true; do sleep 0.1; done"
 
 ENDS = {
-    "success": Life(spec(container("exit 0")), "Succeeded"),
-    "failure": Life(spec(container("exit 3")), "Failed"),
-    "code-255": Life(spec(container("exit 255")), "Failed"),
-    "code-127": Life(spec(container("no-such-program")), "Failed"),
-    "killed": Life(spec(container("sleep 0.3; kill -9 $$; sleep 5 & kill -9 $!; exit 137")), "Failed"),
-    "message": Life(spec(container("echo why > /dev/termination-log; exit 1")), "Failed"),
-    "message-of-success": Life(spec(container("echo fine > /dev/termination-log")), "Succeeded"),
-    "message-elsewhere": Life(
+    "success": PodScenario(spec(container("exit 0")), "Succeeded"),
+    "failure": PodScenario(spec(container("exit 3")), "Failed"),
+    "code-255": PodScenario(spec(container("exit 255")), "Failed"),
+    "code-127": PodScenario(spec(container("no-such-program")), "Failed"),
+    "killed": PodScenario(spec(container("sleep 0.3; kill -9 $$; sleep 5 & kill -9 $!; exit 137")), "Failed"),
+    "message": PodScenario(spec(container("echo why > /dev/termination-log; exit 1")), "Failed"),
+    "message-of-success": PodScenario(spec(container("echo fine > /dev/termination-log")), "Succeeded"),
+    "message-elsewhere": PodScenario(
         spec(container("echo why > /tmp/said; exit 1", terminationMessagePath="/tmp/said")),
         "Failed",
     ),
-    "message-from-logs": Life(
+    "message-from-logs": PodScenario(
         spec(container("echo last line; exit 1", terminationMessagePolicy="FallbackToLogsOnError")), "Failed"
     ),
-    "two-containers": Life(spec(container("exit 0", "a"), container("exit 2", "b")), "Failed"),
-    "out-of-memory": Life(spec(container("exec tail /dev/zero", resources={"limits": {"memory": "32Mi"}})), "Failed"),
-    "no-command": Life(spec({**container(""), "command": ["/no/such/program"]}), "Failed"),
+    "two-containers": PodScenario(spec(container("exit 0", "a"), container("exit 2", "b")), "Failed"),
+    "out-of-memory": PodScenario(
+        spec(container("exec tail /dev/zero", resources={"limits": {"memory": "32Mi"}})), "Failed"
+    ),
+    "no-command": PodScenario(spec({**container(""), "command": ["/no/such/program"]}), "Failed"),
 }
 
 RESTARTS = {
-    "on-failure": Life(spec(container("exit 0"), policy="OnFailure"), "Succeeded"),
-    "second-try": Life(
+    "on-failure": PodScenario(spec(container("exit 0"), policy="OnFailure"), "Succeeded"),
+    "second-try": PodScenario(
         spec(
             container("test -e /v/x || { touch /v/x; exit 1; }", volumeMounts=SHARED),
             policy="OnFailure",
@@ -81,16 +83,16 @@ RESTARTS = {
         ),
         "Succeeded",
     ),
-    "crash-loop": Life(spec(container("exit 1"), policy="Always"), "CrashLoopBackOff"),
-    "clean-loop": Life(spec(container("exit 0"), policy="Always"), "CrashLoopBackOff"),
-    "one-of-two-crashes": Life(
+    "crash-loop": PodScenario(spec(container("exit 1"), policy="Always"), "CrashLoopBackOff"),
+    "clean-loop": PodScenario(spec(container("exit 0"), policy="Always"), "CrashLoopBackOff"),
+    "one-of-two-crashes": PodScenario(
         spec(container("exit 1", "a"), container(WAITS, "b"), policy="Always"), "CrashLoopBackOff"
     ),
-    "running": Life(spec(container("sleep 300"), policy="Always"), "Running"),
+    "running": PodScenario(spec(container("sleep 300"), policy="Always"), "Running"),
 }
 
 INITS = {
-    "init": Life(
+    "init": PodScenario(
         spec(
             container("cat /v/f", volumeMounts=SHARED),
             initContainers=[container("echo x > /v/f", "i", volumeMounts=SHARED)],
@@ -98,7 +100,7 @@ INITS = {
         ),
         "Succeeded",
     ),
-    "two-inits": Life(
+    "two-inits": PodScenario(
         spec(
             container("test $(cat /v/f) = ab", volumeMounts=SHARED),
             initContainers=[
@@ -109,12 +111,12 @@ INITS = {
         ),
         "Succeeded",
     ),
-    "init-fails": Life(spec(container("exit 0"), initContainers=[container("exit 4", "i")]), "Failed"),
-    "init-waits": Life(spec(container("exit 0"), initContainers=[container("sleep 300", "i")]), "InitRunning"),
-    "init-crash-loop": Life(
+    "init-fails": PodScenario(spec(container("exit 0"), initContainers=[container("exit 4", "i")]), "Failed"),
+    "init-waits": PodScenario(spec(container("exit 0"), initContainers=[container("sleep 300", "i")]), "InitRunning"),
+    "init-crash-loop": PodScenario(
         spec(container("exit 0"), policy="Always", initContainers=[container("exit 4", "i")]), "InitCrashLoop"
     ),
-    "init-second-try": Life(
+    "init-second-try": PodScenario(
         spec(
             container("exit 0"),
             policy="OnFailure",
@@ -123,10 +125,10 @@ INITS = {
         ),
         "Succeeded",
     ),
-    "sidecar": Life(
+    "sidecar": PodScenario(
         spec(container("exit 0"), initContainers=[container(WAITS, "s", restartPolicy="Always")]), "Succeeded"
     ),
-    "sidecar-first": Life(
+    "sidecar-first": PodScenario(
         spec(
             container("test -e /v/up", volumeMounts=SHARED),
             initContainers=[
@@ -142,29 +144,31 @@ INITS = {
         ),
         "Succeeded",
     ),
-    "sidecar-with-running": Life(
+    "sidecar-with-running": PodScenario(
         spec(container(WAITS), policy="Always", initContainers=[container(WAITS, "s", restartPolicy="Always")]),
         "Running",
     ),
 }
 
 PROBES = {
-    "not-ready": Life(spec(container("sleep 300", readinessProbe=_exec_probe("exit 1")), policy="Always"), "Unready"),
-    "ready": Life(spec(container("sleep 300", readinessProbe=_exec_probe("exit 0")), policy="Always"), "Ready"),
-    "tcp-refused": Life(
+    "not-ready": PodScenario(
+        spec(container("sleep 300", readinessProbe=_exec_probe("exit 1")), policy="Always"), "Unready"
+    ),
+    "ready": PodScenario(spec(container("sleep 300", readinessProbe=_exec_probe("exit 0")), policy="Always"), "Ready"),
+    "tcp-refused": PodScenario(
         spec(container("sleep 300", readinessProbe={"tcpSocket": {"port": 81}, "periodSeconds": 1}), policy="Always"),
         "Unready",
     ),
-    "http-refused": Life(
+    "http-refused": PodScenario(
         spec(container("sleep 300", readinessProbe={"httpGet": {"port": 81}, "periodSeconds": 1}), policy="Always"),
         "Unready",
     ),
-    "probe-times-out": Life(
+    "probe-times-out": PodScenario(
         spec(container("sleep 300", readinessProbe=_exec_probe("sleep 5", timeoutSeconds=1)), policy="Always"),
         "Unready",
     ),
-    "alive": Life(spec(container("sleep 300", livenessProbe=_exec_probe("exit 0")), policy="Always"), "Ready"),
-    "liveness": Life(
+    "alive": PodScenario(spec(container("sleep 300", livenessProbe=_exec_probe("exit 0")), policy="Always"), "Ready"),
+    "liveness": PodScenario(
         spec(
             container(
                 WAITS,
@@ -176,10 +180,10 @@ PROBES = {
         ),
         "Restarted",
     ),
-    "liveness-never": Life(
+    "liveness-never": PodScenario(
         spec(container(WAITS, livenessProbe=_exec_probe("exit 1", failureThreshold=1))), "Succeeded"
     ),
-    "startup-fails": Life(
+    "startup-fails": PodScenario(
         spec(
             container(
                 WAITS,
@@ -191,7 +195,7 @@ PROBES = {
         ),
         "Restarted",
     ),
-    "startup-waits": Life(
+    "startup-waits": PodScenario(
         spec(
             container(
                 "sleep 300",
@@ -202,13 +206,13 @@ PROBES = {
         ),
         "Unready",
     ),
-    "readiness-gate": Life(
+    "readiness-gate": PodScenario(
         spec(container("sleep 300"), policy="Always", readinessGates=[{"conditionType": "example.org/ok"}]), "Running"
     ),
 }
 
 HOOKS = {
-    "post-start": Life(
+    "post-start": PodScenario(
         spec(
             container(
                 "sleep 1; test -e /v/hook",
@@ -219,51 +223,55 @@ HOOKS = {
         ),
         "Succeeded",
     ),
-    "post-start-fails": Life(
+    "post-start-fails": PodScenario(
         spec(container(WAITS, lifecycle={"postStart": {"exec": {"command": ["sh", "-c", "exit 1"]}}})), "Succeeded"
     ),
-    "deadline": Life(spec(container("sleep 300"), activeDeadlineSeconds=2), "Failed"),
-    "deadline-always": Life(spec(container(WAITS), policy="Always", activeDeadlineSeconds=2), "Failed"),
-    "deadline-in-init": Life(
+    "deadline": PodScenario(spec(container("sleep 300"), activeDeadlineSeconds=2), "Failed"),
+    "deadline-always": PodScenario(spec(container(WAITS), policy="Always", activeDeadlineSeconds=2), "Failed"),
+    "deadline-in-init": PodScenario(
         spec(container("exit 0"), initContainers=[container("sleep 300", "i")], activeDeadlineSeconds=2), "Failed"
     ),
 }
 
 DELETIONS = {
-    "deleted": Life(spec(container(WAITS), policy="Always"), "Running", grace=5),
-    "deleted-stubborn": Life(spec(container(STUBBORN), policy="Always"), "Running", grace=1),
-    "deleted-at-once": Life(spec(container(STUBBORN), policy="Always"), "Running", grace=0),
-    "deleted-with-hook": Life(
+    "deleted": PodScenario(spec(container(WAITS), policy="Always"), "Running", grace=5),
+    "deleted-stubborn": PodScenario(spec(container(STUBBORN), policy="Always"), "Running", grace=1),
+    "deleted-at-once": PodScenario(spec(container(STUBBORN), policy="Always"), "Running", grace=0),
+    "deleted-with-hook": PodScenario(
         spec(container(WAITS, lifecycle={"preStop": {"exec": {"command": ["sleep", "1"]}}}), policy="Always"),
         "Running",
         grace=5,
     ),
-    "deleted-after-the-end": Life(spec(container("exit 3")), "Failed", grace=5),
-    "deleted-with-sidecar": Life(
+    "deleted-after-the-end": PodScenario(spec(container("exit 3")), "Failed", grace=5),
+    "deleted-with-sidecar": PodScenario(
         spec(container(WAITS), policy="Always", initContainers=[container(WAITS, "s", restartPolicy="Always")]),
         "Running",
         grace=5,
     ),
-    "deleted-in-init": Life(spec(container("exit 0"), initContainers=[container(WAITS, "i")]), "InitRunning", grace=5),
+    "deleted-in-init": PodScenario(
+        spec(container("exit 0"), initContainers=[container(WAITS, "i")]), "InitRunning", grace=5
+    ),
 }
 
 VOLUMES = {
-    "config-volume": Life(_sees("test $(cat /v/key) = value", {"configMap": {"name": "lifecycle"}}), "Succeeded"),
-    "config-items": Life(
+    "config-volume": PodScenario(
+        _sees("test $(cat /v/key) = value", {"configMap": {"name": "lifecycle"}}), "Succeeded"
+    ),
+    "config-items": PodScenario(
         _sees(
             "test $(cat /v/a/b) = value && test $(ls /v) = a",
             {"configMap": {"name": "lifecycle", "items": [{"key": "key", "path": "a/b"}]}},
         ),
         "Succeeded",
     ),
-    "config-missing": Life(_sees("exit 0", {"configMap": {"name": "none"}}), "ContainerCreating"),
-    "config-optional": Life(
+    "config-missing": PodScenario(_sees("exit 0", {"configMap": {"name": "none"}}), "ContainerCreating"),
+    "config-optional": PodScenario(
         _sees('test -z "$(ls /v)"', {"configMap": {"name": "none", "optional": True}}), "Succeeded"
     ),
-    "secret-volume": Life(
+    "secret-volume": PodScenario(
         _sees("test $(cat /v/password) = s3cret", {"secret": {"secretName": "lifecycle"}}), "Succeeded"
     ),
-    "projected": Life(
+    "projected": PodScenario(
         _sees(
             "test $(cat /v/key)-$(cat /v/password)-$(cat /v/name) = value-s3cret-lifecycle-projected",
             {
@@ -278,26 +286,30 @@ VOLUMES = {
         ),
         "Succeeded",
     ),
-    "downward": Life(
+    "downward": PodScenario(
         _sees(
             "test $(cat /v/ns) = default",
             {"downwardAPI": {"items": [{"path": "ns", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
         ),
         "Succeeded",
     ),
-    "in-memory": Life(_sees("grep -q ' /v tmpfs ' /proc/mounts", {"emptyDir": {"medium": "Memory"}}), "Succeeded"),
-    "sub-path": Life(_sees("test $(cat /v) = value", {"configMap": {"name": "lifecycle"}}, subPath="key"), "Succeeded"),
-    "read-only": Life(_sees("! touch /v/x 2>/dev/null", {"emptyDir": {}}, readOnly=True), "Succeeded"),
-    "host-path-missing": Life(
+    "in-memory": PodScenario(
+        _sees("grep -q ' /v tmpfs ' /proc/mounts", {"emptyDir": {"medium": "Memory"}}), "Succeeded"
+    ),
+    "sub-path": PodScenario(
+        _sees("test $(cat /v) = value", {"configMap": {"name": "lifecycle"}}, subPath="key"), "Succeeded"
+    ),
+    "read-only": PodScenario(_sees("! touch /v/x 2>/dev/null", {"emptyDir": {}}, readOnly=True), "Succeeded"),
+    "host-path-missing": PodScenario(
         _sees("exit 0", {"hostPath": {"path": "/no/such/place", "type": "Directory"}}), "ContainerCreating"
     ),
-    "host-path-wrong-type": Life(
+    "host-path-wrong-type": PodScenario(
         _sees("exit 0", {"hostPath": {"path": "/etc/passwd", "type": "Directory"}}), "ContainerCreating"
     ),
 }
 
 ENVIRONMENT = {
-    "env": Life(
+    "env": PodScenario(
         _env(
             'test "$A-$B-$C" = "1-x1-lifecycle-env"',
             {"name": "A", "value": "1"},
@@ -306,7 +318,7 @@ ENVIRONMENT = {
         ),
         "Succeeded",
     ),
-    "env-escaped": Life(
+    "env-escaped": PodScenario(
         # the command is expanded too, so what must stay is written in pieces
         _env(
             """test "$B" = '$'"(A)-"'$'"(LATER)-"'$'""",
@@ -316,7 +328,7 @@ ENVIRONMENT = {
         ),
         "Succeeded",
     ),
-    "args-expanded": Life(
+    "args-expanded": PodScenario(
         spec(
             {
                 **container(""),
@@ -327,7 +339,7 @@ ENVIRONMENT = {
         ),
         "Succeeded",
     ),
-    "env-from": Life(
+    "env-from": PodScenario(
         spec(
             container(
                 'test "$P_key$password" = values3cret',
@@ -340,7 +352,7 @@ ENVIRONMENT = {
         ),
         "Succeeded",
     ),
-    "env-resources": Life(
+    "env-resources": PodScenario(
         _env(
             'test "$C-$M" = 2-64',
             {"name": "C", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
@@ -349,38 +361,40 @@ ENVIRONMENT = {
         ),
         "Succeeded",
     ),
-    "missing-config": Life(
+    "missing-config": PodScenario(
         spec(container("exit 0", envFrom=[{"configMapRef": {"name": "none"}}])), "CreateContainerConfigError"
     ),
-    "missing-key": Life(
+    "missing-key": PodScenario(
         _env("exit 0", {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "lifecycle", "key": "none"}}}),
         "CreateContainerConfigError",
     ),
-    "missing-secret": Life(
+    "missing-secret": PodScenario(
         _env("exit 0", {"name": "A", "valueFrom": {"secretKeyRef": {"name": "none", "key": "none"}}}),
         "CreateContainerConfigError",
     ),
 }
 
 SURROUNDINGS = {
-    "run-as": Life(spec(container("test $(id -u) = 1234"), securityContext={"runAsUser": 1234}), "Succeeded"),
-    "non-root": Life(spec(container("exit 0"), securityContext={"runAsNonRoot": True}), "CreateContainerConfigError"),
-    "working-dir": Life(spec(container("test $(pwd) = /a/b", workingDir="/a/b")), "Succeeded"),
-    "read-only-root": Life(
+    "run-as": PodScenario(spec(container("test $(id -u) = 1234"), securityContext={"runAsUser": 1234}), "Succeeded"),
+    "non-root": PodScenario(
+        spec(container("exit 0"), securityContext={"runAsNonRoot": True}), "CreateContainerConfigError"
+    ),
+    "working-dir": PodScenario(spec(container("test $(pwd) = /a/b", workingDir="/a/b")), "Succeeded"),
+    "read-only-root": PodScenario(
         spec(container("! touch /x 2>/dev/null", securityContext={"readOnlyRootFilesystem": True})), "Succeeded"
     ),
-    "host-name": Life(spec(container("test $(hostname) = other"), hostname="other"), "Succeeded"),
-    "host-alias": Life(
+    "host-name": PodScenario(spec(container("test $(hostname) = other"), hostname="other"), "Succeeded"),
+    "host-alias": PodScenario(
         spec(container("grep -q '^10.1.2.3.*far$' /etc/hosts"), hostAliases=[{"ip": "10.1.2.3", "hostnames": ["far"]}]),
         "Succeeded",
     ),
-    "image-never": Life(
+    "image-never": PodScenario(
         spec({**container("exit 0"), "image": "not-here", "imagePullPolicy": "Never"}), "ErrImageNeverPull"
     ),
-    "image-name": Life(spec({**container("exit 0"), "image": "busybox:!"}), "InvalidImageName"),
+    "image-name": PodScenario(spec({**container("exit 0"), "image": "busybox:!"}), "InvalidImageName"),
 }
 
-LIVES: dict[str, Life] = {
+SCENARIOS: dict[str, PodScenario] = {
     **ENDS,
     **RESTARTS,
     **INITS,

@@ -1,4 +1,4 @@
-"""client-go programs cannot tell our server from the real one: theirs list, watch, elect, create and bind on it."""
+"""kube-controller-manager and kube-scheduler work with Torchyard's server as with the real one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ COMPLAINT = re.compile(r"failed to list|Failed to watch|unable to decode|could n
 
 def waiting(program: Program) -> set[str]:
     """The controllers whose caches have not synced yet."""
-    asked = set(re.findall(r'"Waiting for caches to sync" controller="([^"]+)"', program.log))
-    return asked - set(re.findall(r'"Caches are synced" controller="([^"]+)"', program.log))
+    started = set(re.findall(r'"Waiting for caches to sync" controller="([^"]+)"', program.log))
+    return started - set(re.findall(r'"Caches are synced" controller="([^"]+)"', program.log))
 
 
 def complaints(program: Program) -> list[str]:
@@ -40,7 +40,7 @@ def exists(cluster: Cluster, at: str) -> bool:
     return cluster.server.admin.get(at).status == 200
 
 
-def test_both_are_elected_through_our_leases(cluster: Cluster) -> None:
+def test_both_programs_are_elected_through_leases(cluster: Cluster) -> None:
     for program in (cluster.manager, cluster.scheduler):
         at = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{program.name}"
         eventually(partial(exists, cluster, at), f"the lease of {program.name}")
@@ -64,7 +64,7 @@ def bound(cluster: Cluster, selector: str) -> list[str]:
     return [pod["spec"].get("nodeName", "") for pod in pods]
 
 
-def test_their_job_controller_makes_pods_that_their_scheduler_binds_and_counts_them(cluster: Cluster) -> None:
+def test_the_job_controller_creates_pods_that_the_scheduler_binds(cluster: Cluster) -> None:
     make_node(cluster, "node-a")
     job = JOB.replace("  suspend: true\n", "  parallelism: 2\n  completions: 2\n")
     assert cluster.kubectl("create", "-f", "-", stdin=job) == "job.batch/train created\n"
@@ -75,15 +75,15 @@ def test_their_job_controller_makes_pods_that_their_scheduler_binds_and_counts_t
     assert "Scheduled" in cluster.kubectl("events", f"--for=pod/{pods[0]['metadata']['name']}")
     api, at = cluster.server.admin, "/api/v1/namespaces/default/pods"
     for pod in pods:
-        # Nobody runs a kubelet here: its words are the test's.
-        done = {"status": {"phase": "Succeeded"}}
-        assert api.patch(f"{at}/{pod['metadata']['name']}/status", done).status == 200
+        # There is no kubelet here: the test sets the status.
+        succeeded = {"status": {"phase": "Succeeded"}}
+        assert api.patch(f"{at}/{pod['metadata']['name']}/status", succeeded).status == 200
     assert "condition met" in cluster.kubectl("wait", "--for=condition=complete", "job/train", "--timeout=30s")
     cluster.kubectl("delete", "job", "train", "--cascade=foreground", "--timeout=30s")
     assert api.get(at, query={"labelSelector": "job-name=train"}).json["items"] == []
 
 
-def test_their_replica_set_controller_makes_pods_and_their_collector_removes_them(cluster: Cluster) -> None:
+def test_the_replica_set_controller_creates_pods_that_garbage_collection_deletes(cluster: Cluster) -> None:
     make_node(cluster, "node-b")
     assert cluster.kubectl("create", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web created\n"
     eventually(lambda: len(bound(cluster, "app=web")) == 2 and all(bound(cluster, "app=web")), "two pods bound")
@@ -93,23 +93,23 @@ def test_their_replica_set_controller_makes_pods_and_their_collector_removes_the
     eventually(lambda: len(bound(cluster, "app=web")) == 4, "four pods")
     cluster.kubectl("delete", "deployment", "web", "--timeout=30s")
 
-    def gone() -> bool:
-        left = json.loads(cluster.kubectl("get", "pods", "-l", "app=web", "-o", "json"))["items"]
-        for pod in left:
+    def pods_are_gone() -> bool:
+        pods = json.loads(cluster.kubectl("get", "pods", "-l", "app=web", "-o", "json"))["items"]
+        for pod in pods:
             cluster.kubectl.run("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
-        return not left
+        return not pods
 
-    eventually(gone, "the pods collected")
+    eventually(pods_are_gone, "the pods collected")
 
 
-def test_their_namespace_controller_empties_and_removes_a_namespace(cluster: Cluster) -> None:
+def test_the_namespace_controller_deletes_a_namespace_with_its_contents(cluster: Cluster) -> None:
     cluster.kubectl("create", "namespace", "short")
     cluster.kubectl("create", "configmap", "inside", "-n", "short", "--from-literal=a=1")
     cluster.kubectl("delete", "namespace", "short", "--timeout=30s")
     assert 'namespaces "short" not found' in cluster.kubectl.fails("get", "namespace", "short")
 
 
-def test_nothing_was_asked_in_vain(cluster: Cluster) -> None:
+def test_neither_program_logs_failed_requests(cluster: Cluster) -> None:
     assert complaints(cluster.manager) == []
     assert complaints(cluster.scheduler) == []
     assert cluster.manager.process.running

@@ -1,7 +1,7 @@
-"""Pods on our node tell the story that a kubelet tells.
+"""Pods on Torchyard's node have the same lifecycle as on a kubelet.
 
-The kubelet's stories are recorded. TORCHYARD_REAL_NODE names the kubeconfig of a cluster whose node has a `busybox`
-image: the records are then compared with it, or written anew when TORCHYARD_RECORD is set.
+The kubelet's lifecycles are recorded. TORCHYARD_REAL_NODE names the kubeconfig of a cluster whose node has a `busybox`
+image: the records are then compared with it, or recorded again when TORCHYARD_RECORD is set.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.pod_lifecycle_runner import RECORDED, differences, live_all
+from tests.cluster.pod_lifecycle_runner import RECORDED, differences, run_all
 from tests.node import support
 
 from torchyard.kube import kubeconfig
@@ -34,7 +34,7 @@ async def real() -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def ours(tmp_path: Path) -> AsyncIterator[Client]:
+async def torchyard_client(tmp_path: Path) -> AsyncIterator[Client]:
     support.need_network()
     settings = PlaneSettings(state=tmp_path / "state", port=0, node=True, node_name="here")
     try:
@@ -47,16 +47,16 @@ async def ours(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 @pytest.mark.timeout(900)
-async def test_our_node_tells_the_kubelets_stories(ours: Client) -> None:
+async def test_pod_lifecycles_match_the_recorded_kubelet(torchyard_client: Client) -> None:
     recorded = json.loads(RECORDED.read_text())
-    assert differences(recorded, await live_all(ours, at_once=8, expected=recorded)) == {}
+    assert differences(recorded, await run_all(torchyard_client, at_once=8, expected=recorded)) == {}
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(1200)
-async def test_the_recorded_stories_are_still_the_kubelets(real: Client) -> None:
+async def test_the_recorded_lifecycles_match_a_real_kubelet(real: Client) -> None:
     if os.environ.get("TORCHYARD_RECORD"):
-        RECORDED.write_text(json.dumps(await live_all(real, at_once=4), indent=1, sort_keys=True) + "\n")
+        RECORDED.write_text(json.dumps(await run_all(real, at_once=4), indent=1, sort_keys=True) + "\n")
         return
     recorded = json.loads(RECORDED.read_text())
-    assert differences(recorded, await live_all(real, at_once=4, expected=recorded)) == {}
+    assert differences(recorded, await run_all(real, at_once=4, expected=recorded)) == {}

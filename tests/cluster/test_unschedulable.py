@@ -22,7 +22,12 @@ NODES: dict[str, Object] = {
 
 def requests(**amounts: str) -> Object:
     named = {name.replace("gpu", "nvidia.com/gpu"): amount for name, amount in amounts.items()}
-    return {"resources": {"requests": named, "limits": {name: one for name, one in named.items() if "/" in name}}}
+    return {
+        "resources": {
+            "requests": named,
+            "limits": {name: quantity_text for name, quantity_text in named.items() if "/" in name},
+        }
+    }
 
 
 def spec(container: Object | None = None, **more: Any) -> Object:
@@ -38,7 +43,7 @@ def term(key: str, *values: str) -> Object:
 
 
 TOLERATES = {"tolerations": [{"key": "team", "operator": "Exists"}]}
-TOGETHER = [{"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": "kubernetes.io/hostname"}]
+AFFINITY_TERMS = [{"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": "kubernetes.io/hostname"}]
 APART = [{"labelSelector": {"matchLabels": {"app": "there"}}, "topologyKey": "kubernetes.io/hostname"}]
 UNPLACEABLE: dict[str, Object] = {
     "cpu": spec(requests(cpu="100")),
@@ -51,7 +56,7 @@ UNPLACEABLE: dict[str, Object] = {
     "selector-and-cpu": spec(requests(cpu="100"), nodeSelector={"kubernetes.io/hostname": "plain"}),
     "selector-tainted": spec(nodeSelector={"kubernetes.io/hostname": "tainted"}),
     "affinity": spec(**affinity("nodeAffinity", {"nodeSelectorTerms": [term("disk", "ssd", "nvme")]})),
-    "pod-affinity": spec(**affinity("podAffinity", TOGETHER)),
+    "pod-affinity": spec(**affinity("podAffinity", AFFINITY_TERMS)),
     "pod-anti-affinity": spec(**affinity("podAntiAffinity", APART)),
     "host-port": spec({"ports": [{"containerPort": 80, "hostPort": 8080}]}),
 }
@@ -60,9 +65,11 @@ THERE = spec({**requests(cpu="1"), "ports": [{"containerPort": 80, "hostPort": 8
 
 def make_nodes(cluster: Cluster) -> list[Object]:
     api = cluster.server.admin
-    for name, wanted in NODES.items():
+    for name, node_spec in NODES.items():
         labels = {"kubernetes.io/hostname": name}
-        assert api.post("/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "spec": wanted}).status == 201
+        assert (
+            api.post("/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "spec": node_spec}).status == 201
+        )
         ready = {
             "type": "Ready",
             "status": "True",
@@ -79,29 +86,38 @@ def make_nodes(cluster: Cluster) -> list[Object]:
 
 
 def _spec(cluster: Cluster, node: str) -> Object:
-    found: Object = cluster.server.admin.get(f"/api/v1/nodes/{node}").json["spec"]
-    return found
+    spec: Object = cluster.server.admin.get(f"/api/v1/nodes/{node}").json["spec"]
+    return spec
 
 
-def refusal(cluster: Cluster, name: str) -> str:
+def scheduler_message(cluster: Cluster, name: str) -> str:
     pod = cluster.server.admin.get(f"/api/v1/namespaces/default/pods/{name}").json
     conditions = (pod.get("status") or {}).get("conditions") or []
-    return next((str(one["message"]) for one in conditions if one["type"] == "PodScheduled" and one.get("message")), "")
+    return next(
+        (
+            str(condition["message"])
+            for condition in conditions
+            if condition["type"] == "PodScheduled" and condition.get("message")
+        ),
+        "",
+    )
 
 
-def test_our_sentences_are_the_real_schedulers(cluster: Cluster) -> None:
+def test_unschedulable_messages_match_the_real_scheduler(cluster: Cluster) -> None:
     api = cluster.server.admin
     nodes = make_nodes(cluster)
     pods = "/api/v1/namespaces/default/pods"
-    there = api.post(pods, {"metadata": {"name": "there", "labels": {"app": "there"}}, "spec": THERE}).json
-    made = {name: api.post(pods, {"metadata": {"name": name}, "spec": one}).json for name, one in UNPLACEABLE.items()}
+    running_pod = api.post(pods, {"metadata": {"name": "there", "labels": {"app": "there"}}, "spec": THERE}).json
+    pods_by_name = {
+        name: api.post(pods, {"metadata": {"name": name}, "spec": item}).json for name, item in UNPLACEABLE.items()
+    }
     for name in UNPLACEABLE:
-        eventually(lambda name=name: refusal(cluster, name) != "", f"a refusal of {name}")  # type: ignore[misc]
-    views = [NodeInfo.of(node, [there] if node["metadata"]["name"] == "plain" else []) for node in nodes]
-    answers = {name: schedule_pod(made[name], views) for name in UNPLACEABLE}
-    ours = {name: one.message if isinstance(one, Unschedulable) else f"on {one}" for name, one in answers.items()}
-    theirs = {name: refusal(cluster, name) for name in UNPLACEABLE}
-    assert ours == theirs
-    assert all(isinstance(one, Unschedulable) and one.hint for one in answers.values()), (
-        "each says what would change it"
-    )
+        eventually(lambda name=name: scheduler_message(cluster, name) != "", f"a message for {name}")  # type: ignore[misc]
+    views = [NodeInfo.of(node, [running_pod] if node["metadata"]["name"] == "plain" else []) for node in nodes]
+    decisions = {name: schedule_pod(pods_by_name[name], views) for name in UNPLACEABLE}
+    own_messages = {
+        name: item.message if isinstance(item, Unschedulable) else f"on {item}" for name, item in decisions.items()
+    }
+    scheduler_messages = {name: scheduler_message(cluster, name) for name in UNPLACEABLE}
+    assert own_messages == scheduler_messages
+    assert all(isinstance(item, Unschedulable) and item.hint for item in decisions.values()), "each has a hint"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.access.webhook_server import WebhookServer, answers, denies, patches
+from tests.apiserver.access.webhook_server import WebhookServer, deny, patch_with, respond
 from tests.conformance.objects import Space, config_map, path
 from tests.support.waiting import eventually
 
@@ -17,9 +17,9 @@ from torchyard.api.objects import Object
 @pytest.fixture(scope="module")
 def hook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
     replies = {
-        "label": patches({"op": "add", "path": "/data/stamped", "value": "yes"}),
-        "deny": denies(message="not on a Sunday"),
-        "warn": answers(allowed=True, warnings=["look out"]),
+        "label": patch_with({"op": "add", "path": "/data/stamped", "value": "yes"}),
+        "deny": deny(message="not on a Sunday"),
+        "warn": respond(allowed=True, warnings=["look out"]),
     }
     with WebhookServer(Path(tmp_path_factory.mktemp("hook")), replies) as running:
         yield running

@@ -28,19 +28,24 @@ class Case:
 
 def resources(requests: Object | None = None, limits: Object | None = None) -> Object:
     # Requests follow limits before admission sees a pod.
-    asked = {**(limits or {}), **(requests or {})}
-    return {**({"limits": limits} if limits else {}), **({"requests": asked} if asked else {})}
+    amounts = {**(limits or {}), **(requests or {})}
+    return {**({"limits": limits} if limits else {}), **({"requests": amounts} if amounts else {})}
 
 
 def pod(
-    name: str, *asked: Object, init: tuple[Object, ...] = (), metadata: Object | None = None, **spec: Any
+    name: str, *container_resources: Object, init: tuple[Object, ...] = (), metadata: Object | None = None, **spec: Any
 ) -> Object:
     body: Object = {
-        "containers": [{"name": f"c{n}", "image": "i", "resources": one} for n, one in enumerate(asked or ({},))],
+        "containers": [
+            {"name": f"c{n}", "image": "i", "resources": resources_}
+            for n, resources_ in enumerate(container_resources or ({},))
+        ],
         **spec,
     }
     if init:
-        body["initContainers"] = [{"name": f"i{n}", "image": "i", "resources": one} for n, one in enumerate(init)]
+        body["initContainers"] = [
+            {"name": f"i{n}", "image": "i", "resources": resources_} for n, resources_ in enumerate(init)
+        ]
     return {"metadata": {"name": name, **(metadata or {})}, "spec": body}
 
 
@@ -48,14 +53,14 @@ def namespace(name: str) -> tuple[str, Object]:
     return CORE, {"metadata": {"name": name}}
 
 
-def limit_range(where: str, *limits: Object) -> tuple[str, Object]:
-    return f"{CORE}/{where}/limitranges", {"metadata": {"name": "limits"}, "spec": {"limits": list(limits)}}
+def limit_range(namespace: str, *limits: Object) -> tuple[str, Object]:
+    return f"{CORE}/{namespace}/limitranges", {"metadata": {"name": "limits"}, "spec": {"limits": list(limits)}}
 
 
-def quota(where: str, name: str, hard: Object, **spec: Any) -> tuple[str, Object]:
+def quota(namespace: str, name: str, hard: Object, **spec: Any) -> tuple[str, Object]:
     """A quota with nothing used, as its controller would note."""
     status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
-    return f"{CORE}/{where}/resourcequotas", {
+    return f"{CORE}/{namespace}/resourcequotas", {
         "metadata": {"name": name},
         "spec": {"hard": hard, **spec},
         "status": status,
@@ -269,8 +274,8 @@ QUOTA_CASES = [
 
 
 def claim(size: str, **spec: Any) -> Object:
-    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
-    return {"metadata": {"name": "x"}, "spec": asked}
+    claim_spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
+    return {"metadata": {"name": "x"}, "spec": claim_spec}
 
 
 CLAIMS = "persistentvolumeclaims"

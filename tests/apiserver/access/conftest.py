@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.apiserver.access.memory_lister import Memory
+from tests.apiserver.access.memory_lister import MemoryLister
 from tests.apiserver.access.rbac_objects import POLICY
 
 from torchyard.apiserver.access.bootstrap_policy import bootstrap_policy
@@ -11,10 +11,10 @@ from torchyard.apiserver.access.rbac import Authorizer
 
 
 @pytest.fixture
-def memory() -> Memory:
-    return Memory(*bootstrap_policy(), *POLICY)
+def memory() -> MemoryLister:
+    return MemoryLister(*bootstrap_policy(), *POLICY)
 
 
 @pytest.fixture
-def authorizer(memory: Memory) -> Authorizer:
+def authorizer(memory: MemoryLister) -> Authorizer:
     return Authorizer(memory)

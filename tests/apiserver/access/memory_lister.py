@@ -16,7 +16,7 @@ PLURALS = {
 }
 
 
-class Memory:
+class MemoryLister:
     """Objects by (resource.group, namespace, name)."""
 
     def __init__(self, *objects: Object) -> None:
@@ -26,15 +26,15 @@ class Memory:
         self.put(*objects)
 
     def put(self, *objects: Object) -> None:
-        for one in objects:
-            key, where = _place(one)
-            self._objects.setdefault(key, {})[where] = one
+        for obj in objects:
+            key, key_in_resource = _location(obj)
+            self._objects.setdefault(key, {})[key_in_resource] = obj
             self._revisions[key] = self._revisions.get(key, 0) + 1
 
     def remove(self, *objects: Object) -> None:
-        for one in objects:
-            key, where = _place(one)
-            del self._objects[key][where]
+        for obj in objects:
+            key, key_in_resource = _location(obj)
+            del self._objects[key][key_in_resource]
             self._revisions[key] += 1
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
@@ -42,15 +42,15 @@ class Memory:
 
     def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
         self.reads += 1
-        found = self._objects.get(qualified(resource, group), {})
-        return [one for (where, _), one in found.items() if not namespace or where == namespace]
+        objects = self._objects.get(qualified(resource, group), {})
+        return [obj for (object_namespace, _), obj in objects.items() if not namespace or object_namespace == namespace]
 
     def revision(self, group: str, resource: str) -> int:
         return self._revisions.get(qualified(resource, group), 0)
 
 
-def _place(one: Object) -> tuple[str, tuple[str, str]]:
-    group, _, _ = one["apiVersion"].rpartition("/")
-    plural = PLURALS.get(one["kind"], f"{one['kind'].lower()}s")
-    metadata = one["metadata"]
+def _location(obj: Object) -> tuple[str, tuple[str, str]]:
+    group, _, _ = obj["apiVersion"].rpartition("/")
+    plural = PLURALS.get(obj["kind"], f"{obj['kind'].lower()}s")
+    metadata = obj["metadata"]
     return qualified(plural, group), (metadata.get("namespace", ""), metadata["name"])

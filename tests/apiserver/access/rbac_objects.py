@@ -21,12 +21,12 @@ def role(name: str, *rules: Object, namespace: str = "", **more: Any) -> Object:
 
 
 def rule(verbs: str, resources: str, groups: str = "core", names: str = "") -> Object:
-    found: Object = {
+    result: Object = {
         "verbs": verbs.split(),
-        "apiGroups": ["" if one == "core" else one for one in groups.split()],
+        "apiGroups": ["" if group == "core" else group for group in groups.split()],
         "resources": resources.split(),
     }
-    return {**found, "resourceNames": names.split()} if names else found
+    return {**result, "resourceNames": names.split()} if names else result
 
 
 def urls(verbs: str, paths: str) -> Object:
@@ -41,7 +41,7 @@ def binding(name: str, ref: str, *subjects: str, namespace: str = "") -> Object:
         "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
         "metadata": metadata,
         "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role_name},
-        "subjects": [subject(one) for one in subjects],
+        "subjects": [subject(name_) for name_ in subjects],
     }
 
 
@@ -68,17 +68,17 @@ POLICY = [
 ]
 
 
-def path_of(one: Object) -> str:
-    namespace = one["metadata"].get("namespace")
+def path_of(obj: Object) -> str:
+    namespace = obj["metadata"].get("namespace")
     scope = f"namespaces/{namespace}/" if namespace else ""
-    return f"/apis/{GROUP}/v1/{scope}{one['kind'].lower()}s"
+    return f"/apis/{GROUP}/v1/{scope}{obj['kind'].lower()}s"
 
 
 def create_policy(server: Server) -> None:
     """Make the real server hold the same policy; it may be there already."""
-    for one in POLICY:
-        answer = server.admin.post(path_of(one), one)
-        assert answer.status in (201, 409), answer
+    for obj in POLICY:
+        response = server.admin.post(path_of(obj), obj)
+        assert response.status in (201, 409), response
     # Its authoriser reads a cache that follows a moment later: the last binding shows that it has caught up.
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
     spec = {"user": "bob", "resourceAttributes": {"verb": "get", "resource": "x", "namespace": "default"}}

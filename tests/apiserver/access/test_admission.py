@@ -1,4 +1,4 @@
-"""Built-in admission, compared with a real server: the same refusals, the same completed objects."""
+"""Built-in admission, compared with a real server: the same errors and the same completed objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from tests.apiserver.access.admission_cases import CASES, SETUP, Case
-from tests.apiserver.access.memory_lister import Memory
+from tests.apiserver.access.memory_lister import MemoryLister
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
@@ -45,13 +45,13 @@ READ = (
 )
 
 
-def mirrored(server: Server) -> Memory:
+def mirrored(server: Server) -> MemoryLister:
     """What the real server has, for our rules to look at."""
-    memory = Memory()
+    memory = MemoryLister()
     for path in READ:
-        answer = server.admin.get(path).json
-        about = {"apiVersion": answer["apiVersion"], "kind": answer["kind"].removesuffix("List")}
-        memory.put(*({**about, **one} for one in answer["items"]))
+        response = server.admin.get(path).json
+        about = {"apiVersion": response["apiVersion"], "kind": response["kind"].removesuffix("List")}
+        memory.put(*({**about, **item} for item in response["items"]))
     return memory
 
 
@@ -60,19 +60,19 @@ def prepared(kube: Server) -> Iterator[Server]:
     """The real server with namespaces, classes, limits and quotas for the cases."""
     for path, body in SETUP:
         status = body.pop("status", None)
-        answer = kube.admin.post(path, body)
+        response = kube.admin.post(path, body)
         if path == "/api/v1/namespaces":
             wait_for_account(kube, body["metadata"]["name"])
-        assert answer.status == 201, answer
+        assert response.status == 201, response
         if status is not None:
             name = body["metadata"]["name"]
-            written = kube.admin.put(f"{path}/{name}/status", {**answer.json, "status": status})
+            written = kube.admin.put(f"{path}/{name}/status", {**response.json, "status": status})
             assert written.status == 200, written
     kube.admin.delete("/api/v1/namespaces/admission-ending")
     yield kube
     for path in ("scheduling.k8s.io/v1/priorityclasses", "storage.k8s.io/v1/storageclasses"):
-        for one in kube.admin.get(f"/apis/{path}").json["items"]:
-            kube.admin.delete(f"/apis/{path}/{one['metadata']['name']}")
+        for item in kube.admin.get(f"/apis/{path}").json["items"]:
+            kube.admin.delete(f"/apis/{path}/{item['metadata']['name']}")
 
 
 def wait_for_account(server: Server, namespace: str) -> None:
@@ -83,8 +83,8 @@ def wait_for_account(server: Server, namespace: str) -> None:
         time.sleep(0.02)
 
 
-def ours(case: Case, memory: Memory) -> Object:
-    """What our rules make of a new object: the object, or the Status of its refusal."""
+def torchyard_result(case: Case, memory: MemoryLister) -> Object:
+    """The object after the built-in plugins, or the Status of its rejection."""
     obj = {"kind": KINDS.get(case.resource, ""), **copy.deepcopy(case.body)}
     metadata = obj["metadata"]
     metadata.setdefault("namespace", case.namespace)
@@ -101,9 +101,9 @@ def ours(case: Case, memory: Memory) -> Object:
     return visible(obj)
 
 
-def theirs(case: Case, server: Server) -> Object:
-    answer = server.admin.post(case.path, case.body, query={"dryRun": "All"})
-    return visible(answer.json) if answer.status == 201 else answer.json
+def kubernetes_result(case: Case, server: Server) -> Object:
+    response = server.admin.post(case.path, case.body, query={"dryRun": "All"})
+    return visible(response.json) if response.status == 201 else response.json
 
 
 def visible(obj: Object) -> Object:
@@ -113,10 +113,10 @@ def visible(obj: Object) -> Object:
     for number, volume in enumerate(spec.get("volumes") or ()):
         renamed[volume["name"]] = f"volume-{number}"
     metadata = obj["metadata"]
-    found: Object = {
+    result: Object = {
         "annotations": metadata.get("annotations"),
         "finalizers": metadata.get("finalizers"),
-        "volumes": [{**one, "name": renamed[one["name"]]} for one in spec.get("volumes") or ()],
+        "volumes": [{**entry, "name": renamed[entry["name"]]} for entry in spec.get("volumes") or ()],
         **{
             key: spec.get(key)
             for key in (
@@ -135,24 +135,24 @@ def visible(obj: Object) -> Object:
         },
     }
     for kind in ("containers", "initContainers"):
-        found[kind] = [
+        result[kind] = [
             (
-                one.get("resources") or {},
-                [{**mount, "name": renamed[mount["name"]]} for mount in one.get("volumeMounts") or ()],
+                entry.get("resources") or {},
+                [{**mount, "name": renamed[mount["name"]]} for mount in entry.get("volumeMounts") or ()],
             )
-            for one in spec.get(kind) or ()
+            for entry in spec.get(kind) or ()
         ]
-    return found
+    return result
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
-def test_a_new_object_is_completed_or_refused_as_by_the_real_server(prepared: Server, case: Case) -> None:
+def test_admission_of_new_objects_matches_the_real_server(prepared: Server, case: Case) -> None:
     memory = mirrored(prepared)
-    expected = ours(case, memory)
+    expected = torchyard_result(case, memory)
     # Its rules read caches that follow a moment later.
     for attempt in itertools.count():
-        real = theirs(case, prepared)
+        real = kubernetes_result(case, prepared)
         if real == expected or attempt == 40:
             break
         time.sleep(0.05)
@@ -161,11 +161,11 @@ def test_a_new_object_is_completed_or_refused_as_by_the_real_server(prepared: Se
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
-def test_some_namespaces_are_never_deleted(prepared: Server, name: str) -> None:
+def test_system_namespaces_cannot_be_deleted(prepared: Server, name: str) -> None:
     real = prepared.admin.delete(f"/api/v1/namespaces/{name}").json
-    admission = BuiltInAdmission(Authorizer(Memory()))
+    admission = BuiltInAdmission(Authorizer(MemoryLister()))
     attributes = AdmissionAttributes(
-        "DELETE", "", "namespaces", name, name, ADMIN, Memory(), old={"metadata": {"name": name}}
+        "DELETE", "", "namespaces", name, name, ADMIN, MemoryLister(), old={"metadata": {"name": name}}
     )
     with pytest.raises(StatusError) as error:
         admission.validate(attributes)
@@ -173,18 +173,18 @@ def test_some_namespaces_are_never_deleted(prepared: Server, name: str) -> None:
 
 
 @pytest.mark.cluster
-def test_system_priority_classes_are_never_deleted(prepared: Server) -> None:
+def test_system_priority_classes_cannot_be_deleted(prepared: Server) -> None:
     name = "system-node-critical"
     real = prepared.admin.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}").json
-    attributes = AdmissionAttributes("DELETE", "scheduling.k8s.io", "priorityclasses", "", name, ADMIN, Memory())
+    attributes = AdmissionAttributes("DELETE", "scheduling.k8s.io", "priorityclasses", "", name, ADMIN, MemoryLister())
     with pytest.raises(StatusError) as error:
-        BuiltInAdmission(Authorizer(Memory())).validate(attributes)
+        BuiltInAdmission(Authorizer(MemoryLister())).validate(attributes)
     assert error.value.body() == real
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("storage_class", ["plain", "growing", ""])
-def test_a_claim_grows_only_where_its_class_lets_it(prepared: Server, storage_class: str) -> None:
+def test_a_claim_can_grow_only_if_its_class_allows_expansion(prepared: Server, storage_class: str) -> None:
     path, name = f"/api/v1/namespaces/{TEAM}/persistentvolumeclaims", f"grow-{storage_class or 'none'}"
     spec = {
         "accessModes": ["ReadWriteOnce"],
@@ -192,16 +192,16 @@ def test_a_claim_grows_only_where_its_class_lets_it(prepared: Server, storage_cl
         "storageClassName": storage_class,
         "volumeName": "v",
     }
-    made = prepared.admin.post(path, {"metadata": {"name": name}, "spec": spec}).json
+    created = prepared.admin.post(path, {"metadata": {"name": name}, "spec": spec}).json
     bound = {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-    old = prepared.admin.put(f"{path}/{name}/status", {**made, "status": bound}).json
+    old = prepared.admin.put(f"{path}/{name}/status", {**created, "status": bound}).json
     new = {**old, "spec": {**old["spec"], "resources": {"requests": {"storage": "2Gi"}}}}
     real = prepared.admin.put(f"{path}/{name}", new)
     attributes = AdmissionAttributes(
         "UPDATE", "", "persistentvolumeclaims", TEAM, name, ADMIN, mirrored(prepared), obj=new, old=old
     )
     try:
-        BuiltInAdmission(Authorizer(Memory())).validate(attributes)
+        BuiltInAdmission(Authorizer(MemoryLister())).validate(attributes)
     except StatusError as error:
         assert error.body() == real.json
     else:

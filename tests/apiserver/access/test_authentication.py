@@ -1,4 +1,4 @@
-"""From credentials to a user: tokens, token files, certificates, nobody."""
+"""Authentication by tokens, token files and certificates, and anonymous requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AUDIENCE = "https://kubernetes.default.svc"
 
 
 class Elsewhere:
-    """A token source with tokens for somebody else, and one that has expired."""
+    """A token authenticator with a token for another audience and an expired one."""
 
     def authenticate(self, token: str) -> AuthenticationResponse | None:
         if token == "old":
@@ -60,20 +60,20 @@ def client_certificate(pki: Path) -> bytes:
     return x509.load_pem_x509_certificate(pair.certificate).public_bytes(Encoding.DER)
 
 
-def test_a_known_token_is_its_user_and_the_user_is_authenticated(authentication: RequestAuthenticator) -> None:
+def test_a_static_token_authenticates_its_user(authentication: RequestAuthenticator) -> None:
     assert authentication.authenticate(bearer("secret")) == User(
         "admin", "1", ("system:masters", "system:authenticated")
     )
     assert authentication.authenticate(bearer("plain")) == User("bob", "", ("system:authenticated",))
 
 
-def test_no_credentials_at_all_are_anonymous(authentication: RequestAuthenticator) -> None:
+def test_a_request_without_credentials_is_anonymous(authentication: RequestAuthenticator) -> None:
     assert authentication.authenticate(CIMultiDict()) is ANONYMOUS
     assert authentication.authenticate(CIMultiDict({"Authorization": "Basic YTpi"})) is ANONYMOUS
 
 
 @pytest.mark.parametrize("token", ["wrong", "old", "for-others", "a.b.c", "ä", "secret2"])
-def test_a_token_nobody_knows_or_accepts_is_unauthorized(authentication: RequestAuthenticator, token: str) -> None:
+def test_an_unknown_or_rejected_token_is_unauthorized(authentication: RequestAuthenticator, token: str) -> None:
     with pytest.raises(StatusError) as error:
         authentication.authenticate(bearer(token))
     assert error.value.body() == {
@@ -87,7 +87,7 @@ def test_a_token_nobody_knows_or_accepts_is_unauthorized(authentication: Request
     }
 
 
-def test_anonymous_requests_can_be_switched_off(pki: Path) -> None:
+def test_anonymous_requests_can_be_disabled(pki: Path) -> None:
     certificates = CertificateAuthenticator((pki / "ca.crt").read_bytes())
     closed = RequestAuthenticator(certificates, [], audiences=[AUDIENCE], anonymous=False)
     with pytest.raises(StatusError, match="Unauthorized"):
@@ -98,7 +98,7 @@ def test_anonymous_requests_can_be_switched_off(pki: Path) -> None:
     ("encoded", "name"),
     [(base64.urlsafe_b64encode(b"secret").rstrip(b"=").decode(), "admin"), ("%%%", None), ("", None)],
 )
-def test_a_browser_brings_its_token_as_a_websocket_protocol(
+def test_a_websocket_subprotocol_can_carry_the_token(
     authentication: RequestAuthenticator, encoded: str, name: str | None
 ) -> None:
     offered = f"v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.{encoded}"
@@ -110,19 +110,19 @@ def test_a_browser_brings_its_token_as_a_websocket_protocol(
         assert authentication.authenticate(headers).name == name
 
 
-def test_a_certificate_of_ours_is_its_user(authentication: RequestAuthenticator, pki: Path) -> None:
+def test_a_client_certificate_authenticates_its_user(authentication: RequestAuthenticator, pki: Path) -> None:
     user = authentication.authenticate(CIMultiDict(), client_certificate(pki))
     assert (user.name, user.groups) == ("carol", ("dev", "system:authenticated"))
     assert user.extra["authentication.kubernetes.io/credential-id"][0].startswith("X509SHA256=")
 
 
-def test_an_expired_a_strangers_and_a_servers_certificate_are_unauthorized(
+def test_expired_foreign_and_server_certificates_are_unauthorized(
     authentication: RequestAuthenticator, pki: Path, tmp_path: Path
 ) -> None:
     credentials = ensure(pki)
     past = issue_client(credentials.load("ca"), user="old", life=timedelta(days=1), now=NOW - timedelta(days=3))
-    stranger = ensure(tmp_path / "other").load("admin")
-    for pem in (past.certificate, stranger.certificate, credentials.load("server").certificate):
+    other_authority = ensure(tmp_path / "other").load("admin")
+    for pem in (past.certificate, other_authority.certificate, credentials.load("server").certificate):
         der = x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
         with pytest.raises(StatusError, match="Unauthorized"):
             authentication.authenticate(CIMultiDict(), der)
@@ -130,7 +130,7 @@ def test_an_expired_a_strangers_and_a_servers_certificate_are_unauthorized(
         authentication.authenticate(CIMultiDict(), b"not a certificate")
 
 
-def test_a_certificate_stops_working_the_moment_it_expires(pki: Path) -> None:
+def test_a_cached_certificate_is_rejected_once_it_expires(pki: Path) -> None:
     users = CertificateAuthenticator((pki / "ca.crt").read_bytes())
     pair = issue_client(ensure(pki).load("ca"), user="x", life=timedelta(hours=1), now=NOW)
     der = x509.load_pem_x509_certificate(pair.certificate).public_bytes(Encoding.DER)
@@ -138,15 +138,15 @@ def test_a_certificate_stops_working_the_moment_it_expires(pki: Path) -> None:
     assert users.authenticate(der, NOW + timedelta(hours=2)) is None
 
 
-def test_a_good_token_helps_where_the_certificate_does_not(
+def test_a_valid_token_is_used_when_the_certificate_is_invalid(
     authentication: RequestAuthenticator, tmp_path: Path
 ) -> None:
-    stranger = ensure(tmp_path / "other").load("admin")
-    der = x509.load_pem_x509_certificate(stranger.certificate).public_bytes(Encoding.DER)
+    other_authority = ensure(tmp_path / "other").load("admin")
+    der = x509.load_pem_x509_certificate(other_authority.certificate).public_bytes(Encoding.DER)
     assert authentication.authenticate(bearer("plain"), der).name == "bob"
 
 
-def test_a_token_file_is_read_in_kube_apiservers_format(tmp_path: Path) -> None:
+def test_a_token_file_has_kube_apiservers_format(tmp_path: Path) -> None:
     path = tmp_path / "tokens.csv"
     path.write_text('t1,alice,1,"dev,ops"\nt2, bob ,2\n\nt3,carol,,system:masters\n')
     assert read_token_file(path) == {
@@ -165,7 +165,7 @@ def test_a_token_file_is_read_in_kube_apiservers_format(tmp_path: Path) -> None:
         ("t1,a,1\nt1,b,2", "line 2: user 'b' has the same token as user 'a'"),
     ],
 )
-def test_a_bad_token_file_is_refused_with_the_line(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_token_file_is_rejected_with_the_line_number(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "tokens.csv"
     path.write_text(text)
     with pytest.raises(YardError, match=message):
@@ -173,13 +173,13 @@ def test_a_bad_token_file_is_refused_with_the_line(tmp_path: Path, text: str, me
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [(None, "No such file or directory$"), (b"\xff\xfe,a,1", "'utf-8' codec can't decode")]
+    ("content", "reason"), [(None, "No such file or directory$"), (b"\xff\xfe,a,1", "'utf-8' codec can't decode")]
 )
-def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, why: str) -> None:
+def test_an_unreadable_token_file_is_named_in_the_error(tmp_path: Path, content: bytes | None, reason: str) -> None:
     path = tmp_path / "tokens.csv"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(YardError, match=rf"cannot read the token file .*tokens\.csv: {why}"):
+    with pytest.raises(YardError, match=rf"cannot read the token file .*tokens\.csv: {reason}"):
         read_token_file(path)
 
 
@@ -216,6 +216,6 @@ def test_token_reviews(
     assert authentication.review_token(spec) == status
 
 
-def test_a_token_review_needs_a_token(authentication: RequestAuthenticator) -> None:
+def test_a_token_review_requires_a_token(authentication: RequestAuthenticator) -> None:
     with pytest.raises(StatusError, match="token is required for TokenReview in authentication"):
         authentication.review_token({})

@@ -1,4 +1,4 @@
-"""The plane's certificates: what they say, that they are reused, and when they are made anew."""
+"""The plane's certificates: their contents, their reuse, and their renewal."""
 
 from __future__ import annotations
 
@@ -26,45 +26,52 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def test_everything_is_made_on_the_first_start_and_only_the_owner_can_read_it(tmp_path: Path) -> None:
+def test_the_first_start_creates_all_files_readable_by_the_owner_only(tmp_path: Path) -> None:
     credentials = ensure(tmp_path / "pki", now=NOW)
-    made = {path.name: stat.S_IMODE(path.stat().st_mode) for path in credentials.directory.iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in credentials.directory.iterdir()}
     names = ("ca.crt", "ca.key", "server.crt", "server.key", "admin.crt", "admin.key", "service-accounts.key")
-    assert made == dict.fromkeys(names, 0o600)
+    assert modes == dict.fromkeys(names, 0o600)
     assert stat.S_IMODE(credentials.directory.stat().st_mode) == 0o700
 
 
-def test_the_server_certificate_is_for_all_names_of_this_machine_and_the_cluster(tmp_path: Path) -> None:
+def test_the_server_certificate_has_all_names_of_the_machine_and_the_cluster(tmp_path: Path) -> None:
     credentials = ensure(tmp_path, names=["yard.example.org", "192.0.2.7", "bücher.example"], now=NOW)
     server = certificate(credentials, "server")
-    said = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    names = set(said.get_values_for_type(x509.DNSName))
+    alternative_names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names = set(alternative_names.get_values_for_type(x509.DNSName))
     assert {"localhost", "kubernetes.default.svc", "yard.example.org", "xn--bcher-kva.example"} <= names
-    assert {str(address) for address in said.get_values_for_type(x509.IPAddress)} >= {"127.0.0.1", "::1", "192.0.2.7"}
+    assert {str(address) for address in alternative_names.get_values_for_type(x509.IPAddress)} >= {
+        "127.0.0.1",
+        "::1",
+        "192.0.2.7",
+    }
     usage = server.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
     assert is_signed_by(server, certificate(credentials, "ca"))
 
 
-def test_keys_are_elliptic_curve_p256_and_clocks_a_little_behind_are_tolerated(tmp_path: Path) -> None:
+def test_keys_are_p256_and_clock_skew_is_tolerated(tmp_path: Path) -> None:
     credentials = ensure(tmp_path, now=NOW)
     for name in ("ca", "server", "admin"):
-        one = certificate(credentials, name)
-        key = one.public_key()
+        issued = certificate(credentials, name)
+        key = issued.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)
         assert isinstance(key.curve, ec.SECP256R1)
-        assert one.not_valid_before_utc < NOW - timedelta(minutes=1)
+        assert issued.not_valid_before_utc < NOW - timedelta(minutes=1)
 
 
-def test_a_client_certificate_names_its_user_and_groups(tmp_path: Path) -> None:
+def test_a_client_certificate_has_its_user_and_groups_in_the_subject(tmp_path: Path) -> None:
     credentials = ensure(tmp_path, now=NOW)
     ensure_client(credentials, "bob", user="bob", groups=("dev", "ops"), now=NOW)
     subject = certificate(credentials, "bob").subject
-    assert [one.value for one in subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["bob"]
-    assert [one.value for one in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)] == ["dev", "ops"]
+    assert [attribute.value for attribute in subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["bob"]
+    assert [attribute.value for attribute in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)] == [
+        "dev",
+        "ops",
+    ]
 
 
-def test_a_restart_reuses_everything(tmp_path: Path) -> None:
+def test_a_restart_reuses_all_files(tmp_path: Path) -> None:
     before = contents(ensure(tmp_path, names=["a.example"], now=NOW).directory)
     assert contents(ensure(tmp_path, names=["a.example"], now=NOW + timedelta(days=30)).directory) == before
 
@@ -78,7 +85,7 @@ def test_a_restart_reuses_everything(tmp_path: Path) -> None:
     ],
     ids=["a year is almost over", "the authority's time is almost over", "they were made by a clock gone ahead"],
 )
-def test_certificates_are_renewed_before_they_end_and_keys_are_kept(
+def test_certificates_are_renewed_before_they_expire_and_keys_are_kept(
     tmp_path: Path, later: timedelta, renewed: set[str]
 ) -> None:
     before = contents(ensure(tmp_path, now=NOW).directory)
@@ -110,7 +117,7 @@ def take_anothers(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [add_name, damage, replace_key, take_anothers])
-def test_a_server_certificate_that_does_not_fit_is_made_anew(tmp_path: Path, change: Callable[[Path], None]) -> None:
+def test_a_server_certificate_with_missing_names_is_reissued(tmp_path: Path, change: Callable[[Path], None]) -> None:
     directory = tmp_path / "pki"
     before = contents(ensure(directory, now=NOW).directory)
     change(directory)
@@ -120,7 +127,7 @@ def test_a_server_certificate_that_does_not_fit_is_made_anew(tmp_path: Path, cha
     assert is_signed_by(certificate(CertificateDir(directory), "server"), certificate(CertificateDir(directory), "ca"))
 
 
-def test_an_authority_without_its_key_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_an_authority_without_its_key_is_an_error_and_is_not_replaced(tmp_path: Path) -> None:
     ensure(tmp_path, now=NOW)
     (tmp_path / "ca.key").unlink()
     before = contents(tmp_path)
@@ -129,7 +136,7 @@ def test_an_authority_without_its_key_is_refused_and_left_alone(tmp_path: Path) 
     assert contents(tmp_path) == before
 
 
-def test_a_file_that_is_no_key_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_invalid_key_file_is_named_in_the_error(tmp_path: Path) -> None:
     ensure(tmp_path, now=NOW)
     (tmp_path / "service-accounts.key").write_text("x")
     with pytest.raises(YardError, match=r"service-accounts\.key is not a private key"):

@@ -1,9 +1,9 @@
-"""Nobody grants more than they hold, compared with a real server."""
+"""Privilege escalation checks, compared with a real server."""
 
 from __future__ import annotations
 
 import pytest
-from tests.apiserver.access.memory_lister import Memory
+from tests.apiserver.access.memory_lister import MemoryLister
 from tests.apiserver.access.rbac_objects import BOB, POLICY, binding, create_policy, path_of, role, rule, urls
 from tests.support.kubernetes import Server
 
@@ -35,8 +35,8 @@ GRANTS: list[tuple[str, Object]] = [
 
 
 @pytest.mark.cluster
-def test_nobody_grants_more_than_they_hold_and_the_words_are_the_real_servers(
-    kube_bare: Server, authorizer: Authorizer, memory: Memory
+def test_privilege_escalation_fails_with_the_real_servers_message(
+    kube_bare: Server, authorizer: Authorizer, memory: MemoryLister
 ) -> None:
     create_policy(kube_bare)
     # Its words about dangling bindings depend on its caches; without them they are always the same.
@@ -45,12 +45,12 @@ def test_nobody_grants_more_than_they_hold_and_the_words_are_the_real_servers(
     memory.remove(dangling)
     headers = {"Impersonate-User": "bob", "Impersonate-Group": "dev"}
     for resource, grant in GRANTS:
-        answer = kube_bare.admin.post(path_of(grant), grant, headers=headers, query={"dryRun": "All"})
-        real = {} if answer.status == 201 else answer.json
-        assert refusal(resource, grant, authorizer, memory) == real, grant["metadata"]["name"]
+        response = kube_bare.admin.post(path_of(grant), grant, headers=headers, query={"dryRun": "All"})
+        real = {} if response.status == 201 else response.json
+        assert denial(resource, grant, authorizer, memory) == real, grant["metadata"]["name"]
 
 
-def refusal(resource: str, grant: Object, authorizer: Authorizer, memory: Memory) -> Object:
+def denial(resource: str, grant: Object, authorizer: Authorizer, memory: MemoryLister) -> Object:
     try:
         if resource.endswith("bindings"):
             check_binding(BOB, resource, grant, authorizer, memory)
@@ -62,12 +62,12 @@ def refusal(resource: str, grant: Object, authorizer: Authorizer, memory: Memory
 
 
 @pytest.mark.parametrize("verb", ["escalate", "bind"])
-def test_escalate_and_bind_lift_the_limit(authorizer: Authorizer, memory: Memory, verb: str) -> None:
+def test_escalate_and_bind_verbs_allow_escalation(authorizer: Authorizer, memory: MemoryLister, verb: str) -> None:
     resource, grant = (
         ("clusterroles", role("all", rule("*", "*", "*")))
         if verb == "escalate"
         else ("clusterrolebindings", binding("all", "ClusterRole/cluster-admin", "User=x"))
     )
-    assert refusal(resource, grant, authorizer, memory)
+    assert denial(resource, grant, authorizer, memory)
     memory.put(role("lift", rule(verb, "clusterroles", GROUP)), binding("lift", "ClusterRole/lift", "User=bob"))
-    assert not refusal(resource, grant, authorizer, memory)
+    assert not denial(resource, grant, authorizer, memory)

@@ -1,4 +1,4 @@
-"""Acting as somebody else."""
+"""User impersonation."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from torchyard.apiserver.access.rbac import Authorizer
         ),
     ],
 )
-def test_an_admin_can_act_as_anybody(
+def test_an_admin_can_impersonate_any_user(
     authorizer: Authorizer, headers: list[tuple[str, str]], name: str, groups: tuple[str, ...]
 ) -> None:
     user = impersonate(ADMIN, CIMultiDict(headers), authorizer)
     assert (user.name, user.groups) == (name, groups)
 
 
-def test_impersonation_carries_uid_and_extra(authorizer: Authorizer) -> None:
+def test_impersonation_sets_uid_and_extra(authorizer: Authorizer) -> None:
     headers = CIMultiDict(
         [("Impersonate-User", "b"), ("Impersonate-Uid", "7"), ("Impersonate-Extra-Acme.com%2fRole", "x")]
     )
@@ -55,10 +55,12 @@ def test_impersonation_carries_uid_and_extra(authorizer: Authorizer) -> None:
         ({"Impersonate-Group": "x"}, "require Impersonate-User"),
     ],
 )
-def test_impersonation_needs_the_right_to(authorizer: Authorizer, headers: dict[str, str], message: str) -> None:
+def test_impersonation_without_permission_is_forbidden(
+    authorizer: Authorizer, headers: dict[str, str], message: str
+) -> None:
     with pytest.raises(StatusError, match=message):
         impersonate(BOB, CIMultiDict(headers), authorizer)
 
 
-def test_impersonation_is_allowed_to_those_who_may(authorizer: Authorizer) -> None:
+def test_impersonation_with_permission_is_allowed(authorizer: Authorizer) -> None:
     assert impersonate(BOB, CIMultiDict({"Impersonate-User": "carol"}), authorizer).name == "carol"

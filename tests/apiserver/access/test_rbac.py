@@ -1,9 +1,9 @@
-"""RBAC: what rules allow, what refusals say, and the policy every server starts with."""
+"""RBAC: what rules allow, the messages of denials, and the bootstrap policy."""
 
 from __future__ import annotations
 
 import pytest
-from tests.apiserver.access.memory_lister import Memory
+from tests.apiserver.access.memory_lister import MemoryLister
 from tests.apiserver.access.rbac_objects import ADMIN, BOB, binding, path_of, role, rule
 from tests.support.kubernetes import Server
 
@@ -14,8 +14,8 @@ from torchyard.apiserver.access.bootstrap_policy import bootstrap_policy
 from torchyard.apiserver.access.rbac import GROUP, Authorizer, AuthorizerAttributes
 
 
-def test_masters_may_do_everything_even_without_any_policy() -> None:
-    assert Authorizer(Memory()).authorize(ADMIN, AuthorizerAttributes("delete", "", "nodes")).allowed
+def test_system_masters_are_always_allowed() -> None:
+    assert Authorizer(MemoryLister()).authorize(ADMIN, AuthorizerAttributes("delete", "", "nodes")).allowed
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_masters_may_do_everything_even_without_any_policy() -> None:
         (AuthorizerAttributes("get", path="/metrics"), 'forbidden: User "al" cannot get path "/metrics"'),
     ],
 )
-def test_a_refusal_says_who_cannot_do_what_and_where(
+def test_a_denial_names_user_verb_resource_and_scope(
     authorizer: Authorizer, access: AuthorizerAttributes, message: str
 ) -> None:
     with pytest.raises(StatusError) as error:
@@ -41,12 +41,12 @@ def test_a_refusal_says_who_cannot_do_what_and_where(
     assert (error.value.status, error.value.message) == (403, message)
 
 
-def test_a_refusal_names_roles_that_bindings_miss(authorizer: Authorizer) -> None:
+def test_a_denial_names_missing_roles_of_bindings(authorizer: Authorizer) -> None:
     with pytest.raises(StatusError, match=f'RBAC: clusterrole.{GROUP} "missing" not found$'):
         authorizer.check(BOB, AuthorizerAttributes("list", "", "secrets", namespace="default"))
 
 
-def test_anonymous_users_see_health_and_version_only(authorizer: Authorizer) -> None:
+def test_anonymous_users_can_read_only_health_and_version(authorizer: Authorizer) -> None:
     allowed = [
         path
         for path in ("/healthz", "/livez", "/readyz", "/version", "/api", "/metrics", "/openapi/v3", "/healthz/etcd")
@@ -55,7 +55,7 @@ def test_anonymous_users_see_health_and_version_only(authorizer: Authorizer) -> 
     assert allowed == ["/healthz", "/livez", "/readyz", "/version"]
 
 
-def test_a_change_of_policy_counts_at_once(authorizer: Authorizer, memory: Memory) -> None:
+def test_a_policy_change_takes_effect_at_once(authorizer: Authorizer, memory: MemoryLister) -> None:
     access = AuthorizerAttributes("list", "", "nodes")
     assert not authorizer.authorize(BOB, access).allowed
     added = [role("nodes", rule("list", "nodes")), binding("nodes", "ClusterRole/nodes", "User=bob")]
@@ -65,7 +65,7 @@ def test_a_change_of_policy_counts_at_once(authorizer: Authorizer, memory: Memor
     assert not authorizer.authorize(BOB, access).allowed
 
 
-def test_the_policy_is_not_read_again_while_nothing_changes(authorizer: Authorizer, memory: Memory) -> None:
+def test_the_policy_is_cached_until_it_changes(authorizer: Authorizer, memory: MemoryLister) -> None:
     authorizer.authorize(BOB, AuthorizerAttributes("list", "", "nodes"))
     reads = memory.reads
     for number in range(20):
@@ -73,7 +73,7 @@ def test_the_policy_is_not_read_again_while_nothing_changes(authorizer: Authoriz
     assert memory.reads == reads
 
 
-def test_aggregated_roles_hold_what_their_labels_select() -> None:
+def test_aggregated_roles_have_the_rules_of_selected_roles() -> None:
     chain = [
         role("top", aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"to": "top"}}]}),
         role(
@@ -99,28 +99,28 @@ def test_roles_that_aggregate_each_other_do_not_hang() -> None:
     assert aggregated_rules(loop[0], loop) == []
 
 
-def test_view_edit_and_admin_build_on_each_other(memory: Memory, authorizer: Authorizer) -> None:
+def test_view_edit_and_admin_build_on_each_other(memory: MemoryLister, authorizer: Authorizer) -> None:
     levels = ("view", "edit", "admin")
     memory.put(*(binding(name, f"ClusterRole/{name}", f"User={name}", namespace="team") for name in levels))
-    wanted = {
+    expected = {
         ("list", "", "pods"): levels,
         ("create", "", "pods"): ("edit", "admin"),
         ("get", "", "secrets"): ("edit", "admin"),
         ("create", GROUP, "roles"): ("admin",),
         ("list", "", "nodes"): (),
     }
-    for (verb, group, resource), allowed in wanted.items():
+    for (verb, group, resource), allowed in expected.items():
         access = AuthorizerAttributes(verb, group, resource, namespace="team")
         assert tuple(name for name in levels if authorizer.authorize(User(name), access).allowed) == allowed
 
 
 @pytest.mark.cluster
-def test_the_bootstrap_policy_is_the_real_servers(kube_bare: Server) -> None:
-    ours = {(path_of(one), one["metadata"]["name"]): one for one in bootstrap_policy()}
-    assert len(ours) == 131
-    for (path, name), mine in ours.items():
+def test_the_bootstrap_policy_matches_the_real_server(kube_bare: Server) -> None:
+    policy = {(path_of(obj), obj["metadata"]["name"]): obj for obj in bootstrap_policy()}
+    assert len(policy) == 131
+    for (path, name), obj in policy.items():
         real = kube_bare.admin.get(f"{path}/{name}").json
-        for field in ("subjects", "roleRef", "aggregationRule", *(() if "aggregationRule" in mine else ("rules",))):
-            assert (mine.get(field) or None) == (real.get(field) or None), name
+        for field in ("subjects", "roleRef", "aggregationRule", *(() if "aggregationRule" in obj else ("rules",))):
+            assert (obj.get(field) or None) == (real.get(field) or None), name
         for field in ("labels", "annotations"):
-            assert mine["metadata"][field] == real["metadata"][field], name
+            assert obj["metadata"][field] == real["metadata"][field], name

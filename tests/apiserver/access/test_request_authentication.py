@@ -1,4 +1,4 @@
-"""Who gets in and how far, asked of a running server: ours and the real one answer alike."""
+"""Authentication and authorization of requests to a running server: Torchyard's and the real one respond alike."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ POLICY = [
 
 @pytest.fixture(scope="module", params=["yard", "kube"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    directory: Path = tmp_path_factory.mktemp("door")
+    directory: Path = tmp_path_factory.mktemp("server")
     if request.param == "kube":
         if real.assets() is None:
             pytest.skip(real.MISSING)
-        with Kubernetes(directory, users=USERS) as found:
-            yield prepared(found)
+        with Kubernetes(directory, users=USERS) as running:
+            yield prepared(running)
     else:
-        with Yard(directory, users=USERS) as found:
-            yield prepared(found)
+        with Yard(directory, users=USERS) as running:
+            yield prepared(running)
 
 
 def prepared(server: Server) -> Server:
-    for one in POLICY:
-        assert server.admin.post(path_of(one), one).status == 201
+    for obj in POLICY:
+        assert server.admin.post(path_of(obj), obj).status == 201
     bob = server.admin.as_user("bob-token")
     eventually(lambda: bob.get(f"{CORE}/secrets/mine").status == 404, "the policy")
     return server
@@ -53,24 +53,24 @@ def bob(server: Server) -> Client:
 
 def whoami(client: Client, **headers: str) -> Any:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    answer = client.post(REVIEWS, review, headers={key.replace("_", "-"): value for key, value in headers.items()})
-    assert answer.status == 201, answer
-    return answer.json["status"]["userInfo"]
+    response = client.post(REVIEWS, review, headers={key.replace("_", "-"): value for key, value in headers.items()})
+    assert response.status == 201, response
+    return response.json["status"]["userInfo"]
 
 
-def test_a_token_of_the_file_is_its_user(bob: Client) -> None:
+def test_a_token_of_the_token_file_authenticates_its_user(bob: Client) -> None:
     assert whoami(bob) == {"username": "bob", "uid": "7", "groups": ["dev", "ops", "system:authenticated"]}
 
 
-def test_the_admin_can_be_somebody_else(server: Server) -> None:
-    found = whoami(server.admin, Impersonate_User="x", Impersonate_Group="g", Impersonate_Uid="9")
-    assert found == {"username": "x", "uid": "9", "groups": ["g", "system:authenticated"]}
+def test_the_admin_can_impersonate_users(server: Server) -> None:
+    user = whoami(server.admin, Impersonate_User="x", Impersonate_Group="g", Impersonate_Uid="9")
+    assert user == {"username": "x", "uid": "9", "groups": ["g", "system:authenticated"]}
 
 
-def test_others_are_somebody_else_only_where_they_may(bob: Client) -> None:
+def test_other_users_can_impersonate_only_with_permission(bob: Client) -> None:
     assert whoami(bob, Impersonate_User="carol")["username"] == "carol"
-    answer = bob.get("/api", headers={"Impersonate-User": "dave"})
-    assert (answer.status, answer.message) == (
+    response = bob.get("/api", headers={"Impersonate-User": "dave"})
+    assert (response.status, response.message) == (
         403,
         'users "dave" is forbidden: User "bob" cannot impersonate resource "users" in API group ""'
         " at the cluster scope",
@@ -78,9 +78,9 @@ def test_others_are_somebody_else_only_where_they_may(bob: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/version", "/api/v1/pods"])
-def test_a_wrong_token_is_refused_everywhere(server: Server, path: str) -> None:
-    answer = server.admin.as_user("wrong").get(path)
-    assert (answer.status, answer.reason, answer.message) == (401, "Unauthorized", "Unauthorized")
+def test_a_wrong_token_is_unauthorized_on_every_path(server: Server, path: str) -> None:
+    response = server.admin.as_user("wrong").get(path)
+    assert (response.status, response.reason, response.message) == (401, "Unauthorized", "Unauthorized")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_a_wrong_token_is_refused_everywhere(server: Server, path: str) -> None:
         ),
     ],
 )
-def test_who_shows_nothing_sees_little(server: Server, path: str, status: int, message: str) -> None:
-    answer = server.admin.as_user("").get(path)
-    assert answer.status == status
+def test_anonymous_requests_can_read_only_public_paths(server: Server, path: str, status: int, message: str) -> None:
+    response = server.admin.as_user("").get(path)
+    assert response.status == status
     if message:
-        assert answer.message == message
+        assert response.message == message
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_list_of_one_name_is_covered_by_a_rule_for_that_name(bob: Client, quer
     assert bob.get(f"{CORE}/secrets", query=watching).status == status
 
 
-def test_a_service_accounts_token_dies_with_the_account(server: Server) -> None:
+def test_a_service_account_token_is_invalid_after_the_account_is_deleted(server: Server) -> None:
     accounts = f"{CORE}/serviceaccounts"
     assert server.admin.post(accounts, {"metadata": {"name": "robot"}}).status == 201
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
@@ -132,20 +132,20 @@ def test_a_service_accounts_token_dies_with_the_account(server: Server) -> None:
     eventually(lambda: robot.get(f"{CORE}/secrets/mine").status == 401, "the end of the token")
 
 
-def test_a_strangers_certificate_is_refused(server: Server, tmp_path: Path) -> None:
-    stranger = ensure(tmp_path / "pki").directory
-    shown = (str(stranger / "admin.crt"), str(stranger / "admin.key"))
-    assert server.admin.as_user("", shown).get("/api/v1/pods").status == 401
+def test_a_certificate_of_another_authority_is_unauthorized(server: Server, tmp_path: Path) -> None:
+    other_directory = ensure(tmp_path / "pki").directory
+    certificate = (str(other_directory / "admin.crt"), str(other_directory / "admin.key"))
+    assert server.admin.as_user("", certificate).get("/api/v1/pods").status == 401
 
 
-def test_nobody_gives_away_what_they_do_not_hold(server: Server, bob: Client) -> None:
+def test_a_user_cannot_grant_permissions_it_does_not_hold(server: Server, bob: Client) -> None:
     writer = role("writer", rule("create", "clusterroles", "rbac.authorization.k8s.io"))
-    for one in (writer, binding("writer", "ClusterRole/writer", "User=bob")):
-        assert server.admin.post(path_of(one), one).status == 201
-    wanted = role("more", rule("delete", "nodes"))
-    said = (
+    for obj in (writer, binding("writer", "ClusterRole/writer", "User=bob")):
+        assert server.admin.post(path_of(obj), obj).status == 201
+    broader_role = role("more", rule("delete", "nodes"))
+    message = (
         'clusterroles.rbac.authorization.k8s.io "more" is forbidden: user "bob" (groups=["dev" "ops"'
         ' "system:authenticated"]) is attempting to grant RBAC permissions not currently held:\n'
         '{APIGroups:[""], Resources:["nodes"], Verbs:["delete"]}'
     )
-    eventually(lambda: bob.post(path_of(wanted), wanted).message == said, "the refusal")
+    eventually(lambda: bob.post(path_of(broader_role), broader_role).message == message, "the denial")

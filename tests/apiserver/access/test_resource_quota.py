@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.apiserver.access.memory_lister import Memory
+from tests.apiserver.access.memory_lister import MemoryLister
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
@@ -26,17 +26,17 @@ class Clock:
         return self.seconds
 
 
-def made(kind: str, name: str, **more: Any) -> Object:
+def new_object(kind: str, name: str, **more: Any) -> Object:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "team"}, **more}
 
 
 def quota(**hard: str) -> Object:
-    return made("ResourceQuota", "q", spec={"hard": hard})
+    return new_object("ResourceQuota", "q", spec={"hard": hard})
 
 
 def pod(name: str, cpu: str = "1", phase: str = "Running") -> Object:
     containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
-    return made("Pod", name, spec={"containers": containers}, status={"phase": phase})
+    return new_object("Pod", name, spec={"containers": containers}, status={"phase": phase})
 
 
 @pytest.fixture
@@ -46,19 +46,19 @@ def clock() -> Clock:
 
 @pytest.fixture
 def admission(clock: Clock) -> BuiltInAdmission:
-    return BuiltInAdmission(Authorizer(Memory()), now=lambda: NOW, monotonic=clock)
+    return BuiltInAdmission(Authorizer(MemoryLister()), now=lambda: NOW, monotonic=clock)
 
 
 def charge(
     admission: BuiltInAdmission,
-    memory: Memory,
+    memory: MemoryLister,
     obj: Object,
     *,
     old: Object | None = None,
     dry_run: bool = False,
     resource: str = "pods",
 ) -> bool:
-    """Whether a write is let through."""
+    """Whether a write is admitted."""
     operation: Operation = "CREATE" if old is None else "UPDATE"
     name = obj["metadata"]["name"]
     attributes = AdmissionAttributes(
@@ -72,13 +72,13 @@ def charge(
     return True
 
 
-def test_concurrent_creates_cannot_overdraw(admission: BuiltInAdmission) -> None:
-    memory = Memory(quota(pods="3"))
+def test_concurrent_creates_cannot_exceed_a_quota(admission: BuiltInAdmission) -> None:
+    memory = MemoryLister(quota(pods="3"))
     assert [charge(admission, memory, pod(f"p{number}")) for number in range(5)] == [True] * 3 + [False] * 2
 
 
-def test_what_was_let_through_counts_once_when_it_is_stored(admission: BuiltInAdmission) -> None:
-    memory = Memory(quota(pods="2"))
+def test_a_reserved_object_counts_once_after_it_is_stored(admission: BuiltInAdmission) -> None:
+    memory = MemoryLister(quota(pods="2"))
     for name in ("a", "b"):
         assert charge(admission, memory, pod(name))
         memory.put(pod(name))
@@ -87,18 +87,16 @@ def test_what_was_let_through_counts_once_when_it_is_stored(admission: BuiltInAd
     assert charge(admission, memory, pod("c"))
 
 
-def test_a_create_that_failed_afterwards_frees_its_place_after_a_while(
-    admission: BuiltInAdmission, clock: Clock
-) -> None:
-    memory = Memory(quota(pods="1"))
+def test_the_reservation_of_a_failed_create_expires(admission: BuiltInAdmission, clock: Clock) -> None:
+    memory = MemoryLister(quota(pods="1"))
     assert charge(admission, memory, pod("a"))
     assert not charge(admission, memory, pod("b"))
     clock.seconds += 11
     assert charge(admission, memory, pod("b"))
 
 
-def test_a_dry_run_takes_no_place(admission: BuiltInAdmission) -> None:
-    memory = Memory(quota(pods="1"))
+def test_a_dry_run_makes_no_reservation(admission: BuiltInAdmission) -> None:
+    memory = MemoryLister(quota(pods="1"))
     assert charge(admission, memory, pod("a"), dry_run=True)
     assert charge(admission, memory, pod("b"))
 
@@ -111,30 +109,30 @@ def test_a_dry_run_takes_no_place(admission: BuiltInAdmission) -> None:
         ({"status": {"phase": "Pending"}}, False),
     ],
 )
-def test_finished_pods_cost_nothing_but_their_count(admission: BuiltInAdmission, changes: Object, free: bool) -> None:
+def test_finished_pods_use_only_the_object_count(admission: BuiltInAdmission, changes: Object, free: bool) -> None:
     stored = {**pod("a"), **changes}
-    assert charge(admission, Memory(quota(**{"requests.cpu": "1"}), stored), pod("b")) is free
-    assert not charge(admission, Memory(quota(**{"count/pods": "1"}), stored), pod("b"))
+    assert charge(admission, MemoryLister(quota(**{"requests.cpu": "1"}), stored), pod("b")) is free
+    assert not charge(admission, MemoryLister(quota(**{"count/pods": "1"}), stored), pod("b"))
 
 
-def test_a_pod_past_its_grace_costs_nothing(admission: BuiltInAdmission) -> None:
+def test_a_pod_past_its_grace_period_uses_no_quota(admission: BuiltInAdmission) -> None:
     ended = pod("a")
     ended["metadata"] |= {"deletionTimestamp": "2029-12-31T23:59:00Z", "deletionGracePeriodSeconds": 30}
-    assert charge(admission, Memory(quota(pods="1"), ended), pod("b"))
+    assert charge(admission, MemoryLister(quota(pods="1"), ended), pod("b"))
 
 
-def test_a_change_costs_the_difference(admission: BuiltInAdmission) -> None:
+def test_an_update_is_charged_the_difference(admission: BuiltInAdmission) -> None:
     def service(*ports: int) -> Object:
-        return made("Service", "s", spec={"type": "NodePort", "ports": [{"port": one} for one in ports]})
+        return new_object("Service", "s", spec={"type": "NodePort", "ports": [{"port": port} for port in ports]})
 
-    memory = Memory(quota(**{"services.nodeports": "2"}), service(1))
+    memory = MemoryLister(quota(**{"services.nodeports": "2"}), service(1))
     assert charge(admission, memory, service(1, 2), old=service(1), resource="services")
     assert not charge(admission, memory, service(1, 2, 3), old=service(1), resource="services")
     assert charge(admission, memory, service(), old=service(1), resource="services")
 
 
-def test_what_is_charged_is_told(admission: BuiltInAdmission) -> None:
-    memory = Memory(quota(pods="3", secrets="1", **{"requests.cpu": "4"}), pod("a"))
+def test_the_charged_usage_is_returned(admission: BuiltInAdmission) -> None:
+    memory = MemoryLister(quota(pods="3", secrets="1", **{"requests.cpu": "4"}), pod("a"))
     attributes = AdmissionAttributes("CREATE", "", "pods", "team", "b", User("u"), memory, obj=pod("b", "500m"))
     assert admission.charge(attributes) == {"q": {"pods": "2", "requests.cpu": "1500m"}}
 
@@ -142,11 +140,11 @@ def test_what_is_charged_is_told(admission: BuiltInAdmission) -> None:
 def test_other_namespaces_do_not_count(admission: BuiltInAdmission) -> None:
     elsewhere = pod("a")
     elsewhere["metadata"]["namespace"] = "other"
-    assert charge(admission, Memory(quota(pods="1"), elsewhere), pod("b"))
+    assert charge(admission, MemoryLister(quota(pods="1"), elsewhere), pod("b"))
 
 
-def test_a_remembering_lookup_reads_again_only_after_a_change() -> None:
-    memory = Memory(quota(pods="1"))
+def test_a_caching_lister_reads_again_only_after_a_change() -> None:
+    memory = MemoryLister(quota(pods="1"))
     lookup = CachingLister(memory)
     assert [list(lookup.list("", "resourcequotas", "team")) for _ in range(3)] == [[quota(pods="1")]] * 3
     assert memory.reads == 1

@@ -21,7 +21,7 @@ from torchyard.apiserver.access.reviews import (
 )
 
 
-def test_who_am_i() -> None:
+def test_self_subject_review_returns_the_user() -> None:
     assert self_subject_review(BOB) == {
         "userInfo": {"username": "bob", "groups": ["dev", "system:authenticated"]},
     }
@@ -58,13 +58,17 @@ QUESTIONS: list[Object] = [
 
 
 @pytest.mark.cluster
-def test_decisions_are_those_of_the_real_server(kube_bare: Server, authorizer: Authorizer) -> None:
+def test_access_reviews_match_the_real_server(kube_bare: Server, authorizer: Authorizer) -> None:
     create_policy(kube_bare)
-    for who, what in product(SUBJECTS, QUESTIONS):
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {**who, **what}}
+    for subject, attributes in product(SUBJECTS, QUESTIONS):
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {**subject, **attributes},
+        }
         real = kube_bare.admin.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review).json["status"]
-        ours = subject_access_review(review, authorizer)
-        assert ours == real, review["spec"]
+        status = subject_access_review(review, authorizer)
+        assert status == real, review["spec"]
 
 
 BAD_REVIEWS: list[tuple[str, Object]] = [
@@ -83,8 +87,8 @@ REVIEW_PATHS = {
 }
 
 
-def status_of(which: str, review: Object, authorizer: Authorizer) -> Object:
-    match which:
+def status_of(kind: str, review: Object, authorizer: Authorizer) -> Object:
+    match kind:
         case "self":
             return self_subject_access_review(review, ADMIN, authorizer)
         case "subject":
@@ -95,20 +99,20 @@ def status_of(which: str, review: Object, authorizer: Authorizer) -> Object:
 
 
 @pytest.mark.cluster
-def test_bad_reviews_are_refused_in_the_real_servers_words(kube_bare: Server, authorizer: Authorizer) -> None:
-    for which, spec in BAD_REVIEWS:
-        kind, path = REVIEW_PATHS[which]
+def test_invalid_reviews_fail_with_the_real_servers_messages(kube_bare: Server, authorizer: Authorizer) -> None:
+    for review_name, spec in BAD_REVIEWS:
+        kind, path = REVIEW_PATHS[review_name]
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "metadata": {}, "spec": spec}
-        if which == "local":
+        if review_name == "local":
             review["metadata"] = {"namespace": "default"}
         real = kube_bare.admin.post(f"/apis/authorization.k8s.io/v1/{path}", review).json
         with pytest.raises(StatusError) as error:
-            status_of(which, review, authorizer)
+            status_of(review_name, review, authorizer)
         assert error.value.body() == real
 
 
 @pytest.mark.cluster
-def test_the_rules_of_a_user_are_those_the_real_server_lists(kube_bare: Server, authorizer: Authorizer) -> None:
+def test_self_subject_rules_review_matches_the_real_server(kube_bare: Server, authorizer: Authorizer) -> None:
     create_policy(kube_bare)
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -118,10 +122,10 @@ def test_the_rules_of_a_user_are_those_the_real_server_lists(kube_bare: Server, 
     path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     headers = {"Impersonate-User": "bob", "Impersonate-Group": "dev"}
     real = kube_bare.admin.post(path, review, headers=headers).json["status"]
-    ours = self_subject_rules_review(review, BOB, authorizer)
+    status = self_subject_rules_review(review, BOB, authorizer)
     for field in ("resourceRules", "nonResourceRules"):
-        assert canonical(ours.pop(field)) == canonical(real.pop(field))
-    assert ours == real
+        assert canonical(status.pop(field)) == canonical(real.pop(field))
+    assert status == real
 
 
 def canonical(rules: list[Object]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Service-account tokens: asked for, used, bound, expired, revoked."""
+"""Service account tokens: requested, used, bound, expired, revoked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.access.memory_lister import Memory
+from tests.apiserver.access.memory_lister import MemoryLister
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
@@ -54,12 +54,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def memory() -> Memory:
-    return Memory(account(), pod("p1", "sa1"), pod("p2", "other"), NODE)
+def memory() -> MemoryLister:
+    return MemoryLister(account(), pod("p1", "sa1"), pod("p2", "other"), NODE)
 
 
 @pytest.fixture
-def tokens(tmp_path: Path, memory: Memory, clock: Clock) -> ServiceAccountTokens:
+def tokens(tmp_path: Path, memory: MemoryLister, clock: Clock) -> ServiceAccountTokens:
     return ServiceAccountTokens(ensure(tmp_path / "pki").service_account_key.read_bytes(), memory, clock=clock)
 
 
@@ -69,14 +69,14 @@ def issued(tokens: ServiceAccountTokens, **spec: Any) -> str:
 
 
 def parts(token: str) -> tuple[Object, Object]:
-    header, payload, _ = (json.loads(base64.urlsafe_b64decode(one + "==")) for one in [*token.split(".")[:2], "e30"])
+    header, payload, _ = (json.loads(base64.urlsafe_b64decode(part + "==")) for part in [*token.split(".")[:2], "e30"])
     return header, payload
 
 
-def test_a_request_is_answered_with_the_token_and_all_defaults(tokens: ServiceAccountTokens) -> None:
-    answer = tokens.request("default", "sa1", {**REVIEW, "spec": {}})
-    status = answer.pop("status")
-    assert answer == {
+def test_a_token_request_returns_the_token_and_all_defaults(tokens: ServiceAccountTokens) -> None:
+    response = tokens.request("default", "sa1", {**REVIEW, "spec": {}})
+    status = response.pop("status")
+    assert response == {
         **REVIEW,
         "metadata": {
             "name": "sa1",
@@ -101,19 +101,19 @@ def test_a_request_is_answered_with_the_token_and_all_defaults(tokens: ServiceAc
     }
 
 
-def test_a_token_is_its_account(tokens: ServiceAccountTokens) -> None:
-    found = tokens.authenticate(issued(tokens))
-    assert found is not None
-    assert found.audiences == (ISSUER,)
-    assert (found.user.name, found.user.uid) == ("system:serviceaccount:default:sa1", "u1")
-    assert found.user.groups == ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated")
+def test_a_token_authenticates_its_service_account(tokens: ServiceAccountTokens) -> None:
+    response = tokens.authenticate(issued(tokens))
+    assert response is not None
+    assert response.audiences == (ISSUER,)
+    assert (response.user.name, response.user.uid) == ("system:serviceaccount:default:sa1", "u1")
+    assert response.user.groups == ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated")
 
 
-def test_a_pods_token_tells_its_pod_and_node(tokens: ServiceAccountTokens) -> None:
+def test_a_bound_token_names_its_pod_and_node(tokens: ServiceAccountTokens) -> None:
     token = issued(tokens, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p1", "uid": "uid-p1"})
-    found = tokens.authenticate(token)
-    assert found is not None
-    extra = {key.rpartition("/")[2]: values for key, values in found.user.extra.items()}
+    response = tokens.authenticate(token)
+    assert response is not None
+    extra = {key.rpartition("/")[2]: values for key, values in response.user.extra.items()}
     del extra["credential-id"]
     assert extra == {
         "pod-name": ("p1",),
@@ -123,18 +123,18 @@ def test_a_pods_token_tells_its_pod_and_node(tokens: ServiceAccountTokens) -> No
     }
 
 
-@pytest.mark.parametrize("what", ["account gone", "account made anew", "pod gone", "expired", "not yet valid"])
-def test_a_token_dies_with_what_it_is_bound_to(
-    tokens: ServiceAccountTokens, memory: Memory, clock: Clock, what: str
+@pytest.mark.parametrize("deleted", ["account deleted", "account recreated", "pod deleted", "expired", "not yet valid"])
+def test_a_token_is_invalid_after_its_bound_object_is_deleted(
+    tokens: ServiceAccountTokens, memory: MemoryLister, clock: Clock, deleted: str
 ) -> None:
     token = issued(tokens, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p1"})
     assert tokens.authenticate(token) is not None
-    match what:
-        case "account gone":
+    match deleted:
+        case "account deleted":
             memory.remove(account())
-        case "account made anew":
+        case "account recreated":
             memory.put(account("u2"))
-        case "pod gone":
+        case "pod deleted":
             memory.remove(pod("p1", "sa1"))
         case "expired":
             clock.now += 3601
@@ -144,7 +144,7 @@ def test_a_token_dies_with_what_it_is_bound_to(
         tokens.authenticate(token)
 
 
-def test_a_pods_token_outlives_its_nodes_object(tokens: ServiceAccountTokens, memory: Memory) -> None:
+def test_a_pod_token_stays_valid_after_its_node_is_deleted(tokens: ServiceAccountTokens, memory: MemoryLister) -> None:
     token = issued(tokens, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p1"})
     memory.remove(NODE)
     assert tokens.authenticate(token) is not None
@@ -157,20 +157,35 @@ def tampered(token: str) -> str:
     return f"{header}.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.{signature}"
 
 
-def test_tokens_that_we_did_not_sign_are_not_ours(tokens: ServiceAccountTokens, memory: Memory, tmp_path: Path) -> None:
-    theirs = ServiceAccountTokens(ensure(tmp_path / "other").service_account_key.read_bytes(), memory)
+def test_tokens_with_another_signature_are_not_authenticated(
+    tokens: ServiceAccountTokens, memory: MemoryLister, tmp_path: Path
+) -> None:
+    other_tokens = ServiceAccountTokens(ensure(tmp_path / "other").service_account_key.read_bytes(), memory)
     good = issued(tokens)
     unsigned = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=") + "." + good.split(".")[1] + "."
-    for text in (tampered(good), issued(theirs), unsigned, "", ".", "..", "a.b.c", "x" * 5000, good[:-3], "é.é.é"):
+    for text in (
+        tampered(good),
+        issued(other_tokens),
+        unsigned,
+        "",
+        ".",
+        "..",
+        "a.b.c",
+        "x" * 5000,
+        good[:-3],
+        "é.é.é",
+    ):
         assert tokens.authenticate(text) is None, text
 
 
-def test_tokens_survive_a_restart(tokens: ServiceAccountTokens, memory: Memory, clock: Clock, tmp_path: Path) -> None:
-    again = ServiceAccountTokens(ensure(tmp_path / "pki").service_account_key.read_bytes(), memory, clock=clock)
-    assert again.authenticate(issued(tokens)) is not None
+def test_tokens_survive_a_restart(
+    tokens: ServiceAccountTokens, memory: MemoryLister, clock: Clock, tmp_path: Path
+) -> None:
+    restarted = ServiceAccountTokens(ensure(tmp_path / "pki").service_account_key.read_bytes(), memory, clock=clock)
+    assert restarted.authenticate(issued(tokens)) is not None
 
 
-def test_others_can_check_our_tokens_by_the_published_key(tokens: ServiceAccountTokens) -> None:
+def test_the_published_key_verifies_tokens(tokens: ServiceAccountTokens) -> None:
     header, _ = parts(issued(tokens))
     (key,) = tokens.key_set()["keys"]
     assert (key["kid"], key["kty"], key["crv"]) == (header["kid"], "EC", "P-256")
@@ -192,7 +207,9 @@ BAD_REQUESTS: list[tuple[str, Object]] = [
 
 
 @pytest.mark.cluster
-def test_bad_requests_are_refused_in_the_real_servers_words(kube_bare: Server, tokens: ServiceAccountTokens) -> None:
+def test_invalid_token_requests_fail_with_the_real_servers_messages(
+    kube_bare: Server, tokens: ServiceAccountTokens
+) -> None:
     base = "/api/v1/namespaces/default"
     kube_bare.admin.post(f"{base}/serviceaccounts", {"metadata": {"name": "sa1"}})
     for name, owner in (("p1", "sa1"), ("p2", "other")):

@@ -19,16 +19,16 @@ from torchyard.apiserver.access.tls import peer_certificate, renew_certificates,
 
 @asynccontextmanager
 async def serving(context: ssl.SSLContext, credentials: CertificateDir) -> AsyncIterator[int]:
-    """A server that answers each connection with its user's name."""
+    """A server that sends each client its user name."""
     users = CertificateAuthenticator(credentials.authority.read_bytes())
 
-    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         der = peer_certificate(writer.get_extra_info("ssl_object"))
         user = None if der is None else users.authenticate(der)
         writer.write(b"none" if der is None else b"unknown" if user is None else user.name.encode())
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
     async with server:
         yield server.sockets[0].getsockname()[1]
 
@@ -46,34 +46,36 @@ async def ask(port: int, authority: Path, client: CertificateDir | None) -> str:
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> CertificateDir:
+def certificate_dir(tmp_path: Path) -> CertificateDir:
     return ensure(tmp_path / "ours")
 
 
-async def test_a_certificate_of_ours_is_its_user(ours: CertificateDir) -> None:
-    async with serving(server_context(ours), ours) as port:
-        assert await ask(port, ours.authority, ours) == "yard-admin"
+async def test_a_client_certificate_authenticates_its_user(certificate_dir: CertificateDir) -> None:
+    async with serving(server_context(certificate_dir), certificate_dir) as port:
+        assert await ask(port, certificate_dir.authority, certificate_dir) == "yard-admin"
 
 
-async def test_no_certificate_is_fine_too(ours: CertificateDir) -> None:
-    async with serving(server_context(ours), ours) as port:
-        assert await ask(port, ours.authority, None) == "none"
+async def test_a_connection_without_a_client_certificate_is_accepted(certificate_dir: CertificateDir) -> None:
+    async with serving(server_context(certificate_dir), certificate_dir) as port:
+        assert await ask(port, certificate_dir.authority, None) == "none"
 
 
-async def test_a_strangers_certificate_connects_but_is_nobody(ours: CertificateDir, tmp_path: Path) -> None:
-    theirs = ensure(tmp_path / "theirs")
-    async with serving(server_context(ours), ours) as port:
-        assert await ask(port, ours.authority, theirs) == "unknown"
+async def test_a_certificate_of_another_authority_connects_but_is_not_authenticated(
+    certificate_dir: CertificateDir, tmp_path: Path
+) -> None:
+    other_dir = ensure(tmp_path / "theirs")
+    async with serving(server_context(certificate_dir), certificate_dir) as port:
+        assert await ask(port, certificate_dir.authority, other_dir) == "unknown"
 
 
-async def test_a_running_server_shows_its_renewed_certificate(ours: CertificateDir) -> None:
-    context = server_context(ours)
-    before = ours.server_certificate.read_bytes()
-    keeper = asyncio.create_task(renew_certificates(ours, context, names=["new.example"], every=0.01))
-    async with serving(context, ours) as port:
-        shown = before
-        while shown == before:
+async def test_a_running_server_uses_its_renewed_certificate(certificate_dir: CertificateDir) -> None:
+    context = server_context(certificate_dir)
+    before = certificate_dir.server_certificate.read_bytes()
+    renewal = asyncio.create_task(renew_certificates(certificate_dir, context, names=["new.example"], every=0.01))
+    async with serving(context, certificate_dir) as port:
+        served = before
+        while served == before:
             pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
-            shown = x509.load_pem_x509_certificate(pem.encode()).public_bytes(Encoding.PEM)
-    keeper.cancel()
-    assert shown == ours.server_certificate.read_bytes()
+            served = x509.load_pem_x509_certificate(pem.encode()).public_bytes(Encoding.PEM)
+    renewal.cancel()
+    assert served == certificate_dir.server_certificate.read_bytes()

@@ -1,4 +1,4 @@
-"""Webhooks and policies decide as they do on a real server, whose verdicts are recorded and can be checked."""
+"""Webhooks and policies decide as on a real server, whose verdicts are recorded and can be checked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from tests.apiserver.access import webhook_cases as cases
-from tests.apiserver.access import webhook_kubernetes as theirs
-from tests.apiserver.access.webhook_server import WebhookServer, answers, denies, patches
+from tests.apiserver.access import webhook_kubernetes
+from tests.apiserver.access.webhook_server import WebhookServer, deny, patch_with, respond
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
@@ -53,20 +53,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
 @pytest.fixture
 async def webhooks(server: WebhookServer) -> AsyncIterator[WebhookDispatcher]:
     configurations = cases.configurations(server)
-    made = WebhookDispatcher(lambda plural: [configurations[plural]], namespace)
-    yield made
-    await made.close()
+    dispatcher = WebhookDispatcher(lambda plural: [configurations[plural]], namespace)
+    yield dispatcher
+    await dispatcher.close()
 
 
 @pytest.fixture(scope="module")
 def policies() -> PolicyValidator:
-    made, bound = cases.policies()
+    policy_objects, bound = cases.policies()
     return PolicyValidator(
-        lambda: made, lambda: bound, namespace, parameters=lambda version, kind, namespace: [cases.PARAMETERS]
+        lambda: policy_objects, lambda: bound, namespace, parameters=lambda version, kind, namespace: [cases.PARAMETERS]
     )
 
 
-def asked(name: str, way: str) -> VersionedAttributes:
+def attributes_of(name: str, way: str) -> VersionedAttributes:
     new, old = cases.config_map(name), cases.config_map(name)
     common: Any = {"namespace": "default", "name": name, "user": ADMIN}
     match way:
@@ -78,15 +78,15 @@ def asked(name: str, way: str) -> VersionedAttributes:
 
 
 async def verdict(
-    webhooks: WebhookDispatcher, policies: PolicyValidator, one: VersionedAttributes, port: int
+    webhooks: WebhookDispatcher, policies: PolicyValidator, attributes: VersionedAttributes, port: int
 ) -> Object:
     try:
-        admitted = await webhooks.mutate(one)
-        final = one.with_object(admitted.obj)
+        admitted = await webhooks.mutate(attributes)
+        final = attributes.with_object(admitted.obj)
         warnings = [*admitted.warnings, *await webhooks.validate(final), *policies.validate(final)]
     except StatusError as error:
-        said = cases.refused(error.status, error.reason, error.message, error.details, port)
-        return dict(json.loads(re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID", json.dumps(said))))
+        refusal = cases.denial(error.status, error.reason, error.message, error.details, port)
+        return dict(json.loads(re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID", json.dumps(refusal))))
     return {"data": (final.obj or {}).get("data"), "warnings": warnings}
 
 
@@ -94,21 +94,21 @@ WAYS = {name: case[3] for name, case in cases.WEBHOOKS.items()} | {n: case[2] fo
 
 
 @pytest.mark.parametrize("name", WAYS)
-async def test_the_verdict_is_a_real_servers(
+async def test_each_case_has_the_recorded_verdict_of_a_real_server(
     name: str, server: WebhookServer, webhooks: WebhookDispatcher, policies: PolicyValidator
 ) -> None:
-    assert await verdict(webhooks, policies, asked(name, WAYS[name]), server.port) == cases.recorded()[name]
+    assert await verdict(webhooks, policies, attributes_of(name, WAYS[name]), server.port) == cases.recorded()[name]
 
 
-def test_our_server_says_what_a_real_one_says(yard: Server, server: WebhookServer) -> None:
-    said, wanted = theirs.verdicts(yard.admin, server), cases.recorded()
-    assert {name: one for name, one in said.items() if one != wanted[name]} == {}
-    assert said.keys() == wanted.keys()
+def test_the_server_returns_the_recorded_verdicts_of_a_real_one(yard: Server, server: WebhookServer) -> None:
+    verdicts, recorded = webhook_kubernetes.verdicts(yard.admin, server), cases.recorded()
+    assert {name: result for name, result in verdicts.items() if result != recorded[name]} == {}
+    assert verdicts.keys() == recorded.keys()
 
 
 @pytest.mark.cluster
-def test_the_recorded_verdicts_are_a_real_servers(kube_bare: Server, server: WebhookServer) -> None:
-    assert theirs.verdicts(kube_bare.admin, server) == cases.recorded()
+def test_a_real_server_returns_the_recorded_verdicts(kube_bare: Server, server: WebhookServer) -> None:
+    assert webhook_kubernetes.verdicts(kube_bare.admin, server) == cases.recorded()
 
 
 def hook(server: WebhookServer, path: str, **more: Any) -> Object:
@@ -131,8 +131,8 @@ class Configured:
         self.webhooks = WebhookDispatcher(self._configurations, options.pop("namespace", namespace), **options)
 
     def _configurations(self, plural: str) -> list[Object]:
-        found = self.hooks.get(plural.removesuffix("webhookconfigurations"))
-        return [{"metadata": {"name": "mine"}, "webhooks": found}] if found else []
+        configuration = self.hooks.get(plural.removesuffix("webhookconfigurations"))
+        return [{"metadata": {"name": "mine"}, "webhooks": configuration}] if configuration else []
 
     async def __aenter__(self) -> Configured:
         await asyncio.to_thread(self.server.__enter__)
@@ -143,11 +143,11 @@ class Configured:
         await asyncio.to_thread(self.server.__exit__)
 
 
-async def test_a_review_says_what_is_asked(tmp_path: Path) -> None:
-    async with Configured(tmp_path, {"ok": answers(allowed=True)}) as one:
-        one.hooks["validating"] = [hook(one.server, "ok")]
-        await one.webhooks.validate(asked("patched", "update"))
-        ((_, review),) = one.server.asked
+async def test_an_admission_review_contains_the_request(tmp_path: Path) -> None:
+    async with Configured(tmp_path, {"ok": respond(allowed=True)}) as configured:
+        configured.hooks["validating"] = [hook(configured.server, "ok")]
+        await configured.webhooks.validate(attributes_of("patched", "update"))
+        ((_, review),) = configured.server.reviews
     request = review["request"]
     assert review["kind"] == "AdmissionReview"
     assert request.pop("uid")
@@ -169,69 +169,69 @@ async def test_a_review_says_what_is_asked(tmp_path: Path) -> None:
     }
 
 
-async def test_mutating_webhooks_see_what_those_before_them_did(tmp_path: Path) -> None:
+async def test_mutating_webhooks_see_earlier_changes(tmp_path: Path) -> None:
     replies = {
-        "one": patches({"op": "add", "path": "/data/one", "value": "1"}),
-        "two": patches({"op": "add", "path": "/data/two", "value": "2"}),
+        "one": patch_with({"op": "add", "path": "/data/one", "value": "1"}),
+        "two": patch_with({"op": "add", "path": "/data/two", "value": "2"}),
     }
-    async with Configured(tmp_path, replies) as one:
-        one.hooks["mutating"] = [hook(one.server, "one"), hook(one.server, "two")]
-        before = asked("x", "create")
+    async with Configured(tmp_path, replies) as configured:
+        configured.hooks["mutating"] = [hook(configured.server, "one"), hook(configured.server, "two")]
+        before = attributes_of("x", "create")
         sent = copy.deepcopy(before.obj)
-        admitted = await one.webhooks.mutate(before)
-        seen = [(path, sorted(review["request"]["object"]["data"])) for path, review in one.server.asked]
+        admitted = await configured.webhooks.mutate(before)
+        calls = [(path, sorted(review["request"]["object"]["data"])) for path, review in configured.server.reviews]
     assert admitted.obj is not None
     assert admitted.obj["data"] == {"a": "b", "one": "1", "two": "2"}
-    assert seen == [("one", ["a"]), ("two", ["a", "one"])]
+    assert calls == [("one", ["a"]), ("two", ["a", "one"])]
     assert before.obj == sent  # the object given is left alone
 
 
-async def test_a_webhook_that_asks_for_it_is_called_again_after_a_later_change(tmp_path: Path) -> None:
+async def test_reinvocation_policy_if_needed_calls_a_webhook_again_after_a_later_change(tmp_path: Path) -> None:
     replies = {
-        "curious": answers(allowed=True),
-        "plain": answers(allowed=True),
-        "changes": patches({"op": "add", "path": "/data/x", "value": "y"}),
-        "late": answers(allowed=True),
+        "curious": respond(allowed=True),
+        "plain": respond(allowed=True),
+        "changes": patch_with({"op": "add", "path": "/data/x", "value": "y"}),
+        "late": respond(allowed=True),
     }
-    async with Configured(tmp_path, replies) as one:
-        one.hooks["mutating"] = [
-            hook(one.server, "curious", reinvocationPolicy="IfNeeded"),
-            hook(one.server, "plain", reinvocationPolicy="Never"),
-            hook(one.server, "changes", reinvocationPolicy="IfNeeded"),
-            hook(one.server, "late", reinvocationPolicy="IfNeeded"),
+    async with Configured(tmp_path, replies) as configured:
+        configured.hooks["mutating"] = [
+            hook(configured.server, "curious", reinvocationPolicy="IfNeeded"),
+            hook(configured.server, "plain", reinvocationPolicy="Never"),
+            hook(configured.server, "changes", reinvocationPolicy="IfNeeded"),
+            hook(configured.server, "late", reinvocationPolicy="IfNeeded"),
         ]
-        await one.webhooks.mutate(asked("x", "create"))
-        assert [path for path, _ in one.server.asked] == ["curious", "plain", "changes", "late", "curious"]
+        await configured.webhooks.mutate(attributes_of("x", "create"))
+        assert [path for path, _ in configured.server.reviews] == ["curious", "plain", "changes", "late", "curious"]
 
 
-async def test_nothing_is_called_twice_when_nothing_changed(tmp_path: Path) -> None:
-    async with Configured(tmp_path, {"curious": answers(allowed=True)}) as one:
-        one.hooks["mutating"] = [hook(one.server, "curious", reinvocationPolicy="IfNeeded")] * 2
-        before = asked("x", "create")
-        admitted = await one.webhooks.mutate(before)
+async def test_no_webhook_is_reinvoked_without_a_change(tmp_path: Path) -> None:
+    async with Configured(tmp_path, {"curious": respond(allowed=True)}) as configured:
+        configured.hooks["mutating"] = [hook(configured.server, "curious", reinvocationPolicy="IfNeeded")] * 2
+        before = attributes_of("x", "create")
+        admitted = await configured.webhooks.mutate(before)
         assert admitted.obj is before.obj
-        assert len(one.server.asked) == 2
+        assert len(configured.server.reviews) == 2
 
 
 async def test_a_deletion_cannot_be_patched(tmp_path: Path) -> None:
-    async with Configured(tmp_path, {"p": patches({"op": "add", "path": "/data", "value": {}})}) as one:
-        one.hooks["mutating"] = [hook(one.server, "p")]
+    async with Configured(tmp_path, {"p": patch_with({"op": "add", "path": "/data", "value": {}})}) as configured:
+        configured.hooks["mutating"] = [hook(configured.server, "p")]
         with pytest.raises(StatusError, match="attempted to modify the object, which is not supported"):
-            await one.webhooks.mutate(asked("x", "delete"))
+            await configured.webhooks.mutate(attributes_of("x", "delete"))
 
 
-async def test_a_webhook_with_side_effects_refuses_a_dry_run(tmp_path: Path) -> None:
-    async with Configured(tmp_path, {"ok": answers(allowed=True)}) as one:
-        one.hooks["validating"] = [hook(one.server, "ok", sideEffects="Some")]
-        with pytest.raises(StatusError) as refused:
-            await one.webhooks.validate(asked("x", "dry-run"))
-        assert refused.value.status == 400
-        assert refused.value.message == 'admission webhook "ok.example.com" does not support dry run'
+async def test_a_webhook_with_side_effects_rejects_a_dry_run(tmp_path: Path) -> None:
+    async with Configured(tmp_path, {"ok": respond(allowed=True)}) as configured:
+        configured.hooks["validating"] = [hook(configured.server, "ok", sideEffects="Some")]
+        with pytest.raises(StatusError) as excinfo:
+            await configured.webhooks.validate(attributes_of("x", "dry-run"))
+        assert excinfo.value.status == 400
+        assert excinfo.value.message == 'admission webhook "ok.example.com" does not support dry run'
 
 
-async def test_what_configures_admission_is_never_intercepted(tmp_path: Path) -> None:
-    async with Configured(tmp_path, {"no": denies()}) as one:
-        one.hooks["validating"] = [hook(one.server, "no")]
+async def test_admission_configuration_is_exempt_from_admission(tmp_path: Path) -> None:
+    async with Configured(tmp_path, {"no": deny()}) as configured:
+        configured.hooks["validating"] = [hook(configured.server, "no")]
         own = Resource(
             group="admissionregistration.k8s.io",
             version="v1",
@@ -242,28 +242,31 @@ async def test_what_configures_admission_is_never_intercepted(tmp_path: Path) ->
             verbs=("create",),
         )
         assert (
-            await one.webhooks.validate(VersionedAttributes("CREATE", own, {"metadata": {"name": "x"}}, name="x")) == []
+            await configured.webhooks.validate(
+                VersionedAttributes("CREATE", own, {"metadata": {"name": "x"}}, name="x")
+            )
+            == []
         )
-        assert one.server.asked == []
+        assert configured.server.reviews == []
 
 
-async def test_a_service_is_called_at_its_address_under_its_name(tmp_path: Path) -> None:
-    wanted: list[tuple[str, str, int]] = []
+async def test_a_service_is_called_at_its_endpoint_with_its_dns_name(tmp_path: Path) -> None:
+    resolved: list[tuple[str, str, int]] = []
 
     async def resolve(namespace: str, name: str, port: int) -> tuple[str, int]:
-        wanted.append((namespace, name, port))
-        return "127.0.0.1", one.server.port
+        resolved.append((namespace, name, port))
+        return "127.0.0.1", configured.server.port
 
-    async with Configured(tmp_path, {"ok": answers(allowed=True, warnings=["hi"])}, resolve=resolve) as one:
+    async with Configured(tmp_path, {"ok": respond(allowed=True, warnings=["hi"])}, resolve=resolve) as configured:
         service = {"name": "hook", "namespace": "default", "path": "/ok", "port": 8443}
-        config = {"service": service, "caBundle": one.server.ca}
-        one.hooks["validating"] = [hook(one.server, "ok", clientConfig=config)]
+        config = {"service": service, "caBundle": configured.server.ca}
+        configured.hooks["validating"] = [hook(configured.server, "ok", clientConfig=config)]
         # the certificate is for hook.default.svc, so this succeeds only under that name
-        assert await one.webhooks.validate(asked("x", "create")) == ["hi"]
-    assert wanted == [("default", "hook", 8443)]
+        assert await configured.webhooks.validate(attributes_of("x", "create")) == ["hi"]
+    assert resolved == [("default", "hook", 8443)]
 
 
-async def test_an_equivalent_version_is_asked_in_its_own_terms(tmp_path: Path) -> None:
+async def test_match_policy_equivalent_converts_the_object(tmp_path: Path) -> None:
     def widgets(version: str) -> Resource:
         return Resource(
             group="example.com",
@@ -275,33 +278,39 @@ async def test_an_equivalent_version_is_asked_in_its_own_terms(tmp_path: Path) -
             verbs=("create",),
         )
 
-    async with Configured(tmp_path, {"ok": answers(allowed=True)}, equivalents=lambda resource: [widgets("v1")]) as one:
+    async with Configured(
+        tmp_path, {"ok": respond(allowed=True)}, equivalents=lambda resource: [widgets("v1")]
+    ) as configured:
         rule = {"operations": ["*"], "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"]}
-        one.hooks["validating"] = [hook(one.server, "ok", rules=[rule])]
+        configured.hooks["validating"] = [hook(configured.server, "ok", rules=[rule])]
         obj = {"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "w"}}
-        await one.webhooks.validate(VersionedAttributes("CREATE", widgets("v2"), obj, namespace="default", name="w"))
-        ((_, review),) = one.server.asked
+        await configured.webhooks.validate(
+            VersionedAttributes("CREATE", widgets("v2"), obj, namespace="default", name="w")
+        )
+        ((_, review),) = configured.server.reviews
         request = review["request"]
         assert request["resource"]["version"] == "v1"
         assert request["requestResource"]["version"] == "v2"
         assert request["object"]["apiVersion"] == "example.com/v1"
-        one.hooks["validating"] = [hook(one.server, "ok", rules=[rule], matchPolicy="Exact")]
-        await one.webhooks.validate(VersionedAttributes("CREATE", widgets("v2"), obj, namespace="default", name="w"))
-        assert len(one.server.asked) == 1
+        configured.hooks["validating"] = [hook(configured.server, "ok", rules=[rule], matchPolicy="Exact")]
+        await configured.webhooks.validate(
+            VersionedAttributes("CREATE", widgets("v2"), obj, namespace="default", name="w")
+        )
+        assert len(configured.server.reviews) == 1
 
 
-async def test_a_webhook_that_talks_nonsense_is_a_failure_not_a_crash(tmp_path: Path) -> None:
+async def test_an_invalid_webhook_response_is_a_failure(tmp_path: Path) -> None:
     nonsense = [b"{foo", b"[]", b"5", b'"x"', b"\xff", b'{"kind": "AdmissionReview"}', b'{"response": 5}']
-    replies = {f"n{index}": (lambda _, said=said: (200, said)) for index, said in enumerate(nonsense)}
-    async with Configured(tmp_path, replies) as one:
+    replies = {f"n{index}": (lambda _, body=body: (200, body)) for index, body in enumerate(nonsense)}
+    async with Configured(tmp_path, replies) as configured:
         for path in replies:
-            one.hooks["validating"] = [hook(one.server, path)]
-            with pytest.raises(StatusError, match="failed calling webhook") as refused:
-                await one.webhooks.validate(asked("x", "create"))
-            assert refused.value.status == 500
+            configured.hooks["validating"] = [hook(configured.server, path)]
+            with pytest.raises(StatusError, match="failed calling webhook") as excinfo:
+                await configured.webhooks.validate(attributes_of("x", "create"))
+            assert excinfo.value.status == 500
 
 
-def test_a_policys_expressions_are_checked_when_it_is_written() -> None:
+def test_policy_expressions_are_compiled_when_the_policy_is_written() -> None:
     policy = {
         "spec": {
             "variables": [{"name": "ok", "expression": "'text'"}, {"name": "bad", "expression": "nosuch"}],

@@ -9,7 +9,7 @@ import base64
 import json
 from pathlib import Path
 
-from tests.apiserver.access.webhook_server import Reply, WebhookServer, answers, denies, patches, says
+from tests.apiserver.access.webhook_server import Reply, WebhookServer, deny, patch_with, reply_with, respond
 
 from torchyard.api.objects import Object
 
@@ -17,26 +17,26 @@ RECORDED = Path(__file__).parent / "webhook_verdicts.json"
 V1 = "admission.k8s.io/v1"
 SERVICE = {"service": {"name": "nowhere", "namespace": "default", "path": "/p"}}
 
-# name -> (mutating?, what the webhook answers, what else its configuration says, how the write is made)
+# name -> (mutating?, the webhook's response, further configuration, kind of write)
 WEBHOOKS: dict[str, tuple[bool, Reply, Object, str]] = {
-    "allowed": (False, answers(allowed=True), {}, "create"),
-    "allowed-with-a-warning": (False, answers(allowed=True, warnings=["careful", 'a "quoted" one']), {}, "create"),
-    "denied": (False, denies(message="nope", code=403, reason="Forbidden"), {}, "create"),
-    "denied-by-reason": (False, denies(reason="Because"), {}, "create"),
-    "denied-without-a-word": (False, denies(), {}, "create"),
-    "denied-with-success": (False, denies(code=200, message="x", status="Success"), {}, "create"),
+    "allowed": (False, respond(allowed=True), {}, "create"),
+    "allowed-with-a-warning": (False, respond(allowed=True, warnings=["careful", 'a "quoted" one']), {}, "create"),
+    "denied": (False, deny(message="nope", code=403, reason="Forbidden"), {}, "create"),
+    "denied-by-reason": (False, deny(reason="Because"), {}, "create"),
+    "denied-without-a-word": (False, deny(), {}, "create"),
+    "denied-with-success": (False, deny(code=200, message="x", status="Success"), {}, "create"),
     "denied-in-detail": (
         False,
-        denies(code=422, reason="Invalid", message="x", details={"causes": [{"field": "a", "message": "b"}]}),
+        deny(code=422, reason="Invalid", message="x", details={"causes": [{"field": "a", "message": "b"}]}),
         {},
         "create",
     ),
-    "denied-deletion": (False, denies(message="stay"), {}, "delete"),
-    "denied-update": (False, denies(message="stay"), {"rules": [{"operations": ["UPDATE"]}]}, "update"),
-    "not-found": (False, says(404, b"nope"), {}, "create"),
-    "server-error": (False, says(500, b"boom"), {}, "create"),
-    "server-error-ignored": (False, says(500, b"boom"), {"failurePolicy": "Ignore"}, "create"),
-    "empty-answer": (False, says(200, b""), {}, "create"),
+    "denied-deletion": (False, deny(message="stay"), {}, "delete"),
+    "denied-update": (False, deny(message="stay"), {"rules": [{"operations": ["UPDATE"]}]}, "update"),
+    "not-found": (False, reply_with(404, b"nope"), {}, "create"),
+    "server-error": (False, reply_with(500, b"boom"), {}, "create"),
+    "server-error-ignored": (False, reply_with(500, b"boom"), {"failurePolicy": "Ignore"}, "create"),
+    "empty-answer": (False, reply_with(200, b""), {}, "create"),
     "no-response": (False, lambda _: {"apiVersion": V1, "kind": "AdmissionReview"}, {}, "create"),
     "another-uid": (
         False,
@@ -50,41 +50,41 @@ WEBHOOKS: dict[str, tuple[bool, Reply, Object, str]] = {
         {},
         "create",
     ),
-    "too-slow": (False, says(200, b"{}", after=2.5), {"timeoutSeconds": 1}, "create"),
-    "refused": (False, answers(allowed=True), {"clientConfig": {"url": "https://127.0.0.1:1/x"}}, "create"),
-    "unknown-authority": (False, answers(allowed=True), {"clientConfig": {"caBundle": None}}, "create"),
-    "no-such-service": (False, answers(allowed=True), {"clientConfig": {"url": None, **SERVICE}}, "create"),
-    "dry-run": (False, answers(allowed=True), {"sideEffects": "NoneOnDryRun"}, "dry-run"),
-    "other-operation": (False, denies(), {"rules": [{"operations": ["UPDATE", "DELETE"]}]}, "create"),
-    "other-group": (False, denies(), {"rules": [{"apiGroups": ["apps"]}]}, "create"),
-    "other-version": (False, denies(), {"rules": [{"apiVersions": ["v2"]}]}, "create"),
-    "other-resource": (False, denies(), {"rules": [{"resources": ["pods", "configmaps/status"]}]}, "create"),
-    "every-resource": (False, denies(), {"rules": [{"resources": ["*"]}]}, "create"),
+    "too-slow": (False, reply_with(200, b"{}", after=2.5), {"timeoutSeconds": 1}, "create"),
+    "refused": (False, respond(allowed=True), {"clientConfig": {"url": "https://127.0.0.1:1/x"}}, "create"),
+    "unknown-authority": (False, respond(allowed=True), {"clientConfig": {"caBundle": None}}, "create"),
+    "no-such-service": (False, respond(allowed=True), {"clientConfig": {"url": None, **SERVICE}}, "create"),
+    "dry-run": (False, respond(allowed=True), {"sideEffects": "NoneOnDryRun"}, "dry-run"),
+    "other-operation": (False, deny(), {"rules": [{"operations": ["UPDATE", "DELETE"]}]}, "create"),
+    "other-group": (False, deny(), {"rules": [{"apiGroups": ["apps"]}]}, "create"),
+    "other-version": (False, deny(), {"rules": [{"apiVersions": ["v2"]}]}, "create"),
+    "other-resource": (False, deny(), {"rules": [{"resources": ["pods", "configmaps/status"]}]}, "create"),
+    "every-resource": (False, deny(), {"rules": [{"resources": ["*"]}]}, "create"),
     "everything": (
         False,
-        denies(),
+        deny(),
         {"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]},
         "create",
     ),
-    "second-rule": (False, denies(), {"rules": [{"resources": ["pods"]}, {}]}, "create"),
-    "cluster-scope": (False, denies(), {"rules": [{"scope": "Cluster"}]}, "create"),
-    "namespaced-scope": (False, denies(), {"rules": [{"scope": "Namespaced"}]}, "create"),
-    "other-namespace": (False, denies(), {"namespaceSelector": {"matchLabels": {"a": "b"}}}, "create"),
+    "second-rule": (False, deny(), {"rules": [{"resources": ["pods"]}, {}]}, "create"),
+    "cluster-scope": (False, deny(), {"rules": [{"scope": "Cluster"}]}, "create"),
+    "namespaced-scope": (False, deny(), {"rules": [{"scope": "Namespaced"}]}, "create"),
+    "other-namespace": (False, deny(), {"namespaceSelector": {"matchLabels": {"a": "b"}}}, "create"),
     "this-namespace": (
         False,
-        denies(),
+        deny(),
         {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}},
         "create",
     ),
     "condition-false": (
         False,
-        denies(),
+        deny(),
         {"matchConditions": [{"name": "a", "expression": 'object.data.a == "z"'}]},
         "create",
     ),
     "condition-true": (
         False,
-        denies(),
+        deny(),
         {
             "matchConditions": [
                 {"name": "a", "expression": 'object.data.a == "b" && oldObject == null'},
@@ -95,19 +95,19 @@ WEBHOOKS: dict[str, tuple[bool, Reply, Object, str]] = {
     ),
     "condition-failed": (
         False,
-        denies(),
+        deny(),
         {"matchConditions": [{"name": "a", "expression": 'object.data.zz == "z"'}]},
         "create",
     ),
     "condition-failed-ignored": (
         False,
-        denies(),
+        deny(),
         {"failurePolicy": "Ignore", "matchConditions": [{"name": "a", "expression": 'object.data.zz == "z"'}]},
         "create",
     ),
     "condition-false-beats-failed": (
         False,
-        denies(),
+        deny(),
         {
             "matchConditions": [
                 {"name": "a", "expression": 'object.data.zz == "z"'},
@@ -116,21 +116,21 @@ WEBHOOKS: dict[str, tuple[bool, Reply, Object, str]] = {
         },
         "create",
     ),
-    "patched": (True, patches({"op": "add", "path": "/data/x", "value": "y"}), {}, "create"),
-    "patched-update": (True, patches({"op": "add", "path": "/data/x", "value": "y"}), {}, "update"),
-    "patched-with-nothing": (True, patches(), {}, "create"),
-    "patched-with-an-unknown-field": (True, patches({"op": "add", "path": "/foo", "value": 5}), {}, "create"),
-    "patched-with-a-wrong-type": (True, patches({"op": "add", "path": "/data/x", "value": 5}), {}, "create"),
-    "patch-of-an-unknown-type": (True, patches({"op": "remove", "path": "/data"}, kind="Foo"), {}, "create"),
+    "patched": (True, patch_with({"op": "add", "path": "/data/x", "value": "y"}), {}, "create"),
+    "patched-update": (True, patch_with({"op": "add", "path": "/data/x", "value": "y"}), {}, "update"),
+    "patched-with-nothing": (True, patch_with(), {}, "create"),
+    "patched-with-an-unknown-field": (True, patch_with({"op": "add", "path": "/foo", "value": 5}), {}, "create"),
+    "patched-with-a-wrong-type": (True, patch_with({"op": "add", "path": "/data/x", "value": 5}), {}, "create"),
+    "patch-of-an-unknown-type": (True, patch_with({"op": "remove", "path": "/data"}, kind="Foo"), {}, "create"),
     "patch-without-a-type": (
         True,
-        answers(allowed=True, patch=base64.b64encode(b"[]").decode()),
+        respond(allowed=True, patch=base64.b64encode(b"[]").decode()),
         {},
         "create",
     ),
-    "type-without-a-patch": (True, answers(allowed=True, patchType="JSONPatch"), {}, "create"),
-    "mutation-denied": (True, denies(message="nope"), {}, "create"),
-    "mutation-warned": (True, answers(allowed=True, warnings=["hm"]), {}, "create"),
+    "type-without-a-patch": (True, respond(allowed=True, patchType="JSONPatch"), {}, "create"),
+    "mutation-denied": (True, deny(message="nope"), {}, "create"),
+    "mutation-warned": (True, respond(allowed=True, warnings=["hm"]), {}, "create"),
 }
 
 # name -> (the policy's specification, the binding's, how the write is made)
@@ -263,7 +263,7 @@ def configurations(server: WebhookServer) -> dict[str, Object]:
     hooks: dict[bool, list[Object]] = {True: [], False: []}
     for name, (mutating, _, more, _) in WEBHOOKS.items():
         config = {**server.config(name), **(more.get("clientConfig") or {})}
-        rules = [{**_RULE, **one} for one in more.get("rules") or [{}]]
+        rules = [{**_RULE, **rule} for rule in more.get("rules") or [{}]]
         defaults = {"timeoutSeconds": 10, "failurePolicy": "Fail", "matchPolicy": "Equivalent"}
         hook = {
             "name": f"{name}.example.com",
@@ -289,16 +289,16 @@ def configurations(server: WebhookServer) -> dict[str, Object]:
 
 def policies() -> tuple[list[Object], list[Object]]:
     """All policies and their bindings."""
-    made: list[Object] = []
+    policy_objects: list[Object] = []
     bound: list[Object] = []
     for name, (spec, binding, _) in POLICIES.items():
         constraints = {"resourceRules": [_RULE], **_selected(name), **(spec.get("matchConstraints") or {})}
         common = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
         policy = {"failurePolicy": "Fail", **spec, "matchConstraints": constraints}
-        made.append({**common, "kind": "ValidatingAdmissionPolicy", "spec": policy})
+        policy_objects.append({**common, "kind": "ValidatingAdmissionPolicy", "spec": policy})
         in_force = {"policyName": name, "validationActions": ["Deny"], **binding}
         bound.append({**common, "kind": "ValidatingAdmissionPolicyBinding", "spec": in_force})
-    return made, bound
+    return policy_objects, bound
 
 
 _GOOD = {"resourceRules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}
@@ -382,14 +382,14 @@ WRITTEN_BINDINGS: dict[str, Object] = {
 
 def documents() -> dict[str, tuple[str, Object]]:
     """What is only written, not put in force, by name: its resource and itself."""
-    found: dict[str, tuple[str, Object]] = {}
+    by_name: dict[str, tuple[str, Object]] = {}
     for kind, plural, written in (
         ("ValidatingAdmissionPolicy", "validatingadmissionpolicies", WRITTEN_POLICIES),
         ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", WRITTEN_BINDINGS),
     ):
         for name, spec in written.items():
             document = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "p"}}
-            found[f"{kind}: {name}"] = plural, {**document, "spec": spec}
+            by_name[f"{kind}: {name}"] = plural, {**document, "spec": spec}
     hook = {
         "name": "a.example.com",
         "clientConfig": {"url": "https://127.0.0.1/"},
@@ -400,8 +400,8 @@ def documents() -> dict[str, tuple[str, Object]]:
     }
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
         document = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "p"}}
-        found[f"{kind}: conditions"] = f"{kind.lower()}s", {**document, "webhooks": [hook]}
-    return found
+        by_name[f"{kind}: conditions"] = f"{kind.lower()}s", {**document, "webhooks": [hook]}
+    return by_name
 
 
 PARAMETERS = {
@@ -421,10 +421,10 @@ def config_map(name: str, **data: str) -> Object:
     }
 
 
-def refused(code: int, reason: str, message: str, details: Object | None, port: int) -> Object:
-    """A refusal without what differs from run to run."""
-    said = json.dumps({"code": code, "reason": reason, "message": message, "details": details or {}})
-    return dict(json.loads(said.replace(f":{port}/", ":PORT/")))
+def denial(code: int, reason: str, message: str, details: Object | None, port: int) -> Object:
+    """A denial without the parts that differ from run to run."""
+    text = json.dumps({"code": code, "reason": reason, "message": message, "details": details or {}})
+    return dict(json.loads(text.replace(f":{port}/", ":PORT/")))
 
 
 def recorded() -> dict[str, Object]:

@@ -1,4 +1,4 @@
-"""What a real kube-apiserver makes of the webhook and policy cases. Run as a program, it records the verdicts."""
+"""The verdicts of a real kube-apiserver on the webhook and policy cases. Run as a program, it records them."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ def verdicts(client: Client, server: WebhookServer) -> dict[str, Object]:
         if way in ("update", "delete"):
             assert client.post(CONFIG_MAPS, cases.config_map(name)).status == 201
     assert client.post(CONFIG_MAPS, cases.PARAMETERS).status == 201
-    made, bound = cases.policies()
-    installed = [(plural, one) for plural, one in cases.configurations(server).items()]
-    installed += [("validatingadmissionpolicies", one) for one in made]
-    installed += [("validatingadmissionpolicybindings", one) for one in bound]
-    for plural, one in installed:
-        answer = client.post(f"{REGISTRATION}/{plural}", one)
-        assert answer.status == 201, answer
+    policies, bound = cases.policies()
+    installed = [(plural, obj) for plural, obj in cases.configurations(server).items()]
+    installed += [("validatingadmissionpolicies", obj) for obj in policies]
+    installed += [("validatingadmissionpolicybindings", obj) for obj in bound]
+    for plural, obj in installed:
+        response = client.post(f"{REGISTRATION}/{plural}", obj)
+        assert response.status == 201, response
     try:
         _wait_until_in_force(client)
-        said = {name: _verdict(client, name, way, server.port) for name, way in ways.items()}
+        results = {name: _verdict(client, name, way, server.port) for name, way in ways.items()}
     finally:
-        for plural, one in installed:
-            client.delete(f"{REGISTRATION}/{plural}/{one['metadata']['name']}")
+        for plural, obj in installed:
+            client.delete(f"{REGISTRATION}/{plural}/{obj['metadata']['name']}")
         for name in (*ways, "parameters"):
             client.delete(f"{CONFIG_MAPS}/{name}")
-    return said | {name: _written(client, plural, one) for name, (plural, one) in cases.documents().items()}
+    return results | {name: _written(client, plural, obj) for name, (plural, obj) in cases.documents().items()}
 
 
 def _written(client: Client, plural: str, document: Object) -> Object:
-    answer = client.post(f"{REGISTRATION}/{plural}?dryRun=All", document)
-    if answer.status == 201:
-        return {key: value for key, value in answer.json.items() if key in ("spec", "webhooks")}
-    return {"code": answer.status, "causes": sorted([c["reason"], c["field"], c["message"]] for c in answer.causes)}
+    response = client.post(f"{REGISTRATION}/{plural}?dryRun=All", document)
+    if response.status == 201:
+        return {key: value for key, value in response.json.items() if key in ("spec", "webhooks")}
+    return {"code": response.status, "causes": sorted([c["reason"], c["field"], c["message"]] for c in response.causes)}
 
 
 def _wait_until_in_force(client: Client) -> None:
@@ -58,8 +58,8 @@ def _wait_until_in_force(client: Client) -> None:
     pending = {"denied": "nope", "mutation-denied": "nope", "policy-broken": "failed", "policy-param": "not as wanted"}
     for _ in range(600):
         for name, word in list(pending.items()):
-            answer = client.post(f"{CONFIG_MAPS}?dryRun=All", cases.config_map(name))
-            if answer.status >= 400 and word in answer.message:
+            response = client.post(f"{CONFIG_MAPS}?dryRun=All", cases.config_map(name))
+            if response.status >= 400 and word in response.message:
                 del pending[name]
         if not pending:
             return
@@ -71,23 +71,23 @@ def _verdict(client: Client, name: str, way: str, port: int) -> Object:
     path = f"{CONFIG_MAPS}/{name}"
     match way:
         case "delete":
-            answer = client.delete(path)
+            response = client.delete(path)
         case "update":
             now = client.get(path).json
-            answer = client.put(path, {**now, "data": {**now["data"], "more": "data"}})
+            response = client.put(path, {**now, "data": {**now["data"], "more": "data"}})
         case "dry-run":
-            answer = client.post(f"{CONFIG_MAPS}?dryRun=All", cases.config_map(name))
+            response = client.post(f"{CONFIG_MAPS}?dryRun=All", cases.config_map(name))
         case _:
-            answer = client.post(CONFIG_MAPS, cases.config_map(name))
-    return _said(answer, port)
+            response = client.post(CONFIG_MAPS, cases.config_map(name))
+    return _result_of(response, port)
 
 
-def _said(answer: Answer, port: int) -> Object:
-    if answer.status >= 400:
-        said = answer.json
-        verdict = cases.refused(answer.status, answer.reason, answer.message, said.get("details"), port)
+def _result_of(response: Answer, port: int) -> Object:
+    if response.status >= 400:
+        body = response.json
+        verdict = cases.denial(response.status, response.reason, response.message, body.get("details"), port)
         return dict(json.loads(re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID", json.dumps(verdict))))
-    return {"data": answer.json.get("data"), "warnings": [_unquoted(one) for one in answer.warnings]}
+    return {"data": response.json.get("data"), "warnings": [_unquoted(warning) for warning in response.warnings]}
 
 
 def _unquoted(warning: str) -> str:
@@ -98,8 +98,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         replies = {name: case[1] for name, case in cases.WEBHOOKS.items()}
         with Kubernetes(Path(directory) / "kube") as kubernetes, WebhookServer(Path(directory), replies) as server:
-            said = verdicts(kubernetes.admin, server)
-    cases.RECORDED.write_text(json.dumps(said, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+            results = verdicts(kubernetes.admin, server)
+    cases.RECORDED.write_text(json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A webhook on loopback with a certificate of its own, whose answers are chosen by the path it is called at."""
+"""A webhook server on loopback with its own certificate; the request path selects the reply."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Reply = Callable[[Object], Object | tuple[int, bytes]]
 
 
 class WebhookServer:
-    """Serves until it is left; `asked` holds the reviews it got, `ca` is what trusts it."""
+    """Serves until the context ends; `reviews` has the received reviews, `ca` the authority of its certificate."""
 
     def __init__(self, directory: Path, replies: dict[str, Reply]) -> None:
-        self.asked: list[tuple[str, Object]] = []
+        self.reviews: list[tuple[str, Object]] = []
         self._replies = replies
         chain, self.ca = _certificate(directory)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -63,10 +63,10 @@ class WebhookServer:
             def do_POST(self) -> None:
                 review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 path = self.path.partition("?")[0].strip("/")
-                outer.asked.append((path, review))
-                said = outer._replies[path](review)
-                status, body = said if isinstance(said, tuple) else (200, json.dumps(said).encode())
-                with suppress(OSError):  # who asked may have given up
+                outer.reviews.append((path, review))
+                reply = outer._replies[path](review)
+                status, body = reply if isinstance(reply, tuple) else (200, json.dumps(reply).encode())
+                with suppress(OSError):  # the caller may have timed out
                     self.send_response(status)
                     self.send_header("Content-Type", "application/json")
                     self.send_header("Content-Length", str(len(body)))
@@ -107,8 +107,8 @@ def _certificate(directory: Path) -> tuple[Path, str]:
     return chain, base64.b64encode(pem).decode()
 
 
-def answers(**response: Any) -> Reply:
-    """A review that answers what was asked."""
+def respond(**response: Any) -> Reply:
+    """A review with a response to the request."""
 
     def reply(review: Object) -> Object:
         uid = review["request"]["uid"]
@@ -117,16 +117,16 @@ def answers(**response: Any) -> Reply:
     return reply
 
 
-def patches(*operations: Object, kind: str = "JSONPatch") -> Reply:
+def patch_with(*operations: Object, kind: str = "JSONPatch") -> Reply:
     patch = base64.b64encode(json.dumps(operations).encode()).decode()
-    return answers(allowed=True, patchType=kind, patch=patch)
+    return respond(allowed=True, patchType=kind, patch=patch)
 
 
-def denies(**status: Any) -> Reply:
-    return answers(allowed=False, **({"status": status} if status else {}))
+def deny(**status: Any) -> Reply:
+    return respond(allowed=False, **({"status": status} if status else {}))
 
 
-def says(status: int, body: bytes, after: float = 0) -> Reply:
+def reply_with(status: int, body: bytes, after: float = 0) -> Reply:
     def reply(_: Object) -> tuple[int, bytes]:
         time.sleep(after)
         return status, body

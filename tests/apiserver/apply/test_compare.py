@@ -101,11 +101,13 @@ CASES: dict[str, tuple[Object, Object, FieldSet, FieldSet, FieldSet]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "added", "modified", "removed"), CASES.values(), ids=CASES)
-def test_differences(old: Object, new: Object, added: FieldSet, modified: FieldSet, removed: FieldSet) -> None:
+def test_compare_returns_added_modified_and_removed_fields(
+    old: Object, new: Object, added: FieldSet, modified: FieldSet, removed: FieldSet
+) -> None:
     assert compare(old, new, SPEC) == Comparison(added, modified, removed)
 
 
-def test_fields_can_be_left_out_with_all_beneath_them() -> None:
+def test_a_comparison_can_exclude_fields_with_all_below_them() -> None:
     change = compare({"texts": {"a": "1"}}, {"texts": {"b": "2"}, "text": "x"}, SPEC)
     assert change.without({"f:texts": {}}) == Comparison({"f:text": {}}, {}, {})
     assert change.without({}) is change.without({"f:row": {}}) is change
@@ -128,11 +130,11 @@ objects: st.SearchStrategy[Object] = st.fixed_dictionaries(
 
 
 @given(objects, objects)
-def test_going_back_removes_what_going_there_added(old: Object, new: Object) -> None:
-    there, back = compare(old, new, SPEC), compare(new, old, SPEC)
-    assert (there.added, there.modified, there.removed) == (back.removed, back.modified, back.added)
+def test_the_reverse_comparison_swaps_added_and_removed(old: Object, new: Object) -> None:
+    forward, backward = compare(old, new, SPEC), compare(new, old, SPEC)
+    assert (forward.added, forward.modified, forward.removed) == (backward.removed, backward.modified, backward.added)
 
 
 @given(objects)
-def test_creating_is_a_change_from_nothing(new: Object) -> None:
+def test_created_fields_equal_a_comparison_with_the_zero_object(new: Object) -> None:
     assert compare({}, new, SPEC) == Comparison(set_fields(new, {}, SPEC), {}, {})

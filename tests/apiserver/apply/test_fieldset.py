@@ -12,48 +12,48 @@ steps = st.sampled_from(["f:a", "f:b", 'k:{"n":1}', 'v:"x"'])
 paths = st.sets(st.lists(steps, min_size=1, max_size=3).map(tuple), max_size=8)
 
 
-def made(some: set[FieldPath]) -> FieldSet:
+def set_of(some: set[FieldPath]) -> FieldSet:
     return fieldset.of_paths(*sorted(some))
 
 
 def read(fields: FieldSet) -> set[FieldPath]:
-    found = list(fieldset.members(fields))
-    assert len(found) == len(set(found))
+    paths = list(fieldset.members(fields))
+    assert len(paths) == len(set(paths))
     _check_form(fields)
-    return set(found)
+    return set(paths)
 
 
 def _check_form(fields: FieldSet) -> None:
-    """Every dict is there for a member, and a member with nothing beneath it is empty."""
+    """Every dict belongs to a member, and a member without members below it is empty."""
     for step, node in fields.items():
         assert step == "." or node == {} or any(inner != "." for inner in node)
         _check_form(node)
 
 
 @given(paths)
-def test_a_set_holds_the_paths_it_was_made_of(some: set[FieldPath]) -> None:
-    assert read(made(some)) == some
+def test_a_field_set_has_the_paths_it_was_built_from(some: set[FieldPath]) -> None:
+    assert read(set_of(some)) == some
 
 
 @given(paths, paths)
-def test_union_difference_and_intersection_are_those_of_sets(left: set[FieldPath], right: set[FieldPath]) -> None:
-    assert read(fieldset.union(made(left), made(right))) == left | right
-    assert read(fieldset.difference(made(left), made(right))) == left - right
-    assert read(fieldset.intersection(made(left), made(right))) == left & right
+def test_union_difference_and_intersection_match_python_sets(left: set[FieldPath], right: set[FieldPath]) -> None:
+    assert read(fieldset.union(set_of(left), set_of(right))) == left | right
+    assert read(fieldset.difference(set_of(left), set_of(right))) == left - right
+    assert read(fieldset.intersection(set_of(left), set_of(right))) == left & right
 
 
 @given(paths, paths)
-def test_difference_below_takes_what_lies_beneath_too(left: set[FieldPath], right: set[FieldPath]) -> None:
+def test_difference_below_also_removes_nested_members(left: set[FieldPath], right: set[FieldPath]) -> None:
     expected = {path for path in left if not any(path[: len(other)] == other for other in right)}
-    assert read(fieldset.difference_below(made(left), made(right))) == expected
+    assert read(fieldset.difference_below(set_of(left), set_of(right))) == expected
 
 
 @given(paths, paths)
-def test_no_operation_changes_its_arguments(left: set[FieldPath], right: set[FieldPath]) -> None:
-    one, other = made(left), made(right)
+def test_set_operations_do_not_change_their_arguments(left: set[FieldPath], right: set[FieldPath]) -> None:
+    left_set, right_set = set_of(left), set_of(right)
     for operation in (fieldset.union, fieldset.difference, fieldset.intersection, fieldset.difference_below):
-        operation(one, other)
-    assert (read(one), read(other)) == (left, right)
+        operation(left_set, right_set)
+    assert (read(left_set), read(right_set)) == (left, right)
 
 
 def test_the_stored_form_is_the_set() -> None:
@@ -65,7 +65,7 @@ def test_the_stored_form_is_the_set() -> None:
     }
 
 
-def test_members_come_before_what_lies_beneath_and_in_order() -> None:
-    fields = made({("f:b",), ("f:a", "f:x"), ("f:a",), ("f:c", "f:d")})
-    found = list(fieldset.members(fields, order=str))
-    assert found == [("f:a",), ("f:b",), ("f:a", "f:x"), ("f:c", "f:d")]
+def test_members_are_listed_before_nested_ones_and_in_order() -> None:
+    fields = set_of({("f:b",), ("f:a", "f:x"), ("f:a",), ("f:c", "f:d")})
+    paths = list(fieldset.members(fields, order=str))
+    assert paths == [("f:a",), ("f:b",), ("f:a", "f:x"), ("f:c", "f:d")]

@@ -23,8 +23,8 @@ DAY = "2026-01-{:02}T00:00:00Z"
 
 def thing(labels: dict[str, str] | None = None, status: Object | None = None, **spec: Any) -> Object:
     metadata = {"name": "x", **({"labels": labels} if labels is not None else {})}
-    made: Object = {"apiVersion": "t/v1", "kind": "Thing", "metadata": metadata, "spec": spec}
-    return made if status is None else {**made, "status": status}
+    obj: Object = {"apiVersion": "t/v1", "kind": "Thing", "metadata": metadata, "spec": spec}
+    return obj if status is None else {**obj, "status": status}
 
 
 def created(obj: Object, manager: str = "creator", day: int = 1) -> Object:
@@ -55,7 +55,7 @@ def times(obj: Object) -> dict[str, str | None]:
     return {entry["manager"]: entry.get("time") for entry in obj["metadata"]["managedFields"]}
 
 
-def test_a_creator_owns_all_but_what_the_server_keeps_and_resets() -> None:
+def test_a_creator_owns_all_but_server_fields_and_reset_fields() -> None:
     obj = created(thing({"a": "1"}, {"phase": "x"}, text="x", texts={"b": "2"}))
     assert obj["metadata"]["managedFields"] == [
         {
@@ -72,27 +72,27 @@ def test_a_creator_owns_all_but_what_the_server_keeps_and_resets() -> None:
     ]
 
 
-def test_an_object_with_nothing_in_it_has_no_record() -> None:
+def test_an_empty_object_has_no_managed_fields() -> None:
     assert (
         "managedFields" not in created({"apiVersion": "t/v1", "kind": "Thing", "metadata": {"name": "x"}})["metadata"]
     )
 
 
-def test_a_changed_field_moves_to_who_changed_it_and_only_that_entry_gets_a_new_time() -> None:
+def test_a_changed_field_moves_to_its_writer_and_only_that_entry_gets_a_new_time() -> None:
     live = created(thing(text="x", count=1))
     new = updated(live, thing(text="y", count=1), "editor", 2)
     assert owners(new) == {"creator": {"f:spec": {".": {}, "f:count": {}}}, "editor": {"f:spec": {"f:text": {}}}}
     assert times(new) == {"creator": DAY.format(1), "editor": DAY.format(2)}
 
 
-def test_a_removed_field_is_nobodys_and_changes_no_time() -> None:
+def test_a_removed_field_has_no_owner_and_changes_no_time() -> None:
     live = created(thing(text="x", count=1))
     new = updated(live, thing(text="x"), "editor", 2)
     assert owners(new) == {"creator": {"f:spec": {".": {}, "f:text": {}}}}
     assert times(new) == {"creator": DAY.format(1)}
 
 
-def test_who_loses_the_last_field_loses_the_entry() -> None:
+def test_a_manager_without_fields_loses_its_entry() -> None:
     live = updated(created(thing(text="x")), thing(text="y"), "second", 2)
     assert list(owners(updated(live, thing(text="z"), "third", 3))) == ["creator", "third"]
 
@@ -102,14 +102,14 @@ def test_an_update_that_changes_nothing_keeps_the_record() -> None:
     assert updated(live, copy.deepcopy(live), "editor", 2) == live
 
 
-def test_the_same_writer_has_an_entry_for_each_subresource() -> None:
+def test_a_manager_has_an_entry_for_each_subresource() -> None:
     live = created(thing(text="x"), "controller")
     new = updated(live, thing(status={"phase": "Up"}, text="x"), "controller", 2, STATUS)
     assert [entry.get("subresource") for entry in new["metadata"]["managedFields"]] == [None, "status"]
     assert new["metadata"]["managedFields"][1]["fieldsV1"] == {"f:status": {".": {}, "f:phase": {}}}
 
 
-def test_what_an_endpoint_resets_is_not_recorded() -> None:
+def test_reset_fields_are_not_recorded() -> None:
     live = created(thing(text="x"))
     assert owners(updated(live, thing(status={"phase": "Up"}, text="x"), "main", 2)).keys() == {"creator"}
     assert owners(updated(live, thing(text="y"), "controller", 2, STATUS)).keys() == {"creator"}
@@ -136,13 +136,13 @@ def test_a_client_can_wipe_the_record_but_not_through_a_subresource(wiped: list[
     assert owners(updated(live, sent(), "editor", 2, STATUS)) == owners(live)
 
 
-def test_an_object_whose_items_cannot_be_told_apart_keeps_its_record() -> None:
+def test_an_object_with_unkeyed_items_keeps_its_record() -> None:
     live = created(thing(items=[{"name": "a"}]))
     assert owners(updated(live, thing(items=[{"side": "b"}]), "editor", 2)) == owners(live)
     assert owners(created(thing(items=[{"side": "b"}]))) == {}
 
 
-def test_applying_creates_an_object_and_owns_what_was_applied() -> None:
+def test_an_apply_creates_the_object_and_owns_the_applied_fields() -> None:
     obj = applied(None, thing({"a": "1"}, text="x", items=[{"name": "b", "value": "1"}]), "applier", 1)
     assert obj["spec"] == {"text": "x", "items": [{"name": "b", "value": "1"}]}
     assert obj["metadata"]["managedFields"] == [
@@ -160,7 +160,7 @@ def test_applying_creates_an_object_and_owns_what_was_applied() -> None:
     ]
 
 
-def test_appliers_add_to_one_object() -> None:
+def test_appliers_can_own_fields_of_one_object() -> None:
     live = applied(None, thing({"a": "1"}, tags=["x"]), "first", 1)
     both = applied(live, thing({"b": "2"}, tags=["y"]), "second", 2)
     assert both["metadata"]["labels"] == {"a": "1", "b": "2"}
@@ -168,7 +168,7 @@ def test_appliers_add_to_one_object() -> None:
     assert owners(both).keys() == {"first", "second"}
 
 
-def test_what_is_not_applied_any_more_goes_unless_others_own_it() -> None:
+def test_fields_no_longer_applied_are_removed_unless_others_own_them() -> None:
     live = applied(None, thing({"a": "1"}, text="x", tags=["p", "q"], inner={"a": "1"}), "first", 1)
     live = applied(live, thing(tags=["q"], inner={"a": "1"}), "second", 2)
     live = applied(live, thing(count=1), "first", 3)
@@ -176,20 +176,20 @@ def test_what_is_not_applied_any_more_goes_unless_others_own_it() -> None:
     assert "labels" not in live["metadata"]
 
 
-def test_what_an_updater_changed_stays_when_its_applier_lets_go() -> None:
+def test_an_updaters_field_stays_when_its_applier_drops_it() -> None:
     live = applied(None, thing(text="x", count=1), "applier", 1)
     live = updated(live, thing(text="y", count=1), "editor", 2)
     live = applied(live, thing(), "applier", 3)
     assert live["spec"] == {"text": "y"}
 
 
-def test_what_nobody_owns_stays_where_something_is_still_applied() -> None:
+def test_fields_without_an_owner_stay_beside_applied_ones() -> None:
     live = applied(None, thing(texts={"a": "1", "c": "3"}), "applier", 1)
     live["spec"]["texts"]["b"] = "2"
     assert applied(live, thing(texts={"c": "3"}), "applier", 2)["spec"] == {"texts": {"b": "2", "c": "3"}}
 
 
-def test_an_apply_that_changes_nothing_is_nothing() -> None:
+def test_an_apply_without_changes_returns_the_live_object() -> None:
     live = applied(None, thing({"a": "1"}, text="x"), "applier", 1)
     assert applied(live, thing({"a": "1"}, text="x"), "applier", 2) == live
 
@@ -200,45 +200,45 @@ def test_sharing_a_field_changes_no_time() -> None:
     assert times(both) == {"first": DAY.format(1), "second": None}
 
 
-def test_conflicts_are_refused_with_a_cause_for_each_field() -> None:
+def test_a_conflict_has_a_cause_for_each_field() -> None:
     live = created(thing({"a": "1"}, text="x", count=1))
     live = updated(live, {**copy.deepcopy(live), "status": {"phase": "Up"}}, "controller", 2, STATUS)
     live = applied(live, thing(tags=["t"], whole={"a": "1"}), "other", 3)
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as excinfo:
         applied(live, thing({"a": "2"}, text="y", count=1, whole={}), "applier", 4)
-    assert (refused.value.status, refused.value.reason) == (409, "Conflict")
-    assert refused.value.message == (
+    assert (excinfo.value.status, excinfo.value.reason) == (409, "Conflict")
+    assert excinfo.value.message == (
         'Apply failed with 3 conflicts: conflicts with "creator" using t/v1:\n'
         "- .metadata.labels.a\n"
         "- .spec.text\n"
         'conflicts with "other":\n'
         "- .spec.whole"
     )
-    assert (refused.value.details or {})["causes"][1:] == [
+    assert (excinfo.value.details or {})["causes"][1:] == [
         {"reason": "FieldManagerConflict", "message": 'conflict with "creator" using t/v1', "field": ".spec.text"},
         {"reason": "FieldManagerConflict", "message": 'conflict with "other"', "field": ".spec.whole"},
     ]
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as excinfo:
         applied(live, thing(status={"phase": "Down"}), "applier", 4, endpoint=STATUS)
-    assert refused.value.message == (
+    assert excinfo.value.message == (
         'Apply failed with 1 conflict: conflict with "controller" with subresource "status" using t/v1: .status.phase'
     )
 
 
-def test_force_takes_the_fields_over() -> None:
+def test_force_takes_over_the_fields() -> None:
     live = created(thing(text="x", count=1))
     live = applied(live, thing(text="y"), "applier", 2, force=True)
     assert live["spec"] == {"text": "y", "count": 1}
     assert owners(live) == {"applier": {"f:spec": {"f:text": {}}}, "creator": {"f:spec": {".": {}, "f:count": {}}}}
 
 
-def test_values_that_agree_are_no_conflict() -> None:
+def test_equal_values_do_not_conflict() -> None:
     live = created(thing(text="x", items=[{"name": "a", "value": "1"}]))
     both = applied(live, thing(text="x", items=[{"name": "a", "value": "1"}]), "applier", 2)
     assert owners(both).keys() == {"creator", "applier"}
 
 
-def test_the_first_apply_begins_the_record_of_an_object_without_one() -> None:
+def test_the_first_apply_starts_the_record() -> None:
     live = thing({"a": "1"}, text="x")
     obj = applied(live, thing(count=1), "applier", 2)
     assert owners(obj)["before-first-apply"] == {
@@ -247,24 +247,24 @@ def test_the_first_apply_begins_the_record_of_an_object_without_one() -> None:
     }
 
 
-def test_what_an_endpoint_resets_is_not_claimed_by_applying_it() -> None:
+def test_an_apply_does_not_own_reset_fields() -> None:
     obj = applied(None, thing(status={"phase": "Up"}, text="x"), "applier", 1)
     assert owners(obj) == {"applier": {"f:spec": {"f:text": {}}}}
 
 
-def test_who_applies_nothing_any_more_is_gone_from_the_record() -> None:
+def test_an_applier_of_nothing_is_removed_from_the_record() -> None:
     live = applied(created(thing(count=1)), thing(text="x"), "applier", 2)
     nothing = {key: value for key, value in thing().items() if key != "spec"}
     assert owners(applied(live, nothing, "applier", 3)).keys() == {"creator"}
 
 
-def test_an_object_nobody_owns_anything_of_has_no_record() -> None:
+def test_an_object_without_owned_fields_has_no_record() -> None:
     live = applied(None, thing({"a": "1"}), "applier", 1)
     nothing = {key: value for key, value in thing().items() if key != "spec"}
     assert "managedFields" not in applied(live, nothing, "applier", 2)["metadata"]
 
 
-REFUSED: list[tuple[Object, str]] = [
+INVALID: list[tuple[Object, str]] = [
     ({"kind": "Other"}, "invalid object type: t/v1, Kind=Other"),
     ({"apiVersion": "t/v2"}, "invalid object type: t/v2, Kind=Thing"),
     ({"apiVersion": "v1", "kind": 3}, "invalid object type: /v1, Kind="),
@@ -277,19 +277,19 @@ REFUSED: list[tuple[Object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), REFUSED)
-def test_what_cannot_be_applied_is_refused(change: Object, message: str) -> None:
-    with pytest.raises(StatusError) as refused:
+@pytest.mark.parametrize(("change", "message"), INVALID)
+def test_invalid_applied_objects_are_rejected(change: Object, message: str) -> None:
+    with pytest.raises(StatusError) as excinfo:
         applied(None, {**thing(), **change}, "applier", 1)
-    assert (refused.value.status, refused.value.message) == (400, message)
+    assert (excinfo.value.status, excinfo.value.message) == (400, message)
 
 
-def test_a_live_object_whose_items_cannot_be_told_apart_cannot_be_applied_to() -> None:
+def test_a_live_object_with_unkeyed_items_cannot_be_applied_to() -> None:
     with pytest.raises(StatusError, match="failed to create typed live object"):
         applied(thing(items=[{"side": "b"}]), thing(items=[{"name": "a"}]), "applier", 1)
 
 
-def test_an_object_nested_without_measure_is_refused() -> None:
+def test_a_deeply_nested_object_is_rejected() -> None:
     free: Any = 1
     for _ in range(2000):
         free = {"a": free}
@@ -303,7 +303,7 @@ def with_last_applied(obj: Object, last: Object) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "annotations": {ANNOTATION: json.dumps(last)}}}
 
 
-def test_kubectl_takes_over_what_it_applied_client_side() -> None:
+def test_kubectl_takes_over_its_client_side_fields() -> None:
     live = created(with_last_applied(thing(text="x", count=1), thing(text="x")), "kubectl-client-side-apply")
     with pytest.raises(StatusError):
         applied(live, thing(text="y"), "other", 2)
@@ -315,19 +315,19 @@ def test_kubectl_takes_over_what_it_applied_client_side() -> None:
 
 
 @pytest.mark.parametrize("last", [{"apiVersion": "t/v0"}, [], {"apiVersion": "t/v1", "spec": 3}, "x"])
-def test_a_useless_last_applied_configuration_excuses_nothing(last: Any) -> None:
+def test_an_invalid_last_applied_configuration_does_not_avoid_conflicts(last: Any) -> None:
     live = created(with_last_applied(thing(text="x"), last))
     with pytest.raises(StatusError):
         applied(live, thing(text="y"), "kubectl", 2)
 
 
-def test_a_last_applied_configuration_that_would_be_too_long_is_dropped() -> None:
+def test_a_too_long_last_applied_configuration_is_removed() -> None:
     live = created(with_last_applied(thing(text="x"), thing()))
     obj = applied(live, thing(text="y" * 300_000), "kubectl", 2, force=True)
     assert ANNOTATION not in obj["metadata"]["annotations"]
 
 
-def test_what_a_kind_always_writes_belongs_to_nobody_until_it_is_set() -> None:
+def test_zero_values_have_no_owner_until_they_are_set() -> None:
     kind = Type(
         "object", fields={**KIND.fields, "spec": Type("object", fields=KIND.fields["spec"].fields, zero="always")}
     )

@@ -15,11 +15,11 @@ def entry(manager: str, operation: str = "Update", **more: Any) -> dict[str, Any
     return {"manager": manager, "operation": operation, **fields, **more}
 
 
-def test_entries_are_read_and_written_alike() -> None:
+def test_entries_are_decoded_and_encoded_alike() -> None:
     entries = [entry("a", "Apply", subresource="status", time="2026-01-01T00:00:00Z"), entry("b")]
-    known = managers.decode_managed_fields(entries)
-    assert known is not None
-    assert managers.encode_managed_fields(known) == entries
+    decoded = managers.decode_managed_fields(entries)
+    assert decoded is not None
+    assert managers.encode_managed_fields(decoded) == entries
 
 
 def test_appliers_come_first_then_the_oldest_then_by_name() -> None:
@@ -33,23 +33,25 @@ def test_appliers_come_first_then_the_oldest_then_by_name() -> None:
         entry("c", subresource="scale", **times[0]),
         entry("a", **times[1]),
     ]
-    known = managers.decode_managed_fields(list(reversed(ordered)))
-    assert known is not None
-    assert managers.encode_managed_fields(known) == ordered
+    decoded = managers.decode_managed_fields(list(reversed(ordered)))
+    assert decoded is not None
+    assert managers.encode_managed_fields(decoded) == ordered
 
 
-def test_an_applier_is_one_whatever_its_version() -> None:
-    known = managers.decode_managed_fields([entry("a", "Apply", apiVersion="v1"), entry("a", "Apply", apiVersion="v2")])
-    assert known == {applier("a", ""): VersionedSet({"f:data": {}}, "v2")}
+def test_an_applier_has_one_identity_for_all_versions() -> None:
+    decoded = managers.decode_managed_fields(
+        [entry("a", "Apply", apiVersion="v1"), entry("a", "Apply", apiVersion="v2")]
+    )
+    assert decoded == {applier("a", ""): VersionedSet({"f:data": {}}, "v2")}
     assert updater("a", "v1", "") != updater("a", "v2", "")
 
 
-def test_managers_are_told_of_in_the_order_of_their_texts() -> None:
+def test_managers_sort_by_their_json_texts() -> None:
     ordered = [applier("a b", ""), updater("a", "v1", "status"), updater("a", "v1", ""), updater("b", "v1", "")]
-    assert sorted([ordered[1], *ordered[2:], ordered[0]], key=lambda one: one.sort_key) == ordered
+    assert sorted([ordered[1], *ordered[2:], ordered[0]], key=lambda manager: manager.sort_key) == ordered
 
 
-def test_a_writer_without_a_name_is_unknown() -> None:
+def test_a_manager_without_a_name_is_unknown() -> None:
     assert updater("", "v1", "").name == applier("", "").name == "unknown"
 
 
@@ -57,7 +59,7 @@ def test_a_writer_without_a_name_is_unknown() -> None:
     "change",
     [{"operation": "Remove"}, {"apiVersion": ""}, {"fieldsType": ""}, {"fieldsType": "X"}, {"fieldsV1": {"x": {}}}],
 )
-def test_a_malformed_entry_spoils_the_record(change: dict[str, Any]) -> None:
+def test_a_malformed_entry_makes_the_record_invalid(change: dict[str, Any]) -> None:
     assert managers.decode_managed_fields([entry("a"), entry("b", **change)]) is None
 
 
@@ -74,7 +76,7 @@ def test_ten_updaters_are_kept_as_they_are() -> None:
     assert cap_updaters(many(10)) == many(10)
 
 
-def test_the_oldest_updaters_become_one_with_the_youngest_time_of_theirs() -> None:
+def test_the_oldest_updaters_are_merged_with_their_newest_time() -> None:
     result = cap_updaters(many(12))
     assert len(result) == 10
     old = result[updater("ancient-changes", "v1", "")]
@@ -91,7 +93,7 @@ def test_appliers_are_never_merged() -> None:
 
 def test_updaters_of_different_versions_stay_apart() -> None:
     result = cap_updaters({**many(6), **many(6, "v2")})
-    assert {one for one in result if one.name == "ancient-changes"} == {
+    assert {manager for manager in result if manager.name == "ancient-changes"} == {
         updater("ancient-changes", "v1", ""),
         updater("ancient-changes", "v2", ""),
     }

@@ -59,7 +59,7 @@ MERGED: dict[str, tuple[Object, Object, Object]] = {
 
 
 @pytest.mark.parametrize(("live", "applied", "result"), MERGED.values(), ids=MERGED)
-def test_merging(live: Object, applied: Object, result: Object) -> None:
+def test_merge_applied_returns_the_expected_object(live: Object, applied: Object, result: Object) -> None:
     before = copy.deepcopy((live, applied))
     assert merge_applied(live, applied, SPEC) == result
     assert (live, applied) == before
@@ -85,7 +85,7 @@ WITHOUT: dict[str, tuple[Object, FieldSet, Any]] = {
 
 
 @pytest.mark.parametrize(("value", "fields", "rest"), WITHOUT.values(), ids=WITHOUT)
-def test_taking_out(value: Object, fields: FieldSet, rest: Any) -> None:
+def test_remove_fields_returns_the_expected_object(value: Object, fields: FieldSet, rest: Any) -> None:
     before = copy.deepcopy(value)
     assert remove_fields(value, fields, SPEC) == rest
     assert value == before

@@ -42,7 +42,7 @@ STEPS: list[tuple[Type, Any, str]] = [
 
 
 @pytest.mark.parametrize(("type", "item", "step"), STEPS)
-def test_items_are_named_by_their_keys_or_their_value(type: Type, item: Any, step: str) -> None:
+def test_item_steps_have_the_keys_or_the_value(type: Type, item: Any, step: str) -> None:
     assert path_elements.item_step(item, type) == step
 
 
@@ -58,13 +58,13 @@ NAMELESS: list[tuple[Type, Any, str]] = [
 
 
 @pytest.mark.parametrize(("type", "item", "error"), NAMELESS)
-def test_items_that_cannot_be_told_apart_are_refused(type: Type, item: Any, error: str) -> None:
-    with pytest.raises(UnkeyedItemError) as refused:
+def test_items_without_valid_keys_are_rejected(type: Type, item: Any, error: str) -> None:
+    with pytest.raises(UnkeyedItemError) as excinfo:
         path_elements.item_step(item, type)
-    assert error in str(refused.value)
+    assert error in str(excinfo.value)
 
 
-def test_paths_are_shown_as_people_write_them() -> None:
+def test_paths_are_formatted_for_messages() -> None:
     path = ("f:spec", "f:ports", 'k:{"port":80,"protocol":"TCP"}', "f:tags", 'v:"x"', "i:3")
     assert path_elements.format_path(path) == '.spec.ports[port=80,protocol="TCP"].tags[="x"][3]'
 
@@ -75,7 +75,7 @@ def test_steps_sort_by_kind_then_name_then_value() -> None:
     assert sorted(shuffled, key=path_elements.step_order) == ordered
 
 
-def test_a_set_from_outside_is_respelled() -> None:
+def test_a_clients_field_set_is_brought_into_canonical_form() -> None:
     sent: FieldSet = {
         "f:a": {".": {}},
         'k:{ "b": 1, "a": "<" }': {"f:x": {}},
@@ -92,6 +92,6 @@ def test_a_set_from_outside_is_respelled() -> None:
 
 
 @pytest.mark.parametrize("sent", [{"f:a": 1}, {"nocolon": {}}, {"k:{": {}}, {"ff:a": {}}, {"": {}}])
-def test_what_is_no_set_is_refused(sent: dict[str, Any]) -> None:
+def test_an_invalid_field_set_is_rejected(sent: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         path_elements.canonical_fieldset(sent)

@@ -81,13 +81,13 @@ CASES: dict[str, tuple[dict[str, Any], FieldSet, FieldSet]] = {
 
 
 @pytest.mark.parametrize(("value", "applied", "created"), CASES.values(), ids=CASES)
-def test_what_is_claimed(value: dict[str, Any], applied: FieldSet, created: FieldSet) -> None:
+def test_applied_fields_are_owned(value: dict[str, Any], applied: FieldSet, created: FieldSet) -> None:
     assert applied_fields(value, SPEC) == applied
     assert created_fields(value, SPEC) == {".": {}, **created}
     assert set_fields(value, {}, SPEC) == created
 
 
-def test_what_a_kind_always_has_is_not_claimed_by_who_creates_it() -> None:
+def test_zero_values_are_not_owned_by_the_creator() -> None:
     zero = {"text": "", "inner": {"a": ""}, "items": None, "texts": {}}
     value = {"text": "", "inner": {"a": "", "b": "1"}, "items": [{"name": "a"}], "texts": {"x": "1"}, "row": []}
     assert set_fields(value, zero, SPEC) == {
@@ -98,12 +98,12 @@ def test_what_a_kind_always_has_is_not_claimed_by_who_creates_it() -> None:
     }
 
 
-def test_an_item_without_its_keys_cannot_be_claimed() -> None:
+def test_an_item_without_keys_cannot_be_owned() -> None:
     with pytest.raises(UnkeyedItemError):
         applied_fields({"items": [{"value": "1"}]}, SPEC)
 
 
-def test_declared_fields_become_members_where_something_beneath_them_is() -> None:
+def test_declared_fields_with_members_below_become_members() -> None:
     fields = {
         "f:inner": {"f:a": {}},
         "f:texts": {"f:x": {}},

@@ -17,11 +17,11 @@ FITTING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("value", FITTING)
-def test_fitting_objects_pass(value: dict[str, Any]) -> None:
+def test_valid_objects_have_no_mismatch(value: dict[str, Any]) -> None:
     assert schema_mismatch(value, SPEC) is None
 
 
-FAULTS: list[tuple[dict[str, Any], str]] = [
+INVALID: list[tuple[dict[str, Any], str]] = [
     ({"bogus": 1, "other": 2}, ".bogus: field not declared in schema"),
     ({"inner": {"c": 1}}, ".inner.c: field not declared in schema"),
     ({"text": 3}, ".text: expected string, got &value.valueUnstructured{Value:3}"),
@@ -55,10 +55,10 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "error"), FAULTS, ids=lambda one: str(one)[:50])
-def test_misfits_are_named_with_their_path(value: dict[str, Any], error: str) -> None:
+@pytest.mark.parametrize(("value", "error"), INVALID, ids=lambda value: str(value)[:50])
+def test_mismatches_have_their_path(value: dict[str, Any], error: str) -> None:
     assert schema_mismatch(value, SPEC) == error
 
 
-def test_what_is_no_object_at_all_has_no_path() -> None:
+def test_a_value_that_is_not_an_object_has_no_path() -> None:
     assert schema_mismatch([], SPEC) == "expected map, got &{[]}"

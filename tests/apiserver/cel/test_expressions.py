@@ -41,24 +41,24 @@ def run(source: str, *, steps: int = 1_000_000, types: dict[str, CelType] | None
         "dyn('abc').indexOf('c') == 2 && dyn([1, 2]).indexOf(2) == 1",
     ],
 )
-def test_these_hold(truth: str) -> None:
+def test_expressions_are_true(truth: str) -> None:
     assert run(truth) is True
 
 
-def test_a_variable_may_have_a_known_type() -> None:
+def test_a_variable_can_have_a_declared_type() -> None:
     types = {"self": map_of(STRING, list_of(INT))}
     assert run("self.a.sum() > 2 && 'b' in self", types=types, self={"a": [1, 2], "b": []}) is True
     with pytest.raises(CompileError, match="applied to 'list\\(int\\)\\.\\(string\\)'"):
         run("self.a.indexOf('x')", types=types, self={})
 
 
-def test_the_program_knows_its_type_and_the_variables_it_uses() -> None:
+def test_a_program_has_its_type_and_the_variables_it_uses() -> None:
     program = compile_expression("x.all(y, y > 0)", {"x": DYN, "y": INT, "z": INT}, kubernetes_library())
     assert program.type == BOOL
     assert program.uses == {"x"}
 
 
-def test_a_loop_variable_hides_one_outside_and_gives_it_back() -> None:
+def test_a_comprehension_variable_shadows_an_outer_one() -> None:
     assert run("[1, 2].map(x, x + 1) == [2, 3] && x == 'outer'", x="outer") is True
 
 
@@ -81,13 +81,13 @@ def test_a_loop_variable_hides_one_outside_and_gives_it_back() -> None:
         (Optional(None), NONE, False),
     ],
 )
-def test_values_are_equal_across_number_types_only(left: object, right: object, same: bool) -> None:
+def test_only_numbers_are_equal_across_types(left: object, right: object, same: bool) -> None:
     assert equal(left, right) is same
     assert equal(right, left) is same
 
 
 @pytest.mark.parametrize(
-    ("source", "offset", "said"),
+    ("source", "offset", "message"),
     [
         ("", 0, "Syntax error: mismatched input '<EOF>' expecting"),
         ("1 +", 3, "Syntax error: mismatched input '<EOF>' expecting"),
@@ -105,19 +105,19 @@ def test_values_are_equal_across_number_types_only(left: object, right: object, 
         ("a" * 100_001, 0, "expression code point size exceeds limit"),
     ],
 )
-def test_what_cannot_be_read_is_refused_where_it_stands(source: str, offset: int | None, said: str) -> None:
-    with pytest.raises(CompileError) as refused:
+def test_compile_errors_point_at_the_source(source: str, offset: int | None, message: str) -> None:
+    with pytest.raises(CompileError) as excinfo:
         compile_expression(source, {"a": DYN}, kubernetes_library())
-    (issue,) = refused.value.issues
-    assert issue.message.startswith(said)
+    (issue,) = excinfo.value.issues
+    assert issue.message.startswith(message)
     assert offset is None or issue.offset == offset
 
 
-def test_an_error_shows_its_line() -> None:
-    with pytest.raises(CompileError) as refused:
+def test_a_compile_error_shows_its_line() -> None:
+    with pytest.raises(CompileError) as excinfo:
         compile_expression("1 == 1 &&\n  foo == 2", {}, kubernetes_library())
-    said = "ERROR: <input>:2:3: undeclared reference to 'foo' (in container '')\n |   foo == 2\n | ..^"
-    assert refused.value.message == said
+    message = "ERROR: <input>:2:3: undeclared reference to 'foo' (in container '')\n |   foo == 2\n | ..^"
+    assert excinfo.value.message == message
 
 
 MANY = list(range(2000))
@@ -146,13 +146,13 @@ LONG = "a" * 1_000_000
         "l.map(x, {'a': l}).all(y, y == {'a': l})",
     ],
 )
-def test_a_hostile_expression_is_stopped(source: str) -> None:
+def test_an_expensive_expression_exceeds_the_cost_limit(source: str) -> None:
     # without a budget these would take minutes, or gigabytes
     with pytest.raises(CostLimitExceeded):
         run(source, steps=200_000, l=MANY, s=LONG, t="".join(["a"] * 1_000_000))
 
 
-def test_a_value_nested_deeply_is_no_crash() -> None:
+def test_a_deeply_nested_value_does_not_crash() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -162,7 +162,7 @@ def test_a_value_nested_deeply_is_no_crash() -> None:
 
 @given(st.text(alphabet="abx.?()[]{}'\"\\0123456789+-*/%<>=!&|,: \n_e", max_size=40))
 @settings(max_examples=400, deadline=None)
-def test_any_text_is_an_expression_or_refused(source: str) -> None:
+def test_any_text_compiles_or_raises_a_compile_error(source: str) -> None:
     with contextlib.suppress(CompileError, EvaluationError, CostLimitExceeded):
         run(source, steps=10_000, a=1, b=[1], x={"a": "b"})
 
@@ -189,6 +189,6 @@ def test_any_text_is_an_expression_or_refused(source: str) -> None:
 @example("(null < null)")
 @example("duration('1s') + null")
 @settings(max_examples=400, deadline=None)
-def test_any_expression_comes_to_a_value_or_an_error(source: str) -> None:
+def test_any_expression_evaluates_or_raises_an_error(source: str) -> None:
     with contextlib.suppress(CompileError, EvaluationError, CostLimitExceeded):
         run(source, steps=100_000, a=5, v="outer")

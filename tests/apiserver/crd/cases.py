@@ -1,4 +1,4 @@
-"""The definitions and objects that our server and a real one are asked about, and what a verdict looks like."""
+"""The CRDs and objects that are tried on Torchyard's server and a real one, and the form of a verdict."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ GROUP = "example.com"
 
 def load() -> dict[str, Object]:
     """Every case by its name, `file: name`."""
-    found: dict[str, Object] = {}
+    loaded: dict[str, Object] = {}
     for path in sorted((HERE / "cases").glob("*.yaml")):
         for case in yaml.safe_load(path.read_text()):
             name = f"{path.stem}: {case['name']}"
-            assert name not in found, name
-            found[name] = case
-    return found
+            assert name not in loaded, name
+            loaded[name] = case
+    return loaded
 
 
 def recorded() -> dict[str, Object]:
-    """What the real server said."""
+    """The recorded verdicts of the real server."""
     return dict(json.loads(RECORDED.read_text()))
 
 
@@ -38,7 +38,7 @@ def definition(name: str, case: Object, *, loose: bool = False) -> Object:
     fields = case["loose"] if loose else case.get("spec") or {"a": {"type": "string"}}
     schema = case.get("schema") or _spec_schema(fields, [] if loose else case.get("rules") or [])
     plain = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    versions = [_merged({**plain, "storage": False}, one) for one in case.get("versions") or ()]
+    versions = [_merged({**plain, "storage": False}, version) for version in case.get("versions") or ()]
     crd: Object = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -95,8 +95,8 @@ def body(crd: Object, content: Object, base: Object | None = None) -> Object:
     }
 
 
-def refused(code: int, reason: str, message: str, causes: list[Object]) -> Object:
-    """A refusal; Go tells the faults of a map's entries in any order."""
+def rejected(code: int, reason: str, message: str, causes: list[Object]) -> Object:
+    """A rejection; its causes are sorted, because Go iterates over maps in any order."""
     verdict: Object = {"code": code, "reason": reason}
     if causes:
         # the real server numbers the types of objects at random
@@ -111,8 +111,8 @@ def refused(code: int, reason: str, message: str, causes: list[Object]) -> Objec
 def taken(code: int, obj: Object, warnings: list[str]) -> Object:
     """An object as it was stored."""
     metadata = obj.get("metadata") or {}
-    kept = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
-    verdict: Object = {"code": code, "object": kept, "generation": metadata.get("generation")}
+    content = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+    verdict: Object = {"code": code, "object": content, "generation": metadata.get("generation")}
     if metadata.get("labels"):
         verdict["labels"] = metadata["labels"]
     if warnings:

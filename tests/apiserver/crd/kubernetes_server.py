@@ -1,4 +1,4 @@
-"""What a real kube-apiserver says of a case. Run as a program, it records the verdicts of all of them."""
+"""The verdict of a real kube-apiserver on a case. Run as a program, it records the verdicts of all cases."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 def verdict(client: Client, name: str, case: Object) -> Object:
     first = cases.definition(name, case, loose=True) if "loose" in case else cases.definition(name, case)
     path = f"{DEFINITIONS}/{first['metadata']['name']}"
-    answer = client.post(DEFINITIONS, first)
-    if answer.status != 201:
-        return {"definition": _refused(answer)}
+    response = client.post(DEFINITIONS, first)
+    if response.status != 201:
+        return {"definition": _rejected(response)}
     try:
         crd = _wait(lambda: _settled(client.get(path).json))
         result: Object = {"definition": cases.established(crd)}
@@ -37,7 +37,7 @@ def verdict(client: Client, name: str, case: Object) -> Object:
 
 
 def _settled(crd: Object) -> Object | None:
-    conditions = {one["type"]: one["status"] for one in crd["status"].get("conditions") or ()}
+    conditions = {condition["type"]: condition["status"] for condition in crd["status"].get("conditions") or ()}
     protected = crd["spec"]["group"].endswith("k8s.io")
     is_done = "Established" in conditions and (
         conditions["Established"] == "True" or conditions["NamesAccepted"] != "True"
@@ -51,27 +51,27 @@ def _writes(client: Client, name: str, case: Object, path: str) -> list[list[Obj
     objects = f"/apis/{crd['spec']['group']}/{version}/namespaces/default/{plural}"
     _wait(lambda: client.get(objects).status == 200)
     writes = [cases.steps(write) for write in case["objects"]]
-    said: list[list[Object]] = [[] for _ in writes]
+    results: list[list[Object]] = [[] for _ in writes]
     for index, parts in enumerate(writes):
         if "loose" not in case:
-            _write(client, objects, crd, parts, said[index])
+            _write(client, objects, crd, parts, results[index])
             continue
         named = {**parts[0][1], "metadata": {"name": f"object{index}"}}
-        _write(client, objects, crd, [("create", named)], said[index], keep=True)
+        _write(client, objects, crd, [("create", named)], results[index], keep=True)
     if "loose" in case:
         _tighten(client, path, objects, crd, writes)
         for index, parts in enumerate(writes):
             base = client.get(f"{objects}/object{index}").json
-            _write(client, objects, crd, parts[1:], said[index], base=base)
-    return said
+            _write(client, objects, crd, parts[1:], results[index], base=base)
+    return results
 
 
 def _tighten(client: Client, path: str, objects: str, crd: Object, writes: list[list[tuple[str, Object]]]) -> None:
-    """Replace the definition by the strict one, and wait until the server goes by it."""
+    """Replace the CRD by the strict one, and wait until the server applies it."""
     strict = {**client.get(path).json, "spec": crd["spec"]}
     assert client.put(path, strict).status == 200
     bad = [cases.body(crd, {**parts[0][1], "metadata": {"name": "probe"}}) for parts in writes]
-    _wait(lambda: any(client.post(f"{objects}?dryRun=All", one).status == 422 for one in bad))
+    _wait(lambda: any(client.post(f"{objects}?dryRun=All", obj).status == 422 for obj in bad))
 
 
 def _write(
@@ -79,7 +79,7 @@ def _write(
     path: str,
     crd: Object,
     parts: list[tuple[str, Object]],
-    said: list[Object],
+    results: list[Object],
     *,
     base: Object | None = None,
     keep: bool = False,
@@ -88,34 +88,34 @@ def _write(
         sent = cases.body(crd, content, base)
         name = sent["metadata"]["name"]
         if verb == "create":
-            answer = client.post(path, sent)
+            response = client.post(path, sent)
         else:
-            answer = client.put(f"{path}/{name}/status" if verb == "status" else f"{path}/{name}", sent)
-        if answer.status not in (200, 201):
-            said.append(_refused(answer))
+            response = client.put(f"{path}/{name}/status" if verb == "status" else f"{path}/{name}", sent)
+        if response.status not in (200, 201):
+            results.append(_rejected(response))
             break
-        base = answer.json
-        said.append(cases.taken(answer.status, dict(answer.json), answer.warnings))
+        base = response.json
+        results.append(cases.taken(response.status, dict(response.json), response.warnings))
     if base is not None and not keep:
         client.delete(f"{path}/{base['metadata']['name']}")
 
 
-def _refused(answer: Answer) -> Object:
-    return cases.refused(answer.status, answer.reason, answer.message, answer.causes)
+def _rejected(response: Answer) -> Object:
+    return cases.rejected(response.status, response.reason, response.message, response.causes)
 
 
 def _wait(look: Callable[[], T | None]) -> T:
     for _ in range(400):
-        if found := look():
-            return found
+        if result := look():
+            return result
         time.sleep(0.02)
     raise AssertionError("the server did not get there in time")
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory, Kubernetes(Path(directory)) as server:
-        said = {name: verdict(server.admin, name, case) for name, case in cases.load().items()}
-    cases.RECORDED.write_text(json.dumps(said, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+        verdicts = {name: verdict(server.admin, name, case) for name, case in cases.load().items()}
+    cases.RECORDED.write_text(json.dumps(verdicts, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from torchyard.apiserver.crd.cel_rules.values import escape_property_name
         ("", None),
     ],
 )
-def test_a_property_is_called_by_an_identifier(name: str, identifier: str | None) -> None:
+def test_property_names_are_escaped_to_identifiers(name: str, identifier: str | None) -> None:
     assert escape_property_name(name) == identifier
 
 
@@ -74,23 +74,23 @@ def verdict(rule: str, fields: Object, *writes: Object) -> list[Object]:
 
 
 @pytest.mark.parametrize(("rule", "before", "after", "holds"), RULES)
-def test_rules_of_training_and_queueing_definitions_work(rule: str, before: Object, after: Object, holds: bool) -> None:
-    said = verdict(rule, FIELDS, before, after) if before else verdict(rule, FIELDS, after)
+def test_rules_of_training_and_kueue_crds_are_evaluated(rule: str, before: Object, after: Object, holds: bool) -> None:
+    results = verdict(rule, FIELDS, before, after) if before else verdict(rule, FIELDS, after)
     if holds:
-        assert said[-1]["code"] in (200, 201), said
+        assert results[-1]["code"] in (200, 201), results
     else:
-        assert said[-1]["causes"] == [["FieldValueInvalid", "spec", 'Invalid value: "object": broken']]
+        assert results[-1]["causes"] == [["FieldValueInvalid", "spec", 'Invalid value: "object": broken']]
 
 
-def test_a_rule_that_costs_too_much_fails_the_object_and_stops_the_others() -> None:
+def test_a_rule_over_the_cost_limit_fails_and_stops_validation() -> None:
     fields: Object = {"l": {"type": "array", "items": {"type": "integer"}}}
-    (said,) = verdict("self.l.all(x, self.l.all(y, self.l.all(z, x + y + z >= 0)))", fields, {"l": [1] * 500})
-    ((reason, field, message),) = said["causes"]
+    (result,) = verdict("self.l.all(x, self.l.all(y, self.l.all(z, x + y + z >= 0)))", fields, {"l": [1] * 500})
+    ((reason, field, message),) = result["causes"]
     assert (reason, field) == ("FieldValueInvalid", "spec")
     assert message.endswith("no further validation rules will be run due to call cost exceeds limit for rule: broken")
 
 
-def test_definitions_without_rules_do_not_load_the_language() -> None:
+def test_crds_without_rules_do_not_import_cel() -> None:
     import subprocess
     import sys
 
@@ -99,5 +99,5 @@ def test_definitions_without_rules_do_not_load_the_language() -> None:
         "torchyard_server.serve(torchyard_server.establish(cases.definition('w', {})));"
         "print([name for name in sys.modules if name.startswith('torchyard.apiserver.cel')])"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

@@ -68,18 +68,18 @@ OBJECT: dict[str, Any] = {
         ("string", ".spec.c[*].type", "Ready"),
     ],
 )
-def test_a_cell_shows_what_its_path_finds(kind: str, path: str, cell: object) -> None:
+def test_a_cell_has_the_value_at_its_json_path(kind: str, path: str, cell: object) -> None:
     columns = printer_columns([{"name": "X", "type": kind, "jsonPath": path}])
     assert columns.cells(OBJECT, NOW) == ["a", cell]
 
 
-def test_the_name_comes_first_and_the_age_stands_in_for_no_columns() -> None:
+def test_the_name_is_first_and_age_is_the_default_column() -> None:
     columns = printer_columns(None)
-    assert [one.name for one in columns.columns] == ["Name", "Age"]
+    assert [column.name for column in columns.columns] == ["Name", "Age"]
     assert columns.cells(OBJECT, NOW) == ["a", "2m"]
 
 
-def test_a_column_says_where_it_comes_from_unless_it_is_described() -> None:
+def test_a_column_without_description_describes_its_json_path() -> None:
     plain, described = printer_columns(
         [
             {"name": "X", "type": "string", "jsonPath": ".spec.s", "priority": 1},
@@ -97,7 +97,7 @@ def test_a_column_says_where_it_comes_from_unless_it_is_described() -> None:
     }
 
 
-def test_columns_end_before_a_path_that_cannot_be_read() -> None:
+def test_columns_end_before_an_invalid_json_path() -> None:
     columns = printer_columns(
         [
             {"name": "X", "type": "string", "jsonPath": ".spec.s"},
@@ -105,13 +105,13 @@ def test_columns_end_before_a_path_that_cannot_be_read() -> None:
             {"name": "Z", "type": "string", "jsonPath": ".spec.i"},
         ]
     )
-    assert [one.name for one in columns.columns] == ["Name", "X"]
+    assert [column.name for column in columns.columns] == ["Name", "X"]
     assert columns.cells(OBJECT, NOW) == ["a", "str"]
 
 
 @pytest.mark.parametrize(
     "path", ["a", ".a[", ".a[x]", ".a[1:2:0]", ".a[1:2:3:4]", ".a[?(x)]", ".a b", ".a[?(@.b=='x)]"]
 )
-def test_a_bad_path_is_refused(path: str) -> None:
+def test_an_invalid_json_path_is_an_error(path: str) -> None:
     with pytest.raises(PathError):
         JSONPath(path)

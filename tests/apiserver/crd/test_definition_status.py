@@ -27,17 +27,17 @@ def widgets(**names: Any) -> Object:
     return cases.definition("widget", {"definition": {"spec": {"names": names}}})
 
 
-def test_a_name_of_the_group_is_given_once() -> None:
+def test_a_name_in_use_in_the_group_is_not_accepted() -> None:
     first = torchyard_server.establish(widgets(plural="widgets", kind="Widget", shortNames=["w", "wi"]))
     second = torchyard_server.establish(
         widgets(plural="gadgets", kind="Widget", singular="gadget", shortNames=["w", "g", "wi"])
     )
     second["status"] = {"storedVersions": ["v1"]}
     assert accept_names(second, [first], LATER)
-    # as the naming controller does: the last conflict is told, and what is free is taken
-    said = condition(second, "NamesAccepted")
-    assert said is not None
-    assert (said["status"], said["reason"], said["message"]) == (
+    # as in the naming controller: the last conflict is reported, and free names are accepted
+    names_accepted = condition(second, "NamesAccepted")
+    assert names_accepted is not None
+    assert (names_accepted["status"], names_accepted["reason"], names_accepted["message"]) == (
         "False",
         "ListKindConflict",
         '"WidgetList" is already in use',
@@ -47,31 +47,31 @@ def test_a_name_of_the_group_is_given_once() -> None:
     assert resources_of(second) == []
 
 
-def test_a_short_name_conflict_names_every_clash() -> None:
+def test_a_short_name_conflict_lists_every_name_in_use() -> None:
     first = torchyard_server.establish(widgets(plural="widgets", kind="Widget", shortNames=["w", "wi"]))
     second = torchyard_server.establish(widgets(plural="gadgets", kind="Gadget", singular="gadget"))
     second["status"] = {"storedVersions": ["v1"]}
     second["spec"]["names"]["shortNames"] = ["w", "g", "wi"]
     accept_names(second, [first], LATER)
-    said = condition(second, "NamesAccepted")
-    assert said is not None
-    assert (said["reason"], said["message"]) == (
+    names_accepted = condition(second, "NamesAccepted")
+    assert names_accepted is not None
+    assert (names_accepted["reason"], names_accepted["message"]) == (
         "ShortNamesConflict",
         '["w" is already in use, "wi" is already in use]',
     )
 
 
-def test_a_name_that_is_free_again_is_given() -> None:
+def test_a_name_is_accepted_after_its_crd_is_deleted() -> None:
     first = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     second = torchyard_server.establish(widgets(plural="gadgets", kind="Widget", singular="gadget"))
     second["status"] = {"storedVersions": ["v1"]}
     accept_names(second, [first], LATER)
     assert accept_names(second, [], LATER)
     assert is_established(second)
-    assert [one.kind for one in resources_of(second)] == ["Widget"]
+    assert [resource.kind for resource in resources_of(second)] == ["Widget"]
 
 
-def test_the_same_names_in_another_group_are_no_conflict() -> None:
+def test_equal_names_in_another_group_do_not_conflict() -> None:
     first = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     other = cases.definition("widget", {"definition": {"spec": {"group": "other.example.com"}}})
     other = torchyard_server.establish(other)
@@ -79,14 +79,14 @@ def test_the_same_names_in_another_group_are_no_conflict() -> None:
     assert is_established(other)
 
 
-def test_nothing_changes_when_nothing_is_new() -> None:
+def test_accepting_names_again_does_not_change_the_status() -> None:
     crd = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     before = copy.deepcopy(crd)
     assert not accept_names(crd, [], LATER)
     assert crd == before
 
 
-def test_new_names_are_taken_and_the_old_ones_given_back() -> None:
+def test_renaming_accepts_the_new_names_and_frees_the_old_ones() -> None:
     old = torchyard_server.establish(widgets(plural="widgets", kind="Widget", shortNames=["w"], categories=["all"]))
     new = copy.deepcopy(old)
     new["spec"]["names"] = {**old["spec"]["names"], "shortNames": ["x"], "categories": []}
@@ -98,7 +98,7 @@ def test_new_names_are_taken_and_the_old_ones_given_back() -> None:
     assert "categories" not in new["status"]["acceptedNames"]
 
 
-def test_the_versions_objects_were_stored_in_must_stay() -> None:
+def test_stored_versions_cannot_be_removed() -> None:
     strategy = DefinitionStrategy()
     old = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     new = copy.deepcopy(old)
@@ -124,24 +124,24 @@ def test_group_plural_scope_and_kind_cannot_change() -> None:
     new["spec"].update(group="other.example.com", scope="Cluster")
     new["spec"]["names"].update(plural="gadgets", kind="Gadget")
     strategy.prepare_update(new, old)
-    found = strategy.validate_update(new, old)
-    assert sorted(error.field for error in found) == [
+    errs = strategy.validate_update(new, old)
+    assert sorted(error.field for error in errs) == [
         "spec.group",
         "spec.names.kind",
         "spec.names.plural",
         "spec.scope",
     ]
-    assert all(error.message.endswith(": field is immutable") for error in found)
+    assert all(error.message.endswith(": field is immutable") for error in errs)
 
 
-def test_a_deleted_definition_waits_for_its_objects() -> None:
+def test_a_deleted_crd_stays_until_its_objects_are_deleted() -> None:
     crd = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     crd["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
     DefinitionStrategy().on_delete(crd, datetime(2026, 1, 2, tzinfo=UTC))
     assert crd["metadata"]["finalizers"] == [CLEANUP_FINALIZER]
     assert is_terminating(crd)
-    said = condition(crd, "Terminating")
-    assert said == {
+    terminating = condition(crd, "Terminating")
+    assert terminating == {
         "type": "Terminating",
         "status": "True",
         "lastTransitionTime": "2026-01-02T00:00:00Z",
@@ -153,7 +153,7 @@ def test_a_deleted_definition_waits_for_its_objects() -> None:
     assert not is_terminating(crd)
 
 
-def test_the_status_endpoint_leaves_the_specification_alone() -> None:
+def test_a_status_update_does_not_change_the_spec() -> None:
     old = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     new = copy.deepcopy(old)
     new["spec"] = {}

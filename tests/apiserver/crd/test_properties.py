@@ -1,4 +1,4 @@
-"""Whatever is sent, definitions and objects are taken or refused; what was taken once is taken as it is."""
+"""Any CRD and object is accepted or rejected; a stored object can be stored again unchanged."""
 
 from __future__ import annotations
 
@@ -69,23 +69,23 @@ def body(content: Any) -> Object:
 
 @given(json_values, json_values)
 @SETTINGS
-def test_any_object_is_taken_or_refused(resource: Any, first: Any, second: Any) -> None:
+def test_any_object_is_stored_or_rejected(resource: Any, first: Any, second: Any) -> None:
     try:
         stored, _ = torchyard_server.store(resource, body(first), None)
         torchyard_server.store(resource, body(second), stored, "update")
-    except torchyard_server.Refused as refusal:
-        assert refusal.verdict["code"] in (400, 422)
+    except torchyard_server.Rejected as rejection:
+        assert rejection.verdict["code"] in (400, 422)
 
 
 @given(json_values)
 @SETTINGS
-def test_what_was_stored_is_stored_as_it_is(resource: Any, content: Any) -> None:
+def test_storing_a_stored_object_again_does_not_change_it(resource: Any, content: Any) -> None:
     try:
         stored, _ = torchyard_server.store(resource, body(content), None)
-    except torchyard_server.Refused:
+    except torchyard_server.Rejected:
         return
-    again, warnings = torchyard_server.store(resource, copy.deepcopy(stored), stored, "update")
-    assert again == stored
+    stored_again, warnings = torchyard_server.store(resource, copy.deepcopy(stored), stored, "update")
+    assert stored_again == stored
     assert warnings == []
 
 
@@ -114,12 +114,12 @@ schemas = st.recursive(
 
 @given(schemas)
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_schema_is_taken_or_refused(schema: Any) -> None:
+def test_any_schema_is_accepted_or_rejected(schema: Any) -> None:
     fields = schema if isinstance(schema, dict) else {"a": schema}
     for case in ({"spec": fields}, {"schema": fields or {"type": "object"}}):
         try:
             torchyard_server.serve(torchyard_server.establish(cases.definition("any", case)))
-        except torchyard_server.Refused as refusal:
-            assert refusal.verdict["code"] == 422
+        except torchyard_server.Rejected as rejection:
+            assert rejection.verdict["code"] == 422
         except DecodeError:
-            pass  # the server says 400 before we are asked
+            pass  # the server returns 400 before validation

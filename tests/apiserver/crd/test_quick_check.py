@@ -1,4 +1,4 @@
-"""The fast yes to a custom resource: never where there is a fault, and given to what is usual."""
+"""The quick checks of custom resources: never true for an invalid value, and true for common values."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ways = optional(
 
 def typed(types: tuple[str, ...], rules: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
     return st.builds(
-        merged, st.sampled_from([{"type": one} for one in types]), rules, optional(nullable=st.booleans()), ways
+        merged, st.sampled_from([{"type": name} for name in types]), rules, optional(nullable=st.booleans()), ways
     )
 
 
@@ -130,7 +130,7 @@ def likely(schema: Object) -> st.SearchStrategy[Any]:
 
 @given(st.data())
 @SETTINGS
-def test_what_is_accepted_has_no_fault_whatever_it_replaces(data: st.DataObject) -> None:
+def test_a_quickly_accepted_value_is_valid_for_any_old_value(data: st.DataObject) -> None:
     schema = data.draw(schemas)
     value, old = data.draw(likely(schema)), data.draw(likely(schema))
     node = compile_schema(schema)
@@ -142,15 +142,15 @@ def test_what_is_accepted_has_no_fault_whatever_it_replaces(data: st.DataObject)
 
 @given(st.data())
 @SETTINGS
-def test_what_is_settled_is_accepted_and_stays_as_it_is(data: st.DataObject) -> None:
+def test_a_normalized_value_is_valid_and_unchanged_by_pruning_and_defaulting(data: st.DataObject) -> None:
     schema = data.draw(schemas)
     value = data.draw(likely(schema))
     node = compile_schema(schema)
     if normalized_check(node)(value):
-        left = prune_value(deepcopy(value), node)
-        default_value(left, node)
-        assert left == value
-        assert str(left) == str(value)  # 1 and 1.0 are not the same here
+        pruned = prune_value(deepcopy(value), node)
+        default_value(pruned, node)
+        assert pruned == value
+        assert str(pruned) == str(value)  # 1 and 1.0 are not the same here
         assert valid_check(node)(value)
 
 
@@ -183,7 +183,7 @@ ACCEPTED: list[tuple[Object, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "value"), ACCEPTED)
-def test_usual_values_are_accepted(schema: Object, value: Any) -> None:
+def test_common_values_are_accepted_quickly(schema: Object, value: Any) -> None:
     assert valid_check(compile_schema(schema))(value)
 
 
@@ -214,7 +214,7 @@ LEFT_TO_OTHERS: list[tuple[Object, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "value"), LEFT_TO_OTHERS)
-def test_what_is_wrong_or_hard_to_tell_is_not_accepted(schema: Object, value: Any) -> None:
+def test_invalid_or_undecidable_values_are_not_accepted_quickly(schema: Object, value: Any) -> None:
     assert not valid_check(compile_schema(schema))(value)
 
 
@@ -231,13 +231,13 @@ UNSETTLED: list[tuple[Object, Any]] = [
     ({"type": "object", "properties": {"a": {"type": "string", "nullable": True}}}, {"a": None}),
     ({"type": "number"}, 2.0),
     ({"type": "object", "additionalProperties": True} | KEPT, {"k": {"b": 1}}),
-    # an alternative names a field only to judge it
+    # an alternative names a field only to validate it
     ({"type": "object", "anyOf": [{"properties": {"b": STRING}}]}, {"b": "x"}),
 ]
 
 
 @pytest.mark.parametrize(("schema", "value"), UNSETTLED)
-def test_what_would_be_pruned_or_defaulted_is_not_settled(schema: Object, value: Any) -> None:
+def test_a_value_that_pruning_or_defaulting_changes_is_not_normalized(schema: Object, value: Any) -> None:
     assert not normalized_check(compile_schema(schema))(value)
 
 
@@ -254,11 +254,11 @@ SETTLED: list[tuple[Object, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "value"), SETTLED)
-def test_what_is_whole_is_settled(schema: Object, value: Any) -> None:
+def test_a_complete_value_is_normalized(schema: Object, value: Any) -> None:
     assert normalized_check(compile_schema(schema))(value)
 
 
-def test_the_status_of_an_admitted_workload_is_accepted_at_once() -> None:
+def test_the_status_of_an_admitted_workload_is_accepted_quickly() -> None:
     crd = next(one for one in definitions() if one["spec"]["names"]["plural"] == "workloads")
     status = compile_schema(crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]).properties["status"]
     condition = {"type": "Admitted", "status": "True", "reason": "Admitted", "message": "", "observedGeneration": 1}

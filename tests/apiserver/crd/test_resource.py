@@ -36,7 +36,7 @@ def test_each_served_version_is_a_resource() -> None:
     assert not first.strategy.unconditional_update
 
 
-def test_a_scale_subresource_knows_its_paths() -> None:
+def test_a_scale_subresource_has_its_paths() -> None:
     scale = {"specReplicasPath": ".spec.a.n", "statusReplicasPath": ".status.n", "labelSelectorPath": ".status.s"}
     resource = torchyard_server.serve(
         torchyard_server.establish(cases.definition("widget", {"version": {"subresources": {"scale": scale}}}))
@@ -51,7 +51,7 @@ def test_a_scale_subresource_knows_its_paths() -> None:
     assert obj["status"] == {"n": 2}
 
 
-def test_selectable_fields_are_strings() -> None:
+def test_selectable_field_values_are_strings() -> None:
     case = {
         "spec": {"a": {"type": "string"}, "b": {"type": "boolean"}, "i": {"type": "integer"}},
         "version": {
@@ -62,11 +62,11 @@ def test_selectable_fields_are_strings() -> None:
     assert strategy.selectable({"spec": {"b": True, "i": 5}}) == {"spec.a": "", "spec.b": "true", "spec.i": "5"}
 
 
-def test_a_finalizer_without_a_domain_is_warned_about() -> None:
+def test_a_finalizer_without_a_domain_causes_a_warning() -> None:
     strategy = torchyard_server.serve(torchyard_server.establish(cases.definition("widget", {}))).strategy
     assert strategy.warnings({"metadata": {"finalizers": ["a/b", "foregroundDeletion"]}}) == []
-    (said,) = strategy.warnings({"metadata": {"finalizers": ["mine"]}})
-    assert said.startswith('metadata.finalizers: "mine": prefer a domain-qualified finalizer name')
+    (warning,) = strategy.warnings({"metadata": {"finalizers": ["mine"]}})
+    assert warning.startswith('metadata.finalizers: "mine": prefer a domain-qualified finalizer name')
 
 
 SHAPES: dict[str, Any] = {
@@ -87,14 +87,16 @@ SHAPES: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def shapes() -> Type:
-    found = torchyard_server.serve(torchyard_server.establish(cases.definition("widget", {"spec": SHAPES}))).type
-    assert found is not None
-    return found.fields["spec"]
+    resource_type = torchyard_server.serve(
+        torchyard_server.establish(cases.definition("widget", {"spec": SHAPES}))
+    ).type
+    assert resource_type is not None
+    return resource_type.fields["spec"]
 
 
-def test_the_type_of_a_custom_resource_is_one_of_the_servers(shapes: Type) -> None:
+def test_a_custom_resource_has_a_type_tree(shapes: Type) -> None:
     fields = shapes.fields
-    assert {name: one.shape for name, one in fields.items()} == {
+    assert {name: field.shape for name, field in fields.items()} == {
         "o": "object",
         "m": "map",
         "any": "any",
@@ -115,14 +117,14 @@ def test_the_type_of_a_custom_resource_is_one_of_the_servers(shapes: Type) -> No
 
 def test_equal_parts_of_a_schema_are_compiled_once() -> None:
     twice = {"a": SHAPES["lm"], "b": {**SHAPES["lm"], "description": "the same, described"}}
-    found = torchyard_server.serve(torchyard_server.establish(cases.definition("widget", {"spec": twice}))).type
-    assert found is not None
-    fields = found.fields["spec"].fields
+    resource_type = torchyard_server.serve(torchyard_server.establish(cases.definition("widget", {"spec": twice}))).type
+    assert resource_type is not None
+    fields = resource_type.fields["spec"].fields
     assert fields["a"] is fields["b"]
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, True), ({"n": [1]}, {"n": [True]}), (0, False)])
-def test_a_boolean_in_place_of_the_number_it_equals_is_refused(before: Any, after: Any) -> None:
+def test_a_boolean_is_not_a_valid_number(before: Any, after: Any) -> None:
     number: Object = {"type": "integer"}
     schema = {"type": "object", "properties": {"n": {"type": "array", "items": number}}}
     root = compile_schema(number if isinstance(before, int) else schema)

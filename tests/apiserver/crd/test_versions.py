@@ -78,37 +78,37 @@ def multi(version: str, name: str, **spec: Any) -> Object:
     return {"apiVersion": f"example.com/{version}", "kind": "Multi", "metadata": {"name": name}, "spec": spec}
 
 
-def test_a_version_shows_what_it_shares_with_the_one_objects_are_kept_in(client: Client) -> None:
-    made = client.post(path("v1beta1"), multi("v1beta1", "old", a="abc", x="lost", n=7))
-    assert (made.status, made.json["spec"]) == (201, {"a": "abc", "n": 7})
+def test_a_version_returns_the_fields_it_shares_with_the_storage_version(client: Client) -> None:
+    created = client.post(path("v1beta1"), multi("v1beta1", "old", a="abc", x="lost", n=7))
+    assert (created.status, created.json["spec"]) == (201, {"a": "abc", "n": 7})
     assert client.get(path("v1", "old")).json["spec"] == {"a": "abc", "b": "new", "n": 7}
-    shown = client.get(path("v1beta1", "old")).json
-    assert (shown["apiVersion"], shown["spec"]) == ("example.com/v1beta1", {"a": "abc", "n": 7})
+    old_version = client.get(path("v1beta1", "old")).json
+    assert (old_version["apiVersion"], old_version["spec"]) == ("example.com/v1beta1", {"a": "abc", "n": 7})
     listed = client.get(path("v1beta1")).json["items"]
-    assert [one["spec"] for one in listed if one["metadata"]["name"] == "old"] == [{"a": "abc", "n": 7}]
+    assert [item["spec"] for item in listed if item["metadata"]["name"] == "old"] == [{"a": "abc", "n": 7}]
 
 
-def test_each_version_goes_by_its_own_rules(client: Client) -> None:
+def test_each_version_has_its_own_rules(client: Client) -> None:
     assert client.post(path("v1"), multi("v1", "new", a="longer", n=3)).status == 201
-    refused = client.post(path("v1beta1"), multi("v1beta1", "x", a="longer"))
-    assert [cause["field"] for cause in refused.causes] == ["spec.a"]
-    # what the other version let through may stay, but not change to something as bad
+    rejected = client.post(path("v1beta1"), multi("v1beta1", "x", a="longer"))
+    assert [cause["field"] for cause in rejected.causes] == ["spec.a"]
+    # an invalid value from the other version may stay, but not change to another invalid value
     assert client.patch(path("v1beta1", "new"), {"metadata": {"labels": {"a": "b"}}}).status == 200
     assert client.patch(path("v1beta1", "new"), {"spec": {"a": "long too"}}).status == 422
     assert client.patch(path("v1beta1", "new"), {"spec": {"n": 8}}).status == 200
     assert client.patch(path("v1", "new"), {"spec": {"n": 9}}).status == 422
 
 
-def test_what_the_other_version_has_more_is_no_change(client: Client) -> None:
-    made = client.post(path("v1beta1"), multi("v1beta1", "same", a="abc", y="mine"))
-    assert made.json["metadata"]["generation"] == 1
+def test_fields_of_another_version_do_not_change_the_generation(client: Client) -> None:
+    created = client.post(path("v1beta1"), multi("v1beta1", "same", a="abc", y="mine"))
+    assert created.json["metadata"]["generation"] == 1
     labelled = client.patch(path("v1", "same"), {"metadata": {"labels": {"a": "b"}}})
     assert labelled.json["metadata"]["generation"] == 1
     changed = client.patch(path("v1beta1", "same"), {"spec": {"n": 2}})
     assert changed.json["metadata"]["generation"] == 2
 
 
-def test_a_deprecated_version_says_so_to_everyone_who_uses_it(client: Client) -> None:
+def test_a_deprecated_version_returns_a_warning_on_every_request(client: Client) -> None:
     assert client.get(path("v1beta1")).warnings == [DEPRECATED]
     assert client.post(path("v1beta1"), multi("v1beta1", "warned")).warnings == [DEPRECATED]
     assert client.get(path("v1")).warnings == []

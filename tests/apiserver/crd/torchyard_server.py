@@ -1,4 +1,4 @@
-"""What our rules say of a case: the steps of the server's verbs, without the server."""
+"""The verdict of the pure functions on a case: the steps of the server's verbs, without the server."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
-class Refused(Exception):
+class Rejected(Exception):
     def __init__(self, code: int, reason: str, message: str, causes: list[Object]) -> None:
         super().__init__(message)
-        self.verdict = cases.refused(code, reason, message, causes)
+        self.verdict = cases.rejected(code, reason, message, causes)
 
 
 def verdict(name: str, case: Object) -> Object:
     try:
         crd = establish(cases.definition(name, case))
-    except Refused as refusal:
-        return {"definition": refusal.verdict}
+    except Rejected as rejection:
+        return {"definition": rejection.verdict}
     result: Object = {"definition": cases.established(crd)}
     writes = case.get("objects") or []
     if writes:
@@ -59,24 +59,24 @@ def serve(crd: Object) -> Resource:
     return resources_of(crd)[0]
 
 
-def _check(found: list[FieldError]) -> None:
-    if found:
-        raise Refused(422, "Invalid", "", [error.cause() for error in found])
+def _check(errs: list[FieldError]) -> None:
+    if errs:
+        raise Rejected(422, "Invalid", "", [error.cause() for error in errs])
 
 
 def _written(crd: Object, loose: Object | None, write: Object) -> list[Object]:
-    said: list[Object] = []
+    results: list[Object] = []
     stored: Object | None = None
     for verb, content in cases.steps(write):
         definition = loose if loose is not None and verb == "create" else crd
         sent = cases.body(definition, content, stored)
         try:
             stored, warnings = store(serve(definition), sent, stored, verb)
-        except Refused as refusal:
-            said.append(refusal.verdict)
+        except Rejected as rejection:
+            results.append(rejection.verdict)
             break
-        said.append(cases.taken(201 if verb == "create" else 200, copy.deepcopy(stored), warnings))
-    return said
+        results.append(cases.taken(201 if verb == "create" else 200, copy.deepcopy(stored), warnings))
+    return results
 
 
 def store(resource: Resource, sent: Object, old: Object | None, verb: str = "create") -> tuple[Object, list[str]]:
@@ -87,18 +87,18 @@ def store(resource: Resource, sent: Object, old: Object | None, verb: str = "cre
     try:
         warnings = [f'299 - "unknown field \\"{path}\\""' for path in resource.custom.prune(new)]
     except errors.StatusError as error:
-        raise Refused(error.status, error.reason, error.message, []) from None
+        raise Rejected(error.status, error.reason, error.message, []) from None
     strategy.default(new)
     if old is None:
         strategy.prepare_create(new)
         new["metadata"]["generation"] = 1
-        found = strategy.validate(new)
+        errs = strategy.validate(new)
     elif verb == "status":
         strategy.prepare_status(new, old)
-        found = strategy.validate_status(new, old)
+        errs = strategy.validate_status(new, old)
     else:
         strategy.prepare_update(new, old)
         new["metadata"]["generation"] = old["metadata"]["generation"] + strategy.is_new_generation(new, old)
-        found = strategy.validate_update(new, old)
-    _check(found)
+        errs = strategy.validate_update(new, old)
+    _check(errs)
     return new, warnings

@@ -26,8 +26,8 @@ PRINTED: list[tuple[Any, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "plain", "sharp", "type"), PRINTED, ids=lambda one: str(one)[:30])
-def test_every_kind_of_value_is_printed(value: Any, plain: str, sharp: str, type: str) -> None:
+@pytest.mark.parametrize(("value", "plain", "sharp", "type"), PRINTED, ids=lambda value: str(value)[:30])
+def test_every_kind_of_value_is_formatted_as_in_go(value: Any, plain: str, sharp: str, type: str) -> None:
     assert go_format.format_v(value) == plain
     assert go_format.format_sharp_v(value) == sharp
     assert go_format.format_type(value) == type

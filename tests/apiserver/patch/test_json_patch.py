@@ -66,10 +66,8 @@ FITTING: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("operations", "change"), FITTING, ids=lambda one: str(one)[:70])
-def test_operations_change_what_they_name_and_nothing_else(
-    operations: list[dict[str, Any]], change: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize(("operations", "change"), FITTING, ids=lambda value: str(value)[:70])
+def test_operations_change_only_their_target(operations: list[dict[str, Any]], change: dict[str, Any]) -> None:
     assert patched(*operations) == {**DOCUMENT, **change}
 
 
@@ -108,10 +106,10 @@ UNFIT = [
 
 
 @pytest.mark.parametrize("operation", UNFIT, ids=str)
-def test_an_operation_that_does_not_fit_is_unprocessable(operation: dict[str, Any]) -> None:
-    with pytest.raises(StatusError) as refused:
+def test_an_inapplicable_operation_is_unprocessable(operation: dict[str, Any]) -> None:
+    with pytest.raises(StatusError) as excinfo:
         patched(operation)
-    assert (refused.value.status, refused.value.reason, refused.value.message) == (422, "Invalid", REJECTED)
+    assert (excinfo.value.status, excinfo.value.reason, excinfo.value.message) == (422, "Invalid", REJECTED)
 
 
 MALFORMED: list[tuple[Any, bool, str]] = [
@@ -133,10 +131,10 @@ MALFORMED: list[tuple[Any, bool, str]] = [
 
 
 @pytest.mark.parametrize(("document", "lenient", "message"), MALFORMED)
-def test_a_document_that_is_no_patch_is_a_bad_request(document: Any, lenient: bool, message: str) -> None:
-    with pytest.raises(StatusError) as refused:
+def test_an_invalid_patch_document_is_a_bad_request(document: Any, lenient: bool, message: str) -> None:
+    with pytest.raises(StatusError) as excinfo:
         json_patch.check_operations(document, lenient=lenient)
-    assert (refused.value.status, refused.value.message) == (400, message)
+    assert (excinfo.value.status, excinfo.value.message) == (400, message)
 
 
 def test_a_null_patch_does_nothing() -> None:
@@ -146,13 +144,13 @@ def test_a_null_patch_does_nothing() -> None:
 def test_more_than_ten_thousand_operations_are_too_many() -> None:
     operations = [op("test", "/a/b", 1)]
     assert len(json_patch.check_operations(operations * 10_000)) == 10_000
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as excinfo:
         json_patch.check_operations(operations * 10_001)
-    assert refused.value.status == 413
-    assert refused.value.message.endswith("The allowed maximum operations in a JSON patch is 10000, got 10001")
+    assert excinfo.value.status == 413
+    assert excinfo.value.message.endswith("The allowed maximum operations in a JSON patch is 10000, got 10001")
 
 
-def test_copies_are_bounded() -> None:
+def test_copied_bytes_are_limited() -> None:
     document = {"a": "x" * 1_000_000}
     copies = [op("copy", f"/{number}", **{"from": "/a"}) for number in range(4)]
     assert len(json_patch.apply_json_patch(document, copies[:3])) == 4
@@ -160,6 +158,6 @@ def test_copies_are_bounded() -> None:
         json_patch.apply_json_patch(document, copies)
 
 
-def test_members_that_no_operation_has_are_named() -> None:
+def test_unknown_members_are_reported() -> None:
     operations = [op("test", "/a"), op("add", "/a", 1, bogus=1, **{"from": "/x"})]
     assert json_patch.unknown_members(operations) == ['unknown field "[1].bogus"']

@@ -33,7 +33,7 @@ LENIENT_CASES: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("target", "patch", "result"), RFC_CASES + LENIENT_CASES)
-def test_a_patch_merges_objects_replaces_the_rest_and_deletes_by_null(target: Any, patch: Any, result: Any) -> None:
+def test_a_merge_patch_merges_objects_replaces_values_and_deletes_nulls(target: Any, patch: Any, result: Any) -> None:
     before = copy.deepcopy((target, patch))
     assert apply_merge_patch(target, patch) == result
     assert (target, patch) == before

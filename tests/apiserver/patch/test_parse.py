@@ -17,23 +17,23 @@ KIND = Type("object", name="test.Kind", fields={"metadata": Type("map", values=T
 
 
 @pytest.mark.parametrize("header", [JSON, MERGE, STRATEGIC, APPLY])
-def test_built_in_resources_take_four_formats(header: str) -> None:
+def test_built_in_resources_support_four_patch_formats(header: str) -> None:
     assert parse.patch_type(f"{header}; charset=utf-8", custom=False) == header
 
 
 @pytest.mark.parametrize("header", ["application/json", "application/xml", "", "application/apply-patch+cbor"])
-def test_built_in_resources_take_no_other(header: str) -> None:
-    with pytest.raises(StatusError) as refused:
+def test_built_in_resources_reject_other_formats(header: str) -> None:
+    with pytest.raises(StatusError) as excinfo:
         parse.patch_type(header, custom=False)
-    assert (refused.value.status, refused.value.message) == (415, "415: Unsupported Media Type")
+    assert (excinfo.value.status, excinfo.value.message) == (415, "415: Unsupported Media Type")
 
 
 @pytest.mark.parametrize("header", [STRATEGIC, "application/xml"])
-def test_custom_resources_say_what_they_take(header: str) -> None:
-    with pytest.raises(StatusError) as refused:
+def test_custom_resources_list_their_formats_in_the_error(header: str) -> None:
+    with pytest.raises(StatusError) as excinfo:
         parse.patch_type(header, custom=True)
-    assert refused.value.status == 415
-    assert refused.value.message == (
+    assert excinfo.value.status == 415
+    assert excinfo.value.message == (
         "the body of the request was in an unknown format - accepted media types include: "
         "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
     )
@@ -49,15 +49,15 @@ OPTIONS: list[tuple[str, str, bool | None, str]] = [
 
 
 @pytest.mark.parametrize(("type", "manager", "force", "error"), OPTIONS)
-def test_wrong_parameters_are_named(type: str, manager: str, force: bool | None, error: str) -> None:
-    with pytest.raises(StatusError) as refused:
+def test_invalid_parameters_are_named_in_the_error(type: str, manager: str, force: bool | None, error: str) -> None:
+    with pytest.raises(StatusError) as excinfo:
         parse.check_options(type, manager, force=force)
-    assert refused.value.status == 422
-    assert refused.value.message == f'PatchOptions.meta.k8s.io "" is invalid: {error}'
+    assert excinfo.value.status == 422
+    assert excinfo.value.message == f'PatchOptions.meta.k8s.io "" is invalid: {error}'
 
 
 @pytest.mark.parametrize(("type", "manager", "force"), [(APPLY, "x", True), (APPLY, "x", None), (MERGE, "", None)])
-def test_right_parameters_are_taken(type: str, manager: str, force: bool | None) -> None:
+def test_valid_parameters_are_accepted(type: str, manager: str, force: bool | None) -> None:
     parse.check_options(type, manager, force=force)
 
 
@@ -72,7 +72,7 @@ def test_right_parameters_are_taken(type: str, manager: str, force: bool | None)
         ("", "é" * 100, "é" * 64),
     ],
 )
-def test_a_writer_without_a_name_is_called_after_its_program(parameter: str, agent: str, manager: str) -> None:
+def test_the_default_field_manager_is_the_user_agents_program(parameter: str, agent: str, manager: str) -> None:
     assert parse.field_manager(parameter, agent) == manager
 
 
@@ -117,10 +117,10 @@ BODIES: list[tuple[str, str, Validation, str]] = [
 
 
 @pytest.mark.parametrize(("type", "body", "validation", "message"), BODIES)
-def test_a_body_that_is_no_patch_is_a_bad_request(type: str, body: str, validation: Validation, message: str) -> None:
-    with pytest.raises(StatusError) as refused:
+def test_an_invalid_body_is_a_bad_request(type: str, body: str, validation: Validation, message: str) -> None:
+    with pytest.raises(StatusError) as excinfo:
         parse.read_patch(type, body.encode(), validation)
-    assert (refused.value.status, refused.value.message) == (400, message)
+    assert (excinfo.value.status, excinfo.value.message) == (400, message)
 
 
 @pytest.mark.parametrize(
@@ -131,17 +131,17 @@ def test_a_body_that_is_no_patch_is_a_bad_request(type: str, body: str, validati
         (STRATEGIC, {"metadata": {"a": "b"}}),
     ],
 )
-def test_every_format_can_say_the_same(type: str, body: Any) -> None:
+def test_every_format_can_express_the_same_change(type: str, body: Any) -> None:
     patch = parse.read_patch(type, json.dumps(body).encode())
     assert patch.apply_to({"metadata": {"x": "y"}}, KIND) == {"metadata": {"x": "y", "a": "b"}}
 
 
 @pytest.mark.parametrize("body", ['{"a": {"b": [1]}}', "a:\n  b: [1]\n", "a: {b: [0x1]}\n--- \nc: d"])
-def test_applied_objects_may_be_yaml(body: str) -> None:
+def test_applied_objects_can_be_yaml(body: str) -> None:
     assert parse.read_patch(APPLY, body.encode()).document == {"a": {"b": [1]}}
 
 
-def test_a_patch_can_be_tried_again_after_its_result_was_changed() -> None:
+def test_a_patch_can_be_applied_again_after_its_result_was_changed() -> None:
     patch = parse.read_patch(MERGE, b'{"metadata": {"a": "b"}}')
     first = patch.apply_to({}, KIND)
     first["metadata"]["more"] = "c"
@@ -166,12 +166,12 @@ REPEATED: list[tuple[str, str, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("type", "body", "errs"), REPEATED)
-def test_what_strict_validation_objects_to_is_told_unless_ignored(type: str, body: str, errs: tuple[str, ...]) -> None:
+def test_strict_errors_are_reported_unless_validation_is_ignore(type: str, body: str, errs: tuple[str, ...]) -> None:
     assert parse.read_patch(type, body.encode(), "Warn").strict_errors == errs
     assert parse.read_patch(type, body.encode(), "Ignore").strict_errors == ()
 
 
-def test_a_result_that_cannot_be_decoded_is_shown_with_the_reason() -> None:
+def test_an_undecodable_result_is_in_the_error_with_the_reason() -> None:
     strategic = parse.read_patch(STRATEGIC, b'{"a": {"b": 1}}').invalid_error({}, "because")
     assert strategic.message == ' "" is invalid: patch: Invalid value: "map[a:map[b:1]]": because'
     merge = parse.read_patch(MERGE, b'{"a": 1}').invalid_error({"a": 1}, "because")
@@ -180,12 +180,12 @@ def test_a_result_that_cannot_be_decoded_is_shown_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("type", [MERGE, STRATEGIC])
-def test_a_patch_nested_without_measure_is_refused(type: str) -> None:
+def test_a_deeply_nested_patch_is_rejected(type: str) -> None:
     depth = 1000
     body = b'{"metadata":' * depth + b"1" + b"}" * depth
     live = orjson.loads(body)
     endless = Type("object", name="test.Endless")
     endless.fields["metadata"] = endless
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as excinfo:
         parse.read_patch(type, body).apply_to(live, endless)
-    assert refused.value.status == 400
+    assert excinfo.value.status == 400

@@ -1,4 +1,4 @@
-"""Strategic merge patch: lists that merge, directives, order, refusals."""
+"""Strategic merge patch: lists that merge, directives, order, errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KIND = Type(
 
 
 def names(*some: str, **values: str) -> list[Object]:
-    return [{"name": one, **({"value": values[one]} if one in values else {})} for one in some]
+    return [{"name": name, **({"value": values[name]} if name in values else {})} for name in some]
 
 
 TAKEN: dict[str, tuple[Object, Object, Object]] = {
@@ -158,7 +158,7 @@ TAKEN: dict[str, tuple[Object, Object, Object]] = {
 
 
 @pytest.mark.parametrize(("original", "patch", "result"), TAKEN.values(), ids=TAKEN)
-def test_patches_that_are_taken(original: Object, patch: Object, result: Object) -> None:
+def test_strategic_merge_patches_give_the_expected_object(original: Object, patch: Object, result: Object) -> None:
     before = copy.deepcopy((original, patch))
     assert apply_strategic_merge_patch(original, patch, KIND) == result
     assert (original, patch) == before
@@ -171,7 +171,7 @@ LISTED: Object = {
     "unkeyed": names("a"),
     "maps": {"a": {"b": "c"}},
 }
-REFUSED: dict[str, tuple[Object, str]] = {
+INVALID: dict[str, tuple[Object, str]] = {
     "an item without its key": (
         {"items": [{"value": "y"}]},
         "map: map[value:y] does not contain declared merge key: name",
@@ -238,14 +238,14 @@ REFUSED: dict[str, tuple[Object, str]] = {
 }
 
 
-@pytest.mark.parametrize(("patch", "message"), REFUSED.values(), ids=REFUSED)
-def test_patches_that_are_refused(patch: Object, message: str) -> None:
-    with pytest.raises(StatusError) as refused:
+@pytest.mark.parametrize(("patch", "message"), INVALID.values(), ids=INVALID)
+def test_invalid_strategic_merge_patches_are_rejected(patch: Object, message: str) -> None:
+    with pytest.raises(StatusError) as excinfo:
         apply_strategic_merge_patch(LISTED, patch, KIND)
-    assert (refused.value.status, refused.value.message) == (400, message)
+    assert (excinfo.value.status, excinfo.value.message) == (400, message)
 
 
 def test_lists_of_lists_do_not_merge() -> None:
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as excinfo:
         apply_strategic_merge_patch({"tags": [["x"]]}, {"tags": [["y"]]}, KIND)
-    assert refused.value.status == 422
+    assert excinfo.value.status == 422

@@ -43,14 +43,14 @@ SCALARS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("text", "value"), SCALARS.items(), ids=SCALARS)
-def test_values_are_what_go_makes_of_them(text: str, value: Any) -> None:
+def test_values_are_those_of_gos_yaml_library(text: str, value: Any) -> None:
     assert yaml_to_json(f"k: {text}\n".encode()) == ({"k": value}, [])
 
 
 _BOMB = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
     f"{this}: &{this} [{','.join([f'*{last}'] * 8)}]\n" for last, this in ("ab", "bc", "cd")
 )
-REFUSED = {
+INVALID = {
     "a: [": "yaml: line 1: did not find expected node content",
     "a: b: c": "yaml: mapping values are not allowed in this context",
     "\tx: 1": "yaml: found character that cannot start any token",
@@ -72,20 +72,20 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "message"), REFUSED.items(), ids=lambda one: one[:30])
-def test_what_is_no_yaml_is_said_as_go_says_it(text: str, message: str) -> None:
-    with pytest.raises(YamlConversionError) as refused:
+@pytest.mark.parametrize(("text", "message"), INVALID.items(), ids=lambda text: text[:30])
+def test_invalid_yaml_fails_with_gos_message(text: str, message: str) -> None:
+    with pytest.raises(YamlConversionError) as excinfo:
         yaml_to_json(text.encode())
-    assert str(refused.value) == message
+    assert str(excinfo.value) == message
 
 
-def test_repeated_keys_are_told_and_the_last_one_stays() -> None:
+def test_duplicate_keys_are_reported_and_the_last_one_is_used() -> None:
     document, repeated = yaml_to_json(b"a: 1\nb:\n  c: 1\n  c: 2\na: 3\n")
     assert document == {"a": 3, "b": {"c": 2}}
     assert repeated == ['line 4: key "c" already set in map', 'line 5: key "a" already set in map']
 
 
-def test_only_the_first_document_counts() -> None:
+def test_only_the_first_document_is_used() -> None:
     assert yaml_to_json(b"a: b\n---\nc: [") == ({"a": "b"}, [])
     assert yaml_to_json(b"") == (None, [])
 
@@ -118,8 +118,8 @@ _PIECES = [
 
 
 @given(st.one_of(st.lists(st.sampled_from(_PIECES)).map("".join).map(str.encode), st.binary(max_size=30)))
-def test_no_text_brings_anything_but_a_value_or_a_refusal(body: bytes) -> None:
+def test_any_text_gives_a_value_or_a_conversion_error(body: bytes) -> None:
     try:
         yaml_to_json(body)
-    except YamlConversionError as refusal:
-        assert str(refusal)
+    except YamlConversionError as error:
+        assert str(error)

@@ -1,4 +1,4 @@
-"""Channel WebSockets and SPDY, frame by frame, with a scripted client on the other end of the wire."""
+"""Channel WebSockets and SPDY, frame by frame, with a scripted client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 import struct
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -17,19 +17,27 @@ from torchyard.apiserver.streams.interfaces import Connection
 from torchyard.apiserver.streams.pod_handler import choose_container
 
 
-class FakeWire:
-    """What the client sends is queued; what it receives is kept."""
+class FakeDuplex:
+    """Queues the client's messages for the server, and records what the server sends."""
 
     def __init__(self) -> None:
         self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.sent: list[bytes] = []
+        self._was_sent = asyncio.Event()
 
-    def says(self, *messages: bytes | None) -> None:
+    def receives(self, *messages: bytes | None) -> None:
         for message in messages:
             self.incoming.put_nowait(message)
 
     async def send(self, data: bytes) -> None:
         self.sent.append(data)
+        self._was_sent.set()
+
+    async def wait_until_sent(self, is_complete: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not is_complete():
+                self._was_sent.clear()
+                await self._was_sent.wait()
 
     async def receive(self) -> bytes | None:
         return await self.incoming.get()
@@ -69,14 +77,14 @@ class Echo:
         self.closed = True
 
 
-async def test_a_process_is_served_over_version_5_with_half_close() -> None:
-    wire, process = FakeWire(), Echo(code=3)
-    wire.says(b"\x00some ", b"\x04" + b'{"Width":80,"Height":24}', b"\x00input", b"\xff\x00")
-    await websocket_channels.serve_process(wire, process, outputs=("stdout", "stderr"), half_close=True)
-    assert b"".join(one[1:] for one in wire.sent if one[0] == 1) == b"some input"
-    assert [one for one in wire.sent if one[0] == 2] == [b"\x02warned"]
-    status = json.loads(wire.sent[-1][1:])
-    assert wire.sent[-1][0] == 3
+async def test_channel_v5_serves_a_process_with_half_close() -> None:
+    duplex, process = FakeDuplex(), Echo(code=3)
+    duplex.receives(b"\x00some ", b"\x04" + b'{"Width":80,"Height":24}', b"\x00input", b"\xff\x00")
+    await websocket_channels.serve_process(duplex, process, outputs=("stdout", "stderr"), half_close=True)
+    assert b"".join(message[1:] for message in duplex.sent if message[0] == 1) == b"some input"
+    assert [message for message in duplex.sent if message[0] == 2] == [b"\x02warned"]
+    status = json.loads(duplex.sent[-1][1:])
+    assert duplex.sent[-1][0] == 3
     assert (status["reason"], status["details"]["causes"]) == (
         "NonZeroExitCode",
         [{"reason": "ExitCode", "message": "3"}],
@@ -85,28 +93,28 @@ async def test_a_process_is_served_over_version_5_with_half_close() -> None:
     assert process.closed
 
 
-async def test_success_is_a_status_too() -> None:
-    wire, process = FakeWire(), Echo()
-    wire.says(b"\xff\x00")
-    await websocket_channels.serve_process(wire, process, outputs=("stdout",), half_close=True)
-    assert json.loads(wire.sent[-1][1:]) == {"metadata": {}, "status": "Success"}
+async def test_exit_code_zero_is_a_success_status() -> None:
+    duplex, process = FakeDuplex(), Echo()
+    duplex.receives(b"\xff\x00")
+    await websocket_channels.serve_process(duplex, process, outputs=("stdout",), half_close=True)
+    assert json.loads(duplex.sent[-1][1:]) == {"metadata": {}, "status": "Success"}
 
 
-async def test_version_4_knows_no_half_close_and_a_client_that_leaves_takes_the_process_along() -> None:
-    wire, process = FakeWire(), Echo()
-    wire.says(b"\x00x", b"\xff\x00", None)
-    await websocket_channels.serve_process(wire, process, outputs=("stdout",), half_close=False)
+async def test_channel_v4_has_no_half_close_and_a_disconnect_ends_the_process() -> None:
+    duplex, process = FakeDuplex(), Echo()
+    duplex.receives(b"\x00x", b"\xff\x00", None)
+    await websocket_channels.serve_process(duplex, process, outputs=("stdout",), half_close=False)
     assert process.closed
-    assert not any(one[0] == 3 for one in wire.sent)
+    assert not any(message[0] == 3 for message in duplex.sent)
 
 
-def test_the_header_dictionary_is_the_standards_one() -> None:
+def test_the_header_dictionary_has_the_standard_checksum() -> None:
     assert len(spdy_dictionary.DICTIONARY) == 1423
     assert spdy_dictionary.CHECKSUM == 0xE3C6A7C2
 
 
 class SpdyClient:
-    """The client's half of a SPDY session, as bytes."""
+    """The client's side of a SPDY connection, as bytes."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=spdy_dictionary.DICTIONARY)
@@ -131,17 +139,17 @@ class SpdyClient:
     @staticmethod
     def frames(raw: bytes) -> list[tuple[str, int, bytes, bool]]:
         """(kind, stream, data, last)."""
-        found = []
+        parsed = []
         while raw:
             first, second = struct.unpack_from(">II", raw)
             size = second & 0xFFFFFF
             payload, raw = raw[8 : 8 + size], raw[8 + size :]
             if first >> 31:
                 kind = {2: "reply", 6: "ping", 7: "goaway"}[first & 0xFFFF]
-                found.append((kind, struct.unpack_from(">I", payload)[0], b"", False))
+                parsed.append((kind, struct.unpack_from(">I", payload)[0], b"", False))
             else:
-                found.append(("data", first, payload, bool(second >> 24 & 1)))
-        return found
+                parsed.append(("data", first, payload, bool(second >> 24 & 1)))
+        return parsed
 
 
 async def _echo_server() -> tuple[asyncio.Server, int]:
@@ -155,46 +163,49 @@ async def _echo_server() -> tuple[asyncio.Server, int]:
     return server, port
 
 
-async def test_port_forward_over_spdy_carries_data_both_ways_and_answers_pings() -> None:
+async def test_port_forward_over_spdy_copies_both_ways_and_replies_to_pings() -> None:
     server, port = await _echo_server()
 
-    async def connect(asked: int) -> Connection:
-        assert asked == 80
+    async def connect(requested: int) -> Connection:
+        assert requested == 80
         return await asyncio.open_connection("127.0.0.1", port)
 
-    wire, client = FakeWire(), SpdyClient()
+    duplex, client = FakeDuplex(), SpdyClient()
     opening = client.open(1, {"streamType": "error", "port": "80", "requestID": "0"}, fin=True)
     opening += client.open(3, {"streamType": "data", "port": "80", "requestID": "0"})
-    # in pieces that know nothing of frames
-    whole = opening + client.data(3, b"hello ") + client.ping(7) + client.data(3, b"there", fin=True)
-    wire.says(*(whole[start : start + 13] for start in range(0, len(whole), 13)))
-    serving = asyncio.create_task(spdy_handlers.serve_ports(wire, connect))
-    for _ in range(200):
-        frames = client.frames(b"".join(wire.sent))
-        if ("data", 1, b"", True) in frames:
-            break
-        await asyncio.sleep(0.01)
-    wire.says(None)
+    # in chunks that do not match the frames
+    stream_bytes = opening + client.data(3, b"hello ") + client.ping(7) + client.data(3, b"there", fin=True)
+    duplex.receives(*(stream_bytes[start : start + 13] for start in range(0, len(stream_bytes), 13)))
+    serving = asyncio.create_task(spdy_handlers.serve_ports(duplex, connect))
+    await duplex.wait_until_sent(lambda: ("data", 1, b"", True) in client.frames(b"".join(duplex.sent)))
+    frames = client.frames(b"".join(duplex.sent))
+    duplex.receives(None)
     await serving
     server.close()
     assert b"".join(data for kind, number, data, _ in frames if kind == "data" and number == 3) == b"HELLO THERE"
     assert ("ping", 7, b"", False) in frames
-    assert ("data", 1, b"", True) in frames, "the error stream is closed without a word"
+    assert ("data", 1, b"", True) in frames, "the error stream is closed without an error"
 
 
-async def test_a_refused_port_is_told_on_the_error_stream() -> None:
+async def test_a_connect_failure_is_sent_on_the_error_stream() -> None:
     async def connect(_: int) -> Connection:
         raise errors.internal("connection refused")
 
-    wire, client = FakeWire(), SpdyClient()
-    wire.says(client.open(1, {"streamtype": "error", "port": "80", "requestid": "0"}))
-    wire.says(client.open(3, {"streamtype": "data", "port": "80", "requestid": "0"}))
-    serving = asyncio.create_task(spdy_handlers.serve_ports(wire, connect))
-    await asyncio.sleep(0.05)
-    wire.says(None)
+    duplex, client = FakeDuplex(), SpdyClient()
+    duplex.receives(client.open(1, {"streamtype": "error", "port": "80", "requestid": "0"}))
+    duplex.receives(client.open(3, {"streamtype": "data", "port": "80", "requestid": "0"}))
+    serving = asyncio.create_task(spdy_handlers.serve_ports(duplex, connect))
+    # the server closes both streams after the error
+    await duplex.wait_until_sent(lambda: {(1, True), (3, True)} <= _closed_streams(client, duplex))
+    duplex.receives(None)
     await serving
-    said = b"".join(data for kind, number, data, _ in client.frames(b"".join(wire.sent)) if kind == "data")
-    assert b"connection refused" in said
+    data_sent = b"".join(data for kind, number, data, _ in client.frames(b"".join(duplex.sent)) if kind == "data")
+    assert b"connection refused" in data_sent
+
+
+def _closed_streams(client: SpdyClient, duplex: FakeDuplex) -> set[tuple[int, bool]]:
+    frames = client.frames(b"".join(duplex.sent))
+    return {(number, fin) for kind, number, _, fin in frames if kind == "data" and fin}
 
 
 async def test_exec_over_spdy_waits_for_all_streams() -> None:
@@ -203,13 +214,13 @@ async def test_exec_over_spdy_waits_for_all_streams() -> None:
     async def start() -> Echo:
         return process
 
-    wire, client = FakeWire(), SpdyClient()
+    duplex, client = FakeDuplex(), SpdyClient()
     for number, kind in ((1, "error"), (3, "stdin"), (5, "stdout"), (7, "stderr")):
-        wire.says(client.open(number, {"streamtype": kind}))
-    wire.says(client.data(3, b"typed"), client.data(3, b"", fin=True))
+        duplex.receives(client.open(number, {"streamtype": kind}))
+    duplex.receives(client.data(3, b"typed"), client.data(3, b"", fin=True))
     streams = frozenset({"error", "stdin", "stdout", "stderr"})
-    await spdy_handlers.serve_process(wire, start, streams=streams, outputs=("stdout", "stderr"))
-    frames = client.frames(b"".join(wire.sent))
+    await spdy_handlers.serve_process(duplex, start, streams=streams, outputs=("stdout", "stderr"))
+    frames = client.frames(b"".join(duplex.sent))
     by_stream = {
         n: b"".join(data for kind, number, data, _ in frames if kind == "data" and number == n) for n in (1, 5, 7)
     }
@@ -218,7 +229,7 @@ async def test_exec_over_spdy_waits_for_all_streams() -> None:
     assert json.loads(by_stream[1])["details"]["causes"][0]["message"] == "5"
 
 
-async def test_port_forward_over_channels_opens_each_with_its_number() -> None:
+async def test_port_forward_over_channels_starts_each_channel_with_its_port() -> None:
     server, port = await _echo_server()
 
     async def connect(_: int) -> Connection:
@@ -227,14 +238,19 @@ async def test_port_forward_over_channels_opens_each_with_its_number() -> None:
         writer.write_eof()
         return reader, writer
 
-    wire = FakeWire()
-    serving = asyncio.create_task(websocket_channels.serve_ports(wire, [8080], connect))
-    await asyncio.sleep(0.1)
-    wire.says(None)
+    duplex = FakeDuplex()
+    serving = asyncio.create_task(websocket_channels.serve_ports(duplex, [8080], connect))
+    await duplex.wait_until_sent(lambda: _channel(duplex, 0) == b"ABC")
+    duplex.receives(None)
     await serving
     server.close()
-    assert wire.sent[:2] == [b"\x00" + struct.pack("<H", 8080), b"\x01" + struct.pack("<H", 8080)]
-    assert b"".join(one[1:] for one in wire.sent[2:] if one[0] == 0) == b"ABC"
+    assert duplex.sent[:2] == [b"\x00" + struct.pack("<H", 8080), b"\x01" + struct.pack("<H", 8080)]
+    assert _channel(duplex, 0) == b"ABC"
+
+
+def _channel(duplex: FakeDuplex, channel: int) -> bytes:
+    """The data on a channel after the two messages that open the port."""
+    return b"".join(message[1:] for message in duplex.sent[2:] if message[0] == channel)
 
 
 def pod(*containers: str, **more: Any) -> dict[str, Any]:
@@ -242,7 +258,7 @@ def pod(*containers: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "asked", "answer"),
+    ("pod_object", "requested", "expected"),
     [
         (pod("a"), "", "a"),
         (pod("a", "b"), "b", "b"),
@@ -251,8 +267,10 @@ def pod(*containers: str, **more: Any) -> dict[str, Any]:
         (pod("a", initContainers=[{"name": "i"}]), "i", "i"),
     ],
 )
-def test_the_container_is_named_or_the_only_one(given: dict[str, Any], asked: str, answer: str) -> None:
+def test_choose_container_requires_a_name_unless_there_is_only_one(
+    pod_object: dict[str, Any], requested: str, expected: str
+) -> None:
     try:
-        assert choose_container(given, asked, init=True) == answer
-    except errors.StatusError as refused:
-        assert (refused.status, refused.message) == (400, answer)
+        assert choose_container(pod_object, requested, init=True) == expected
+    except errors.StatusError as error:
+        assert (error.status, error.message) == (400, expected)

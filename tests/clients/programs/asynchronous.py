@@ -16,8 +16,8 @@ async def main() -> None:
     async with ApiClient() as api:
         core = client.CoreV1Api(api)
         body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="a", labels={"app": "x"}), data={"k": "1"})
-        made = await core.create_namespaced_config_map(NAMESPACE, body)
-        assert made.metadata.uid
+        created = await core.create_namespaced_config_map(NAMESPACE, body)
+        assert created.metadata.uid
         service = client.V1Service(
             metadata=client.V1ObjectMeta(name="s", resource_version="v1"),
             spec=client.V1ServiceSpec(ports=[client.V1ServicePort(port=80)]),
@@ -35,8 +35,8 @@ async def main() -> None:
 
         changing = asyncio.create_task(change())
         version = listed.metadata.resource_version
-        async with watch.Watch() as seen:
-            stream = seen.stream(
+        async with watch.Watch() as watcher:
+            stream = watcher.stream(
                 core.list_namespaced_config_map, NAMESPACE, resource_version=version, timeout_seconds=20
             )
             async for event in stream:

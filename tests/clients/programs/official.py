@@ -14,10 +14,10 @@ def main() -> None:  # noqa: PLR0915 - the script of a user, read top-down
     config.load_kube_config()
     core, batch = client.CoreV1Api(), client.BatchV1Api()
 
-    made = core.create_namespaced_config_map(
+    created = core.create_namespaced_config_map(
         NAMESPACE, client.V1ConfigMap(metadata=client.V1ObjectMeta(name="a", labels={"app": "x"}), data={"k": "1"})
     )
-    assert made.metadata.uid
+    assert created.metadata.uid
     container = client.V1Container(name="main", image="busybox", resources={"requests": {"cpu": "1"}})
     pod = client.V1Pod(metadata=client.V1ObjectMeta(name="p"), spec=client.V1PodSpec(containers=[container]))
     assert core.create_namespaced_pod(NAMESPACE, pod).status.phase == "Pending"
@@ -35,10 +35,12 @@ def main() -> None:  # noqa: PLR0915 - the script of a user, read top-down
     version = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
     changing = threading.Timer(0.3, lambda: core.patch_namespaced_config_map("a", NAMESPACE, {"data": {"k": "2"}}))
     changing.start()
-    seen = watch.Watch()
-    for event in seen.stream(core.list_namespaced_config_map, NAMESPACE, resource_version=version, timeout_seconds=20):
+    watcher = watch.Watch()
+    for event in watcher.stream(
+        core.list_namespaced_config_map, NAMESPACE, resource_version=version, timeout_seconds=20
+    ):
         assert (event["type"], event["object"].data) == ("MODIFIED", {"k": "2"})
-        seen.stop()
+        watcher.stop()
     changing.join()
     print("watch")
 

@@ -1,4 +1,4 @@
-"""kopf: an operator that adopts ConfigMaps, keeps a finalizer on them and says when they go."""
+"""kopf: an operator that handles ConfigMaps, adds a finalizer to them and reports their deletion."""
 
 # mypy: disable-error-code="untyped-decorator"
 # kopf is not installed where mypy runs.
@@ -13,14 +13,14 @@ from typing import Any
 import kopf
 
 NAMESPACE = sys.argv[1]
-said: list[str] = []
-done = threading.Event()
+lines: list[str] = []
+finished = threading.Event()
 
 
-def say(word: str) -> None:
-    if word not in said:
-        said.append(word)
-        print(word, flush=True)
+def report(step: str) -> None:
+    if step not in lines:
+        lines.append(step)
+        print(step, flush=True)
 
 
 @kopf.on.startup()
@@ -33,29 +33,29 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 def created(name: str, body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
     patch.metadata.annotations["torchyard.dev/adopted"] = "yes"
     kopf.info(body, reason="Adopted", message=f"adopted {name}")
-    say("create")
+    report("create")
 
 
 @kopf.on.event("", "v1", "configmaps", labels={"kopf": "yes"})
-def seen(**_: Any) -> None:
-    say("watch")
+def on_event(**_: Any) -> None:
+    report("watch")
 
 
 @kopf.on.update("", "v1", "configmaps", field="data", labels={"kopf": "yes"})
 def updated(**_: Any) -> None:
-    say("patch")
+    report("patch")
 
 
 @kopf.on.delete("", "v1", "configmaps", labels={"kopf": "yes"})
 def deleted(**_: Any) -> None:
-    say("delete")
-    threading.Timer(1.0, done.set).start()
+    report("delete")
+    threading.Timer(1.0, finished.set).start()
 
 
 async def main() -> None:
     stop = asyncio.Event()
     operator = asyncio.create_task(kopf.operator(namespaces=[NAMESPACE], stop_flag=stop))
-    while not done.is_set() and not operator.done():
+    while not finished.is_set() and not operator.done():
         await asyncio.sleep(0.1)
     stop.set()
     await operator

@@ -14,11 +14,11 @@ NAMESPACE = sys.argv[1]
 def main() -> None:
     api = kr8s.api(namespace=NAMESPACE)
     assert api.version()["major"] == "1"
-    made = ConfigMap(
+    created = ConfigMap(
         {"metadata": {"name": "a", "namespace": NAMESPACE, "labels": {"app": "x"}}, "data": {"k": "1"}}, api=api
     )
-    made.create()
-    assert made.exists()
+    created.create()
+    assert created.exists()
     pod = Pod(
         {
             "metadata": {"name": "p", "namespace": NAMESPACE},
@@ -40,19 +40,19 @@ def main() -> None:
     assert [item.name for item in api.get("pods", namespace=NAMESPACE)] == ["p"]
     print("list")
 
-    changing = threading.Timer(0.3, lambda: made.patch({"data": {"k": "2"}}))
+    changing = threading.Timer(0.3, lambda: created.patch({"data": {"k": "2"}}))
     changing.start()
-    for event, found in api.watch("configmaps", namespace=NAMESPACE, label_selector={"app": "x"}):
+    for event, config_map in api.watch("configmaps", namespace=NAMESPACE, label_selector={"app": "x"}):
         if event == "MODIFIED":
-            assert found.data.k == "2"
+            assert config_map.data.k == "2"
             break
     changing.join()
     print("watch")
 
-    made.label({"b": "1"})
-    made.annotate({"note": "hello"})
-    made.refresh()
-    assert (made.labels["b"], made.annotations["note"]) == ("1", "hello")
+    created.label({"b": "1"})
+    created.annotate({"note": "hello"})
+    created.refresh()
+    assert (created.labels["b"], created.annotations["note"]) == ("1", "hello")
     print("patch")
 
     Lease = new_class(kind="Lease", version="coordination.k8s.io/v1", namespaced=True)
@@ -63,9 +63,9 @@ def main() -> None:
     print("apply")
 
     pod.delete(grace_period=0)
-    made.delete()
-    made.wait("delete", timeout=20)
-    assert not made.exists()
+    created.delete()
+    created.wait("delete", timeout=20)
+    assert not created.exists()
     print("delete")
 
 

@@ -17,8 +17,8 @@ NAMESPACE = sys.argv[1]
 
 def main() -> None:
     client = Client(namespace=NAMESPACE, field_manager="tester")
-    made = client.create(ConfigMap(metadata=ObjectMeta(name="a", labels={"app": "x"}), data={"k": "1"}))
-    assert made.metadata.uid
+    created = client.create(ConfigMap(metadata=ObjectMeta(name="a", labels={"app": "x"}), data={"k": "1"}))
+    assert created.metadata.uid
     pod = Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(containers=[Container(name="main", image="busybox")]))
     assert client.create(pod).status.phase == "Pending"
     print("create")
@@ -29,9 +29,9 @@ def main() -> None:
 
     changing = threading.Timer(0.3, lambda: client.patch(ConfigMap, "a", {"data": {"k": "2"}}))
     changing.start()
-    for event, found in client.watch(ConfigMap, labels={"app": "x"}, server_timeout=20):
+    for event, config_map in client.watch(ConfigMap, labels={"app": "x"}, server_timeout=20):
         if event == "MODIFIED":
-            assert found.data == {"k": "2"}
+            assert config_map.data == {"k": "2"}
             break
     changing.join()
     print("watch")
