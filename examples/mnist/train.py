@@ -1,7 +1,7 @@
-"""The program of examples/pvc-checkpoints: 48 batches in 6 epochs, dealt out to the replicas; the model in the volume.
+"""The program of examples/pvc-checkpoints: 48 batches in 6 epochs, divided among the replicas; the model in the volume.
 
-Alone it takes 48 steps, with a master and two workers 16 in each. The learning rate grows with the number of replicas,
-since a step then averages that many batches.
+A single pod takes 48 steps; a master and two workers take 16 each. The learning rate grows with the number of
+replicas, because a step then averages that many batches.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The network of PyTorch's quickstart on Fashion-MNIST, or on MNIST where only that is there; saves model.pth beside it.
+"""The network of PyTorch's quickstart on Fashion-MNIST, or on MNIST if only that is there; saves model.pth.
 
-Reads the usual idx files (plain, .gz or .xz) from `data` beside this file, or from the directory given as an argument.
-Needs torch and numpy, not torchvision.
+Reads the usual idx files (plain, .gz or .xz) from `data` next to this file, or from the directory in the argument. It needs
+torch and numpy, not torchvision.
 """
 
 import gzip
@@ -49,7 +49,7 @@ def load(directory, part):
 
 def main():
     directory = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "data"
-    # The test images are enough to see a small network learn; with the training images it learns from those.
+    # The test images are enough to see a small network learn; the training images are used if they are there.
     part = "train" if list(directory.glob("train-images-idx3-ubyte*")) else "t10k"
     images, labels = load(directory, part)
     device = "cuda" if torch.cuda.is_available() else "cpu"
