@@ -1,4 +1,4 @@
-"""The operator beside a Kueue: its kinds on a real API server, its webhooks by name, and the test as its manager."""
+"""The operator on a cluster with Kueue's CRDs and webhook configuration; the test takes the part of Kueue's manager."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support import queues as made_of
+from tests.support import queues as builders
 from tests.support.kubernetes import Server
 from tests.support.operator import INSTALLATION, Installed, denied, installation, running
 from tests.support.pytorchjobs import job
@@ -35,38 +35,38 @@ WITH_QUEUES = replace(INSTALLATION, queues=True)
 @pytest.fixture
 async def installed(kube: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Installed]:
     monkeypatch.setattr(queues, "CHECK_INTERVAL", 0.2)
-    async with installation(kube, WITH_QUEUES) as found:
-        for one in definitions():
+    async with installation(kube, WITH_QUEUES) as installed:
+        for definition in definitions():
             try:
-                await found.admin.create(DEFINITIONS, one)
+                await installed.admin.create(DEFINITIONS, definition)
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
-        for one in definitions():
-            name = one["metadata"]["name"]
+        for definition in definitions():
+            name = definition["metadata"]["name"]
 
             async def established(name: str = name) -> bool:
-                return has_true_condition(await found.admin.get(DEFINITIONS, name), "Established")
+                return has_true_condition(await installed.admin.get(DEFINITIONS, name), "Established")
 
-            await found.until(established)
-        yield found
-        if await found.admin.find(MUTATING, "kueue-mutating-webhook-configuration") is not None:
-            await found.admin.delete(MUTATING, "kueue-mutating-webhook-configuration")
+            await installed.until(established)
+        yield installed
+        if await installed.admin.find(MUTATING, "kueue-mutating-webhook-configuration") is not None:
+            await installed.admin.delete(MUTATING, "kueue-mutating-webhook-configuration")
 
 
-async def kueue(installed: Installed, *hooks: str) -> None:
-    """Its webhooks, by which it is known; they lead nowhere, and nothing leads to them."""
-    place = await installed.admin.find(CONFIG_MAPS, "kueue-manager-config", "kueue-system")
-    if place is None:
+async def install_webhooks(installed: Installed, *hooks: str) -> None:
+    """Create the webhook configuration by which Kueue is detected; its webhooks are never called."""
+    config_map = await installed.admin.find(CONFIG_MAPS, "kueue-manager-config", "kueue-system")
+    if config_map is None:
         await installed.namespace("kueue-system")
         settings = f"integrations:\n  externalFrameworks:\n  - {EXTERNAL}\n"
         data = {"controller_manager_config.yaml": settings}
         await installed.admin.create(
             CONFIG_MAPS, {"metadata": {"name": "kueue-manager-config"}, "data": data}, "kueue-system"
         )
-    rule = {"apiGroups": ["nobody.example"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["nothing"]}
+    rule = {"apiGroups": ["none.example"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["nothing"]}
     service = {"name": "kueue-webhook-service", "namespace": "kueue-system"}
-    found = [
+    webhooks = [
         {
             "name": name,
             "clientConfig": {"service": service},
@@ -77,78 +77,83 @@ async def kueue(installed: Installed, *hooks: str) -> None:
         for name in hooks
     ]
     metadata = {"name": "kueue-mutating-webhook-configuration"}
-    await installed.admin.create(MUTATING, {"metadata": metadata, "webhooks": found})
+    await installed.admin.create(MUTATING, {"metadata": metadata, "webhooks": webhooks})
 
 
 def queued(namespace: str, **run: Any) -> Object:
-    made = job(master=1, worker=2, run=run)
-    made["metadata"] = {"name": "train", "namespace": namespace, "labels": {QUEUE_NAME: "theirs"}}
-    return made
+    obj = job(master=1, worker=2, run=run)
+    obj["metadata"] = {"name": "train", "namespace": namespace, "labels": {QUEUE_NAME: "theirs"}}
+    return obj
 
 
 async def test_external_mode_starts_and_stops_jobs_with_their_workloads(
     installed: Installed,
 ) -> None:
     admin, namespace = installed.admin, await installed.namespace("kueue-external")
-    flavor = {"apiVersion": API_VERSION, "kind": "ResourceFlavor", **made_of.flavor("fast-nodes", {"kind": "fast"})}
+    flavor = {"apiVersion": API_VERSION, "kind": "ResourceFlavor", **builders.flavor("fast-nodes", {"kind": "fast"})}
     if await admin.find(FLAVORS, "fast-nodes") is None:
         await admin.create(FLAVORS, flavor)
-    await kueue(installed, "mjob.kb.io", "mworkload.kb.io")
+    await install_webhooks(installed, "mjob.kb.io", "mworkload.kb.io")
     async with running(installed, webhook=True) as operator:
 
-        async def ours() -> bool:
+        async def is_external() -> bool:
             return operator.queues.creates_workloads
 
-        await installed.until(ours)
-        made = await admin.create(JOBS, queued(namespace))
-        assert made["spec"]["runPolicy"]["suspend"] is True, "it waits from its first moment on"
+        await installed.until(is_external)
+        created = await admin.create(JOBS, queued(namespace))
+        assert created["spec"]["runPolicy"]["suspend"] is True, "it is created suspended"
 
-        async def composed() -> Object | None:
+        async def created_workload() -> Object | None:
             items = (await admin.list(WORKLOADS, namespace)).items
             return items[0] if items else None
 
-        workload = await installed.until(composed)
+        workload = await installed.until(created_workload)
         assert workload["spec"]["queueName"] == "theirs"
         await admit(installed, workload)
         pods = await installed.pods(namespace, 3)
         assert {pod["spec"]["nodeSelector"]["kind"] for pod in pods} == {"fast"}
         admitted = await admin.get(WORKLOADS, workload["metadata"]["name"], namespace)
-        gone = {"status": evict(admitted, "Preempted", "for somebody else", 0.0)}
-        await admin.patch(WORKLOADS, workload["metadata"]["name"], gone, namespace, subresource="status")
+        evicted = {"status": evict(admitted, "Preempted", "for another workload", 0.0)}
+        await admin.patch(WORKLOADS, workload["metadata"]["name"], evicted, namespace, subresource="status")
 
         async def stopped() -> bool:
-            for pod in (await admin.list(PODS, namespace)).items:  # no kubelet lets them go here
+            for pod in (await admin.list(PODS, namespace)).items:  # no kubelet deletes them here
                 with contextlib.suppress(StatusError):  # gone between the two
                     await admin.delete(PODS, pod["metadata"]["name"], namespace, grace=0)
-            found = await admin.get(WORKLOADS, workload["metadata"]["name"], namespace)
-            return not found["status"].get("admission")
+            current = await admin.get(WORKLOADS, workload["metadata"]["name"], namespace)
+            return not current["status"].get("admission")
 
         await installed.until(stopped)
         assert (await admin.get(JOBS, "train", namespace))["spec"]["runPolicy"]["suspend"] is True
         await admin.delete(JOBS, "train", namespace)
 
-        async def let_go() -> bool:
-            found = await admin.find(WORKLOADS, workload["metadata"]["name"], namespace)
-            return found is None or not found["metadata"].get("finalizers")
+        async def finalizer_removed() -> bool:
+            current = await admin.find(WORKLOADS, workload["metadata"]["name"], namespace)
+            return current is None or not current["metadata"].get("finalizers")
 
-        await installed.until(let_go)
+        await installed.until(finalizer_removed)
         assert not denied(operator)
         assert 'torchyard_operator_queue_mode{mode="external"} 1.0' in operator.metrics.text().decode()
-        said = {what: words for what, _, words in await diagnose_cluster(admin, namespace)}
-        assert said["queues"].startswith("the operator brings jobs into Kueue's queues")
+        findings = {check: text for check, _, text in await diagnose_cluster(admin, namespace)}
+        assert findings["queues"].startswith("the operator brings jobs into Kueue's queues")
 
 
 async def admit(installed: Installed, workload: Object) -> None:
-    sets = [
-        {"name": one["name"], "count": one["count"], "flavors": {"cpu": "fast-nodes"}, "resourceUsage": {"cpu": "1"}}
-        for one in workload["spec"]["podSets"]
+    assignments = [
+        {
+            "name": pod_set["name"],
+            "count": pod_set["count"],
+            "flavors": {"cpu": "fast-nodes"},
+            "resourceUsage": {"cpu": "1"},
+        }
+        for pod_set in workload["spec"]["podSets"]
     ]
     now = "2026-01-01T00:00:00Z"
     conditions = [
         {"type": kind, "status": "True", "reason": kind, "message": "m", "lastTransitionTime": now}
         for kind in ("QuotaReserved", "Admitted")
     ]
-    status = {"admission": {"clusterQueue": "theirs", "podSetAssignments": sets}, "conditions": conditions}
+    status = {"admission": {"clusterQueue": "theirs", "podSetAssignments": assignments}, "conditions": conditions}
     metadata = workload["metadata"]
     await installed.admin.patch(
         WORKLOADS, metadata["name"], {"status": status}, metadata["namespace"], subresource="status"
@@ -159,14 +164,14 @@ async def test_built_in_mode_only_honours_suspend(
     installed: Installed,
 ) -> None:
     admin, namespace = installed.admin, await installed.namespace("kueue-built-in")
-    await kueue(installed, "mjob.kb.io", "mpytorchjob.kb.io")
+    await install_webhooks(installed, "mjob.kb.io", "mpytorchjob.kb.io")
     async with running(installed, webhook=True) as operator:
 
-        async def seen() -> bool:
+        async def is_detected() -> bool:
             return operator.queues.integration.mode is IntegrationMode.BUILT_IN
 
-        await installed.until(seen)
-        await admin.create(JOBS, queued(namespace, suspend=True))  # as Kueue's webhook has it
+        await installed.until(is_detected)
+        await admin.create(JOBS, queued(namespace, suspend=True))  # as Kueue's webhook does
 
         async def suspended() -> bool:
             return has_true_condition(await admin.get(JOBS, "train", namespace), "Suspended")
@@ -177,18 +182,20 @@ async def test_built_in_mode_only_honours_suspend(
         await installed.pods(namespace, 3)
         assert (await admin.list(WORKLOADS, namespace)).items == []
         assert not denied(operator)
-        said = {what: words for what, _, words in await diagnose_cluster(admin, namespace)}
-        assert said["queues"].startswith("Kueue brings jobs into its queues itself")
+        findings = {check: text for check, _, text in await diagnose_cluster(admin, namespace)}
+        assert findings["queues"].startswith("Kueue brings jobs into its queues itself")
 
 
 async def test_mode_follows_a_kueue_that_is_installed_and_removed(installed: Installed) -> None:
     async with running(installed) as operator:
 
-        async def mode(wanted: IntegrationMode) -> bool:
-            return operator.queues.integration.mode is wanted and operator.queues.integration is not queues.NOT_CHECKED
+        async def mode(expected: IntegrationMode) -> bool:
+            return (
+                operator.queues.integration.mode is expected and operator.queues.integration is not queues.NOT_CHECKED
+            )
 
         await installed.until(lambda: mode(IntegrationMode.NONE))
-        await kueue(installed, "mjob.kb.io")
+        await install_webhooks(installed, "mjob.kb.io")
         await installed.until(lambda: mode(IntegrationMode.EXTERNAL))
         await installed.admin.delete(MUTATING, "kueue-mutating-webhook-configuration")
         await installed.until(lambda: mode(IntegrationMode.NONE))
@@ -199,12 +206,12 @@ async def test_missing_permissions_are_reported_and_disable_the_integration(inst
     for kind in ("clusterrolebindings", "clusterroles"):
         ref = replace(MUTATING, group="rbac.authorization.k8s.io", plural=kind)
         await installed.admin.delete(ref, "torchyard-operator-queues")
-    await kueue(installed, "mjob.kb.io")
+    await install_webhooks(installed, "mjob.kb.io")
     async with running(replace(installed, to=INSTALLATION)) as operator:
 
-        async def told() -> bool:
-            return any("may not" in one for one in operator.queues.integration.reasons)
+        async def reported() -> bool:
+            return any("may not" in reason for reason in operator.queues.integration.reasons)
 
-        await installed.until(told)
+        await installed.until(reported)
         assert operator.queues.integration.mode is IntegrationMode.NONE
         assert not denied(operator)

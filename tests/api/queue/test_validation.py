@@ -1,4 +1,4 @@
-"""What queues and workloads may say, and what is to be written instead of what they may not."""
+"""Validation of queues and workloads, and the suggestions in its messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def workload(**fields: Any) -> Object:
 
 
 def errs(kind: str, obj: Object) -> list[tuple[str, str]]:
-    return [(one.field, one.message) for one in STRATEGIES[kind].validate(obj)]
+    return [(err.field, err.message) for err in STRATEGIES[kind].validate(obj)]
 
 
 UNITS = {
@@ -42,37 +42,37 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize(("resource", "amount", "said"), UNITS.values(), ids=UNITS)
-def test_invalid_quantity_gets_a_suggestion(resource: str, amount: str, said: str) -> None:
-    assert errs("ClusterQueue", queue(resource, amount)) == [(f"{QUOTA}.nominalQuota", said)]
+@pytest.mark.parametrize(("resource", "amount", "message"), UNITS.values(), ids=UNITS)
+def test_invalid_quantity_gets_a_suggestion(resource: str, amount: str, message: str) -> None:
+    assert errs("ClusterQueue", queue(resource, amount)) == [(f"{QUOTA}.nominalQuota", message)]
 
 
 def test_memory_quota_of_a_few_bytes_gets_a_warning() -> None:
-    rules = STRATEGIES["ClusterQueue"]
-    assert rules.validate(queue("memory", 64)) == []
-    assert rules.warnings(queue("memory", 64)) == [
+    strategy = STRATEGIES["ClusterQueue"]
+    assert strategy.validate(queue("memory", 64)) == []
+    assert strategy.warnings(queue("memory", 64)) == [
         "flavor default has a quota of 64 bytes of memory; did you mean 64Gi?"
     ]
 
 
 def test_borrowing_and_lending_limits_require_a_cohort() -> None:
     assert errs("ClusterQueue", queue(cohort="all", borrowingLimit="2", lendingLimit="1")) == []
-    found = errs("ClusterQueue", queue(borrowingLimit="2"))
-    assert [field for field, _ in found] == [f"{QUOTA}.borrowingLimit"]
-    assert "no cohort" in found[0][1]
+    errors = errs("ClusterQueue", queue(borrowingLimit="2"))
+    assert [field for field, _ in errors] == [f"{QUOTA}.borrowingLimit"]
+    assert "no cohort" in errors[0][1]
 
 
 def test_lending_limit_is_at_most_the_nominal_quota() -> None:
-    found = errs("ClusterQueue", queue(cohort="all", lendingLimit="5"))
-    assert found == [(f"{QUOTA}.lendingLimit", 'Invalid value: "5": must be at most the nominalQuota, 4')]
+    errors = errs("ClusterQueue", queue(cohort="all", lendingLimit="5"))
+    assert errors == [(f"{QUOTA}.lendingLimit", 'Invalid value: "5": must be at most the nominalQuota, 4')]
 
 
 def test_flavors_list_the_covered_resources_in_order() -> None:
     obj = queue()
     obj["spec"]["resourceGroups"][0]["coveredResources"] = ["memory", "cpu"]
-    [(field, said)] = errs("ClusterQueue", obj)
+    [(field, message)] = errs("ClusterQueue", obj)
     assert field == "spec.resourceGroups[0].flavors[0].resources"
-    assert said.endswith("must list the coveredResources, in their order: memory, cpu")
+    assert message.endswith("must list the coveredResources, in their order: memory, cpu")
 
 
 def test_a_resource_and_a_flavor_belong_to_one_group() -> None:
@@ -84,10 +84,10 @@ def test_a_resource_and_a_flavor_belong_to_one_group() -> None:
     ]
 
 
-def test_a_cohort_that_is_its_own_parent_is_refused() -> None:
-    [(field, said)] = errs("Cohort", {"metadata": {"name": "a"}, "spec": {"parentName": "a"}})
+def test_cohort_that_is_its_own_parent_is_rejected() -> None:
+    [(field, message)] = errs("Cohort", {"metadata": {"name": "a"}, "spec": {"parentName": "a"}})
     assert field == "spec.parentName"
-    assert "the cohorts a -> a form a cycle; give one of them another parentName" in said
+    assert "the cohorts a -> a form a cycle; give one of them another parentName" in message
 
 
 def test_fair_sharing_is_stored_with_a_warning() -> None:
@@ -96,35 +96,35 @@ def test_fair_sharing_is_stored_with_a_warning() -> None:
     assert STRATEGIES["ClusterQueue"].warnings(obj) == [messages.FAIR_SHARING_IGNORED]
 
 
-def test_a_queue_for_nobody_is_doubted() -> None:
+def test_queue_without_namespaces_gets_a_warning() -> None:
     obj = queue()
     del obj["spec"]["namespaceSelector"]
     assert "use {} to select all namespaces" in STRATEGIES["ClusterQueue"].warnings(obj)[0]
 
 
-def test_a_pod_set_keeps_at_most_its_count() -> None:
+def test_min_count_is_at_most_count() -> None:
     [(field, _)] = errs("Workload", workload(minCount=3))
     assert field == "spec.podSets[0].minCount"
     assert errs("Workload", workload(minCount=1)) == []
 
 
-def test_what_was_admitted_does_not_move_to_another_queue() -> None:
+def test_admitted_workload_cannot_change_its_queue() -> None:
     old = {**workload(), "status": {"admission": {"clusterQueue": "team"}}}
     new = {**old, "spec": {**old["spec"], "queueName": "other"}}
-    found = STRATEGIES["Workload"].validate_update(new, old)
-    assert [one.field for one in found] == ["spec.queueName"]
+    errors = STRATEGIES["Workload"].validate_update(new, old)
+    assert [err.field for err in errors] == ["spec.queueName"]
     del old["status"]
     assert STRATEGIES["Workload"].validate_update(new, old) == []
 
 
-def test_amounts_in_templates_must_be_amounts() -> None:
+def test_invalid_quantity_in_a_template_is_rejected() -> None:
     container = {"name": "c", "resources": {"requests": {"memory": "1GB"}}}
-    [(field, said)] = errs("Workload", workload(template={"spec": {"containers": [container]}}))
+    [(field, message)] = errs("Workload", workload(template={"spec": {"containers": [container]}}))
     assert field == "spec.podSets[0].template.spec.containers[0].resources.requests[memory]"
-    assert said.endswith("use 1G")
+    assert message.endswith("use 1G")
 
 
-def test_names_of_workloads_are_those_of_kueue() -> None:
+def test_workload_names_have_kueues_form() -> None:
     name = names.workload_name("Job", "batch", "train", "6c0dbcc6-7ad9-4ee0-a4e8-7f6a9e4b3f1d")
     assert name.startswith("job-train-")
     assert len(name) == len("job-train-") + 5

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
 from tests.support.yard import Yard
 
 from torchyard.api.objects import Object
@@ -52,28 +53,31 @@ CASES: dict[str, tuple[str, Object, Object]] = {
 
 @pytest.mark.parametrize(("plural", "old", "new"), CASES.values(), ids=CASES)
 def test_conversion_between_versions_is_lossless(plural: str, old: Object, new: Object) -> None:
-    there, back = CONVERSIONS[plural]
-    assert there(copy.deepcopy(old)) == new
-    assert back(copy.deepcopy(new)) == old
+    to_stored, to_old = CONVERSIONS[plural]
+    assert to_stored(copy.deepcopy(old)) == new
+    assert to_old(copy.deepcopy(new)) == old
 
 
 def test_admission_checks_become_a_strategy() -> None:
-    made = CONVERSIONS["clusterqueues"][0]({"spec": {"admissionChecks": ["budget"]}})
-    assert made["spec"] == {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}
+    converted = CONVERSIONS["clusterqueues"][0]({"spec": {"admissionChecks": ["budget"]}})
+    assert converted["spec"] == {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}
 
 
 @pytest.mark.cluster
 def test_real_api_server_accepts_the_definitions(kube_bare: Server) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for one in definitions():
-        answer = kube_bare.admin.post(path, one)
+    for definition in definitions():
+        answer = kube_bare.admin.post(path, definition)
         assert answer.status == 201, answer.message
-    for one in definitions():
+    for definition in definitions():
         conditions: dict[str, str] = {}
         deadline = time.monotonic() + 30
         while conditions.get("Established") != "True" and time.monotonic() < deadline:
-            found = kube_bare.admin.get(f"{path}/{one['metadata']['name']}").json
-            conditions = {each["type"]: each["status"] for each in (found.get("status") or {}).get("conditions") or ()}
+            obj = kube_bare.admin.get(f"{path}/{definition['metadata']['name']}").json
+            conditions = {
+                condition["type"]: condition["status"]
+                for condition in (obj.get("status") or {}).get("conditions") or ()
+            }
             time.sleep(0.05)
         assert conditions.get("Established") == "True"
         assert "NonStructuralSchema" not in conditions
@@ -88,20 +92,25 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_v1beta1_object_is_stored_as_v1beta2(plane: Server) -> None:
     spec = {"cohort": "all", "namespaceSelector": {}, "resourceGroups": [GROUP]}
     body = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "team"}, "spec": spec}
-    made = plane.admin.post(f"{OLD}/clusterqueues", body)
-    assert made.status == 201
-    assert made.json["spec"]["cohort"] == "all"
-    assert made.json["spec"]["flavorFungibility"]["whenCanBorrow"] == "Borrow"
-    assert made.json["spec"]["queueingStrategy"] == "BestEffortFIFO"
-    kept = plane.admin.get(f"{NEW}/clusterqueues/team").json
-    assert kept["spec"]["cohortName"] == "all"
-    assert "cohort" not in kept["spec"]
-    changed = made.json
+    created = plane.admin.post(f"{OLD}/clusterqueues", body)
+    assert created.status == 201
+    assert created.json["spec"]["cohort"] == "all"
+    assert created.json["spec"]["flavorFungibility"]["whenCanBorrow"] == "Borrow"
+    assert created.json["spec"]["queueingStrategy"] == "BestEffortFIFO"
+    stored = plane.admin.get(f"{NEW}/clusterqueues/team").json
+    assert stored["spec"]["cohortName"] == "all"
+    assert "cohort" not in stored["spec"]
+    changed = created.json
     changed["spec"]["cohort"] = "others"
-    changed["metadata"]["resourceVersion"] = plane.admin.get(f"{OLD}/clusterqueues/team").json["metadata"][
-        "resourceVersion"
-    ]
-    assert plane.admin.put(f"{OLD}/clusterqueues/team", changed).status == 200
+
+    def update() -> bool:
+        current = plane.admin.get(f"{OLD}/clusterqueues/team").json["metadata"]
+        changed["metadata"]["resourceVersion"] = current["resourceVersion"]
+        response = plane.admin.put(f"{OLD}/clusterqueues/team", changed)
+        assert response.status in (200, 409), response.message
+        return response.status == 200
+
+    eventually(update, "an update without a conflict with the status controller")
     assert plane.admin.get(f"{NEW}/clusterqueues/team").json["spec"]["cohortName"] == "others"
 
 
@@ -114,11 +123,11 @@ def test_watch_uses_the_requested_version(plane: Server) -> None:
         }
         body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "w"}, "spec": spec}
         assert plane.admin.post(f"{NEW}/namespaces/default/workloads", body).status == 201
-        seen = watch.next()["object"]
-    assert seen["apiVersion"] == "kueue.x-k8s.io/v1beta1"
-    assert seen["spec"]["priorityClassName"] == "high"
-    assert seen["spec"]["podSets"][0]["name"] == "main"
-    assert seen["spec"]["active"] is True
+        workload = watch.next()["object"]
+    assert workload["apiVersion"] == "kueue.x-k8s.io/v1beta1"
+    assert workload["spec"]["priorityClassName"] == "high"
+    assert workload["spec"]["podSets"][0]["name"] == "main"
+    assert workload["spec"]["active"] is True
 
 
 def test_invalid_quantity_is_rejected_with_a_suggestion(plane: Server) -> None:

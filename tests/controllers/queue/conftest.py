@@ -1,4 +1,4 @@
-"""Queues on a plane of their own, with a kubelet that the test plays."""
+"""A plane with queues; the tests take the part of the kubelet."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Cluster:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def make(self, kind: str, obj: Object) -> Object:
+    async def create(self, kind: str, obj: Object) -> Object:
         return await self.client.create(_KINDS[kind], {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, **obj})
 
     async def with_queue(self, *, flavor: Object | None = None, **spec: Any) -> None:
-        """A queue `q` with two cpus, or as told."""
-        await self.make("ResourceFlavor", flavor or queues.flavor())
-        await self.make("ClusterQueue", queues.queue("team", **{"cpu": 2, **spec}))
-        await self.make("LocalQueue", queues.local())
-        await self.make("WorkloadPriorityClass", {"metadata": {"name": "high"}, "value": 100})
+        """Create a LocalQueue `q` and its ClusterQueue with two cpus, unless `spec` says otherwise."""
+        await self.create("ResourceFlavor", flavor or queues.flavor())
+        await self.create("ClusterQueue", queues.queue("team", **{"cpu": 2, **spec}))
+        await self.create("LocalQueue", queues.local())
+        await self.create("WorkloadPriorityClass", {"metadata": {"name": "high"}, "value": 100})
 
     async def job(self, name: str, *, cpu: str | int = 1, labels: Object | None = None, **spec: Any) -> Object:
         container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": str(cpu)}}}
@@ -76,61 +76,61 @@ class Cluster:
         return await self.client.create(JOBS, body)
 
     async def workload(self, job: str) -> Object | None:
-        found = (await self.client.list(WORKLOADS, "default")).items
-        return next((one for one in found if one["metadata"]["ownerReferences"][0]["name"] == job), None)
+        workloads = (await self.client.list(WORKLOADS, "default")).items
+        return next((obj for obj in workloads if obj["metadata"]["ownerReferences"][0]["name"] == job), None)
 
-    async def until(self, what: Callable[[], Awaitable[Any]], about: str = "it") -> Any:
-        return await first_answer(what, about)
+    async def until(self, probe: Callable[[], Awaitable[Any]], description: str = "it") -> Any:
+        return await first_answer(probe, description)
 
     async def condition(self, job: str, type: str, status: str = "True", reason: str = "") -> Object:
-        """StayPending for a condition of a job's workload; answers the workload's."""
+        """Wait for a condition of a job's workload, and return it."""
 
         async def reached() -> Object | None:
             workload = await self.workload(job)
-            found = find(((workload or {}).get("status") or {}).get("conditions") or (), type)
-            if found is None or found["status"] != status or (reason and found["reason"] != reason):
+            condition = find(((workload or {}).get("status") or {}).get("conditions") or (), type)
+            if condition is None or condition["status"] != status or (reason and condition["reason"] != reason):
                 return None
-            return found
+            return condition
 
-        found: Object = await self.until(reached, f"{type}={status} {reason} of {job}")
-        return found
+        condition: Object = await self.until(reached, f"{type}={status} {reason} of {job}")
+        return condition
 
-    async def running(self, job: str, *, is_running: bool = True, ref: GroupVersionResource = JOBS) -> Object:
+    async def running(self, job: str, *, is_running: bool = True, gvr: GroupVersionResource = JOBS) -> Object:
         async def reached() -> Object | None:
-            found = await self.client.get(ref, job, "default")
-            spec = found["spec"] if ref is JOBS else found["spec"]["runPolicy"]
-            return found if bool(spec.get("suspend")) is not is_running else None
+            obj = await self.client.get(gvr, job, "default")
+            spec = obj["spec"] if gvr is JOBS else obj["spec"]["runPolicy"]
+            return obj if bool(spec.get("suspend")) is not is_running else None
 
-        found: Object = await self.until(reached, f"{job} {'starting' if is_running else 'stopping'}")
-        return found
+        obj: Object = await self.until(reached, f"{job} {'starting' if is_running else 'stopping'}")
+        return obj
 
-    async def move_pods(self, job: str, phase: str, count: int = 1) -> None:
-        """What a kubelet would report of some of a job's pods."""
+    async def set_pod_phase(self, job: str, phase: str, count: int = 1) -> None:
+        """Report a phase for some of a job's pods, as a kubelet would."""
 
-        async def there() -> list[Object] | None:
-            listed = (await self.client.list(PODS, "default", labels=f"batch.kubernetes.io/job-name={job}")).items
-            alive = [one for one in listed if (one.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+        async def alive_pods() -> list[Object] | None:
+            pods = (await self.client.list(PODS, "default", labels=f"batch.kubernetes.io/job-name={job}")).items
+            alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
             return alive if len(alive) >= count else None
 
-        pods = await self.until(there, f"pods of {job}")
+        pods = await self.until(alive_pods, f"pods of {job}")
         ready = [{"type": "Ready", "status": "True" if phase == "Running" else "False"}]
-        for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"]))[:count]:
+        for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))[:count]:
             status = {"phase": phase, "conditions": ready}
             await self.client.patch(PODS, pod["metadata"]["name"], {"status": status}, "default", subresource="status")
 
     async def events(self, *reasons: str) -> list[Object]:
-        async def told() -> list[Object] | None:
+        async def recorded() -> list[Object] | None:
             items = (await self.client.list(EVENTS, "default")).items
-            return items if set(reasons) <= {one["reason"] for one in items} else None
+            return items if set(reasons) <= {event["reason"] for event in items} else None
 
-        found: list[Object] = await self.until(told, f"events {reasons}")
-        return found
+        events: list[Object] = await self.until(recorded, f"events {reasons}")
+        return events
 
 
 @pytest.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
-    async with Plane(PlaneSettings(state=tmp_path / "state", port=0)) as found:
-        yield found
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0)) as plane:
+        yield plane
 
 
 @pytest.fixture
@@ -140,35 +140,35 @@ async def cluster(plane: Plane) -> Cluster:
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    """Of a server with a queue and a workload in it, where nobody but the test admits."""
+    """A client of a server with a queue and a workload, but without queue controllers."""
     async with Plane(PlaneSettings(state=tmp_path / "state", port=0, controllers="namespace-controller")) as plane:
         client = plane.client("test")
-        for one in definitions():
-            await client.create(_DEFINITIONS, one)
-        for ref in (FLAVORS, CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS, CHECKS, WORKLOADS):
-            await _served(client, ref)
-        made = (
+        for definition in definitions():
+            await client.create(_DEFINITIONS, definition)
+        for gvr in (FLAVORS, CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS, CHECKS, WORKLOADS):
+            await _wait_until_served(client, gvr)
+        objects = (
             (FLAVORS, "ResourceFlavor", queues.flavor()),
             (CLUSTER_QUEUES, "ClusterQueue", queues.queue()),
             (LOCAL_QUEUES, "LocalQueue", queues.local()),
         )
-        for ref, kind, obj in made:
-            await client.create(ref, {"apiVersion": names.API_VERSION, "kind": kind, **obj})
+        for gvr, kind, obj in objects:
+            await client.create(gvr, {"apiVersion": names.API_VERSION, "kind": kind, **obj})
         workload = queues.workload("one")
         workload["metadata"] = {"namespace": "default", "name": "one"}
         await client.create(WORKLOADS, {"apiVersion": names.API_VERSION, "kind": "Workload", **workload})
         yield client
 
 
-async def _served(client: Client, ref: GroupVersionResource) -> None:
+async def _wait_until_served(client: Client, gvr: GroupVersionResource) -> None:
     async def is_served() -> bool:
         try:
-            await client.list(ref)
+            await client.list(gvr)
         except StatusError:
             return False
         return True
 
-    await first_answer(is_served, ref.plural)
+    await first_answer(is_served, gvr.plural)
 
 
 @pytest.fixture

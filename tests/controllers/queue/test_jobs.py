@@ -1,4 +1,4 @@
-"""Jobs in queues from start to end: held back, admitted, preempted, restored, finished, and told so at every step."""
+"""Queued jobs from creation to finish: suspended, admitted, preempted, restored, finished, each with an event."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from torchyard.yard.settings import PlaneSettings
 Cluster = Any
 
 
-async def test_a_job_waits_runs_and_finishes(cluster: Cluster) -> None:
+async def test_job_is_queued_started_and_finished(cluster: Cluster) -> None:
     await cluster.with_queue(flavor=queues.flavor("default", {"kind": "fast"}))
-    made = await cluster.job("train")
-    assert made["spec"]["suspend"] is True
+    created = await cluster.job("train")
+    assert created["spec"]["suspend"] is True
     started = await cluster.running("train")
     template = started["spec"]["template"]
     assert template["spec"]["nodeSelector"] == {"kind": "fast"}
     assert template["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "main"
     assert (await cluster.condition("train", messages.ADMITTED))["message"] == messages.WORKLOAD_IS_ADMITTED
     await cluster.condition("train", messages.PODS_READY, "False", messages.REASON_WAIT_FOR_START)
-    await cluster.move_pods("train", "Running")
+    await cluster.set_pod_phase("train", "Running")
     await cluster.condition("train", messages.PODS_READY, "True", messages.REASON_STARTED)
-    await cluster.move_pods("train", "Succeeded")
+    await cluster.set_pod_phase("train", "Succeeded")
     await cluster.condition("train", messages.FINISHED, "True", messages.REASON_SUCCEEDED)
-    told = await cluster.events(
+    events = await cluster.events(
         messages.EVENT_CREATED_WORKLOAD, messages.EVENT_STARTED, messages.EVENT_FINISHED_WORKLOAD, messages.ADMITTED
     )
-    mine = {one["reason"]: one for one in told if one["involvedObject"]["kind"] == "Job"}
-    assert mine[messages.EVENT_STARTED]["message"] == "Admitted by clusterQueue team"
-    assert mine[messages.EVENT_STARTED]["source"]["component"] == "batch/job-kueue-controller"
+    job_events = {event["reason"]: event for event in events if event["involvedObject"]["kind"] == "Job"}
+    assert job_events[messages.EVENT_STARTED]["message"] == "Admitted by clusterQueue team"
+    assert job_events[messages.EVENT_STARTED]["source"]["component"] == "batch/job-kueue-controller"
     workload = await cluster.workload("train")
-    assert workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == made["metadata"]["uid"]
+    assert workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == created["metadata"]["uid"]
     assert workload["metadata"]["name"].startswith("job-train-")
 
     async def empty() -> bool:
@@ -52,7 +52,7 @@ async def test_a_job_waits_runs_and_finishes(cluster: Cluster) -> None:
     await cluster.until(empty, "an empty queue")
 
 
-async def test_a_preempted_job_becomes_what_it_was_and_runs_again(cluster: Cluster) -> None:
+async def test_preempted_job_is_restored_and_started_again(cluster: Cluster) -> None:
     await cluster.with_queue(
         flavor=queues.flavor("default", {"kind": "fast"}, tolerations=[{"key": "gpu", "operator": "Exists"}]),
         preemption={"withinClusterQueue": "LowerPriority"},
@@ -68,13 +68,13 @@ async def test_a_preempted_job_becomes_what_it_was_and_runs_again(cluster: Clust
     stopped = await cluster.client.get(JOBS, "low", "default")
     assert stopped["spec"]["template"] == before["spec"]["template"]
     assert "startTime" not in stopped["status"]
-    await cluster.move_pods("high", "Succeeded")
+    await cluster.set_pod_phase("high", "Succeeded")
     again = await cluster.running("low")
     assert again["spec"]["template"]["spec"]["nodeSelector"] == {**selector, "kind": "fast"}
     await cluster.events(messages.PREEMPTED, messages.EVENT_STOPPED, "EvictedDueToPreempted")
 
 
-async def test_quota_is_held_until_no_pod_is_left(cluster: Cluster) -> None:
+async def test_quota_is_held_until_all_pods_are_gone(cluster: Cluster) -> None:
     await cluster.with_queue(preemption={"withinClusterQueue": "LowerPriority"})
     await cluster.job("low", cpu=2)
     await cluster.running("low")
@@ -90,55 +90,58 @@ async def test_quota_is_held_until_no_pod_is_left(cluster: Cluster) -> None:
     assert not (low["status"].get("active") or 0), status
 
 
-async def test_three_users_share_a_queue_in_turn(cluster: Cluster) -> None:
+async def test_jobs_of_three_users_run_one_after_the_other(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("ann", cpu=2)
     await cluster.running("ann")
     await cluster.job("bob", cpu=2)
-    said = (await cluster.condition("bob", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA))[
+    message = (await cluster.condition("bob", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA))[
         "message"
     ]
-    assert said.endswith("insufficient unused quota for cpu in flavor default, 2 more needed")
+    assert message.endswith("insufficient unused quota for cpu in flavor default, 2 more needed")
     await cluster.job("cay", cpu=2)
     await cluster.condition("cay", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
 
-    async def two_wait() -> bool:
+    async def two_pending() -> bool:
         return ((await cluster.client.get(LOCAL_QUEUES, "q", "default")).get("status") or {}).get(
             "pendingWorkloads"
         ) == 2
 
-    await cluster.until(two_wait, "two waiting")
-    await cluster.move_pods("ann", "Succeeded")
+    await cluster.until(two_pending, "two pending workloads")
+    await cluster.set_pod_phase("ann", "Succeeded")
     await cluster.running("bob")
-    await cluster.move_pods("bob", "Succeeded")
+    await cluster.set_pod_phase("bob", "Succeeded")
     await cluster.running("cay")
 
 
-async def test_a_pytorchjob_waits_for_all_its_replicas(cluster: Cluster) -> None:
+async def test_pytorchjob_is_admitted_with_all_replicas_and_restored(cluster: Cluster) -> None:
     await cluster.with_queue(cpu=3, flavor=queues.flavor("default", {"kind": "fast"}))
     body = pytorchjob(master=1, worker=2)
     for replica in body["spec"]["pytorchReplicaSpecs"].values():
         replica["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
     metadata = {"name": "train", "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "q"}}
-    made = await cluster.client.create(PYTORCHJOBS, {**body, "metadata": metadata})
-    assert made["spec"]["runPolicy"]["suspend"] is True
-    started = await cluster.running("train", ref=PYTORCHJOBS)
+    created = await cluster.client.create(PYTORCHJOBS, {**body, "metadata": metadata})
+    assert created["spec"]["runPolicy"]["suspend"] is True
+    started = await cluster.running("train", gvr=PYTORCHJOBS)
     workload = await cluster.workload("train")
-    assert [(one["name"], one["count"]) for one in workload["spec"]["podSets"]] == [("master", 1), ("worker", 2)]
+    assert [(pod_set["name"], pod_set["count"]) for pod_set in workload["spec"]["podSets"]] == [
+        ("master", 1),
+        ("worker", 2),
+    ]
     assert workload["metadata"]["name"].startswith("pytorchjob-train-")
     for replica in started["spec"]["pytorchReplicaSpecs"].values():
         assert replica["template"]["spec"]["nodeSelector"] == {"kind": "fast"}
     await cluster.client.patch(WORKLOADS, workload["metadata"]["name"], {"spec": {"active": False}}, "default")
-    await cluster.running("train", is_running=False, ref=PYTORCHJOBS)
+    await cluster.running("train", is_running=False, gvr=PYTORCHJOBS)
 
     async def restored() -> bool:
-        found = await cluster.client.get(PYTORCHJOBS, "train", "default")
-        return bool(found["spec"]["pytorchReplicaSpecs"] == made["spec"]["pytorchReplicaSpecs"])
+        job = await cluster.client.get(PYTORCHJOBS, "train", "default")
+        return bool(job["spec"]["pytorchReplicaSpecs"] == created["spec"]["pytorchReplicaSpecs"])
 
     await cluster.until(restored, "the old templates")
 
 
-async def test_a_job_takes_fewer_pods_and_gets_all_back(cluster: Cluster) -> None:
+async def test_partially_admitted_job_gets_its_parallelism_back(cluster: Cluster) -> None:
     await cluster.with_queue(cpu=2)
     annotations = {"kueue.x-k8s.io/job-min-parallelism": "1"}
     await cluster.job("wide", parallelism=5, completions=9, annotations=annotations)
@@ -153,24 +156,24 @@ async def test_a_job_takes_fewer_pods_and_gets_all_back(cluster: Cluster) -> Non
     await cluster.until(restored, "the old parallelism")
 
 
-async def test_pods_that_ended_make_room(cluster: Cluster) -> None:
+async def test_succeeded_pods_release_their_quota(cluster: Cluster) -> None:
     await cluster.with_queue(cpu=2)
     await cluster.job("pair", parallelism=2, completions=2)
     await cluster.running("pair")
     await cluster.job("next")
     await cluster.condition("next", messages.QUOTA_RESERVED, "False")
-    await cluster.move_pods("pair", "Succeeded")
+    await cluster.set_pod_phase("pair", "Succeeded")
     await cluster.running("next")
     workload = await cluster.workload("pair")
     assert workload["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
 
 
-async def test_a_job_ends_when_its_time_is_up(cluster: Cluster) -> None:
+async def test_job_is_stopped_at_its_maximum_execution_time(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("slow", labels={"kueue.x-k8s.io/max-exec-time-seconds": "1"})
     await cluster.running("slow")
-    found = await cluster.condition("slow", messages.EVICTED, reason="DeactivatedDueToMaximumExecutionTimeExceeded")
-    assert "The maximum execution time (1s) exceeded" in found["message"]
+    evicted = await cluster.condition("slow", messages.EVICTED, reason="DeactivatedDueToMaximumExecutionTimeExceeded")
+    assert "The maximum execution time (1s) exceeded" in evicted["message"]
     await cluster.running("slow", is_running=False)
     assert (await cluster.workload("slow"))["spec"]["active"] is False
 
@@ -190,8 +193,10 @@ async def test_a_stopped_queue_admits_nothing_and_drains(
     await cluster.running("first")
     await cluster.client.patch(ref, name, {"spec": {"stopPolicy": "Hold"}}, namespace)
     await cluster.job("second")
-    said = (await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_SUSPENDED))["message"]
-    assert said.endswith("is stopped")
+    message = (await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_SUSPENDED))[
+        "message"
+    ]
+    assert message.endswith("is stopped")
     await cluster.running("first")
     await cluster.client.patch(ref, name, {"spec": {"stopPolicy": "HoldAndDrain"}}, namespace)
     await cluster.condition("first", messages.EVICTED, reason=reason)
@@ -201,7 +206,7 @@ async def test_a_stopped_queue_admits_nothing_and_drains(
     await cluster.running("second")
 
 
-async def test_an_admission_check_has_a_say(cluster: Cluster) -> None:
+async def test_admission_check_delays_the_start_and_updates_pods(cluster: Cluster) -> None:
     check = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "AdmissionCheck", "metadata": {"name": "budget"}}
     await cluster.client.create(CHECKS, {**check, "spec": {"controllerName": "example.com/budget"}})
     await cluster.with_queue(admissionChecksStrategy={"admissionChecks": [{"name": "budget"}]})
@@ -218,12 +223,12 @@ async def test_an_admission_check_has_a_say(cluster: Cluster) -> None:
     assert started["spec"]["template"]["spec"]["nodeSelector"] == {"paid": "yes"}
 
 
-async def test_a_placeholder_is_told_as_such(cluster: Cluster) -> None:
+async def test_placeholder_queue_name_is_rejected(cluster: Cluster) -> None:
     with pytest.raises(StatusError, match=r"replace the placeholder .* for example default-user-queue"):
         await cluster.job("train", labels={"kueue.x-k8s.io/queue-name": "<project namespace>-user-queue"})
 
 
-WAITS = {
+REASONS = {
     "an unknown queue": (
         {"labels": {"kueue.x-k8s.io/queue-name": "nope"}},
         "LocalQueue nope doesn't exist; LocalQueues in this namespace: q",
@@ -237,23 +242,25 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize(("fields", "said"), WAITS.values(), ids=WAITS)
-async def test_what_cannot_be_admitted_is_told_why(cluster: Cluster, fields: Object, said: str) -> None:
+@pytest.mark.parametrize(("fields", "message"), REASONS.values(), ids=REASONS)
+async def test_pending_workload_has_reason_and_hint(cluster: Cluster, fields: Object, message: str) -> None:
     await cluster.with_queue()
     await cluster.job("train", **fields)
-    assert said in (await cluster.condition("train", messages.QUOTA_RESERVED, "False"))["message"]
+    assert message in (await cluster.condition("train", messages.QUOTA_RESERVED, "False"))["message"]
 
 
-async def test_a_wrong_priority_class_is_told(cluster: Cluster) -> None:
+async def test_missing_priority_class_is_reported(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels={"kueue.x-k8s.io/priority-class": "nope"})
-    told = await cluster.events(messages.EVENT_PRIORITY_CLASS_NOT_FOUND)
+    events = await cluster.events(messages.EVENT_PRIORITY_CLASS_NOT_FOUND)
     assert any(
-        "create it, or use one that `kubectl get wpc` lists" in one["message"] for one in told if "message" in one
+        "create it, or use one that `kubectl get wpc` lists" in event["message"]
+        for event in events
+        if "message" in event
     )
 
 
-async def test_a_running_job_stays_in_its_queue(cluster: Cluster) -> None:
+async def test_running_job_cannot_change_its_queue(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train")
     await cluster.running("train")
@@ -262,7 +269,7 @@ async def test_a_running_job_stays_in_its_queue(cluster: Cluster) -> None:
         await cluster.client.patch(JOBS, "train", patch, "default")
 
 
-async def test_a_waiting_job_may_change_its_queue(cluster: Cluster) -> None:
+async def test_pending_job_can_change_its_queue(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels={"kueue.x-k8s.io/queue-name": "nope"})
     await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.REASON_MISCONFIGURED)
@@ -270,7 +277,7 @@ async def test_a_waiting_job_may_change_its_queue(cluster: Cluster) -> None:
     await cluster.running("train")
 
 
-async def test_who_starts_a_job_by_hand_is_stopped(cluster: Cluster) -> None:
+async def test_job_started_without_quota_is_stopped(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", cpu=99)
     await cluster.condition("train", messages.QUOTA_RESERVED, "False")
@@ -278,7 +285,7 @@ async def test_who_starts_a_job_by_hand_is_stopped(cluster: Cluster) -> None:
     await cluster.running("train", is_running=False)
 
 
-async def test_a_plane_that_comes_back_knows_what_is_in_use(tmp_path: Path) -> None:
+async def test_restarted_plane_knows_the_usage(tmp_path: Path) -> None:
     settings = PlaneSettings(state=tmp_path / "state", port=0)
     async with Plane(settings) as plane:
         cluster = _cluster(plane)
@@ -289,14 +296,14 @@ async def test_a_plane_that_comes_back_knows_what_is_in_use(tmp_path: Path) -> N
         cluster = _cluster(plane)
         await cluster.job("second", cpu=2)
         await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
-        await cluster.move_pods("first", "Succeeded")
+        await cluster.set_pod_phase("first", "Succeeded")
         await cluster.running("second")
 
 
 def _cluster(plane: Plane) -> Cluster:
-    from tests.controllers.queue.conftest import Cluster as Made
+    from tests.controllers.queue.conftest import Cluster as QueueCluster
 
-    return Made(plane.client("test"))
+    return QueueCluster(plane.client("test"))
 
 
 def _pod(name: str, group: str = "", size: int = 1) -> Object:
@@ -308,31 +315,31 @@ def _pod(name: str, group: str = "", size: int = 1) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-async def test_a_group_of_pods_starts_together(cluster: Cluster) -> None:
+async def test_pod_group_starts_together(cluster: Cluster) -> None:
     await cluster.with_queue(flavor=queues.flavor("default", {"kind": "fast"}))
     first = await cluster.client.create(PODS, _pod("a", "pair", 2))
     assert first["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
     await cluster.client.create(PODS, _pod("b", "pair", 2))
 
-    async def open_gates() -> bool:
-        found = [await cluster.client.get(PODS, name, "default") for name in ("a", "b")]
-        return all(not one["spec"].get("schedulingGates") for one in found) and all(
-            one["spec"]["nodeSelector"] == {"kind": "fast"} for one in found
+    async def are_ungated() -> bool:
+        pods = [await cluster.client.get(PODS, name, "default") for name in ("a", "b")]
+        return all(not pod["spec"].get("schedulingGates") for pod in pods) and all(
+            pod["spec"]["nodeSelector"] == {"kind": "fast"} for pod in pods
         )
 
-    await cluster.until(open_gates, "the start of both")
+    await cluster.until(are_ungated, "the start of both")
     for name in ("a", "b"):
         await cluster.client.patch(PODS, name, {"status": {"phase": "Succeeded"}}, "default", subresource="status")
 
     async def finished() -> bool:
         workload = await cluster.client.get(WORKLOADS, "pair", "default")
-        found = find(workload["status"]["conditions"], messages.FINISHED)
-        return found is not None and found["message"] == "Pods succeeded: 2/2."
+        condition = find(workload["status"]["conditions"], messages.FINISHED)
+        return condition is not None and condition["message"] == "Pods succeeded: 2/2."
 
     await cluster.until(finished, "the end")
 
 
-async def test_a_lone_pod_queues_too(cluster: Cluster) -> None:
+async def test_single_pod_is_queued(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.client.create(PODS, _pod("alone"))
 

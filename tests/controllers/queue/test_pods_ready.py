@@ -1,4 +1,4 @@
-"""waitForPodsReady as a Kueue configuration file sets it: one after the other, and again after a pause."""
+"""waitForPodsReady from a Kueue configuration file: blocked admission, and requeueing after a backoff."""
 
 from __future__ import annotations
 
@@ -29,45 +29,45 @@ async def test_with_block_admission_jobs_start_one_by_one(tmp_path: Path) -> Non
         await cluster.job("first")
         await cluster.running("first")
         await cluster.job("second")
-        said = await cluster.condition(
+        condition = await cluster.condition(
             "second", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_PODS_READY
         )
-        assert said["message"] == "waiting for all admitted workloads to be in PodsReady condition"
-        await cluster.move_pods("first", "Running")
+        assert condition["message"] == "waiting for all admitted workloads to be in PodsReady condition"
+        await cluster.set_pod_phase("first", "Running")
         await cluster.running("second")
 
 
-async def test_pods_that_do_not_come_make_room_and_the_job_tries_again(tmp_path: Path) -> None:
+async def test_pods_ready_timeout_evicts_and_requeues(tmp_path: Path) -> None:
     times = "waitForPodsReady: {timeout: 1s, requeuingStrategy: {backoffBaseSeconds: 1}}"
     async with Plane(settings(tmp_path, times)) as plane:
         cluster = Cluster(plane.client("test"))
         await cluster.with_queue()
         await cluster.job("slow")
-        found = await cluster.condition("slow", messages.EVICTED, reason=messages.REASON_PODS_READY_TIMEOUT)
-        assert found["message"].startswith("Exceeded the PodsReady timeout default/job-slow-")
+        evicted = await cluster.condition("slow", messages.EVICTED, reason=messages.REASON_PODS_READY_TIMEOUT)
+        assert evicted["message"].startswith("Exceeded the PodsReady timeout default/job-slow-")
         await cluster.condition("slow", messages.REQUEUED, reason=messages.REASON_BACKOFF_FINISHED)
 
-        async def tried_again() -> Any:
+        async def requeued_twice() -> Any:
             workload = await cluster.workload("slow")
             return (((workload or {}).get("status") or {}).get("requeueState") or {}).get("count", 0) >= 2
 
-        await cluster.until(tried_again, "a second try")
+        await cluster.until(requeued_twice, "a second requeue")
 
 
-BAD = {
-    "a field we do not take": ("fairSharing: {enable: true}", "fairSharing: Forbidden"),
-    "no YAML": ("a: [", "is not valid YAML"),
+INVALID = {
+    "unsupported field": ("fairSharing: {enable: true}", "fairSharing: Forbidden"),
+    "invalid YAML": ("a: [", "is not valid YAML"),
 }
 
 
-@pytest.mark.parametrize(("text", "said"), BAD.values(), ids=BAD)
-async def test_a_wrong_file_is_refused_at_the_start(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(YardError, match=said):
+@pytest.mark.parametrize(("text", "message"), INVALID.values(), ids=INVALID)
+async def test_invalid_configuration_is_rejected_at_start(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(YardError, match=message):
         async with Plane(settings(tmp_path, text)):
             raise AssertionError("it started")
 
 
-async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_missing_configuration_file_is_named(tmp_path: Path) -> None:
     missing = PlaneSettings(state=tmp_path / "state", port=0, queue_config=tmp_path / "nope.yaml")
     with pytest.raises(YardError, match=r"--queue-config .*nope\.yaml: No such file"):
         async with Plane(missing):

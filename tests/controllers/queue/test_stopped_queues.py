@@ -1,4 +1,4 @@
-"""Queues that stop and open: only those are looked at again who hold what a queue that stops gave."""
+"""Queues that are stopped and resumed: only the workloads with quota of a stopped queue are reconciled."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ QUEUES = {"a cluster queue": (CLUSTER_QUEUES, "team", ""), "a local queue": (LOC
 
 
 async def stop(client: Client, store: QueueStore, queue: tuple[GroupVersionResource, str, str], policy: str) -> None:
-    """Until those who look after workloads know."""
-    ref, name, namespace = queue
-    informer = store.cluster_queues if ref is CLUSTER_QUEUES else store.local_queues
-    written = await client.patch(ref, name, {"spec": {"stopPolicy": policy}}, namespace)
+    """Set the stop policy, and wait until the informer has seen it."""
+    gvr, name, namespace = queue
+    informer = store.cluster_queues if gvr is CLUSTER_QUEUES else store.local_queues
+    written = await client.patch(gvr, name, {"spec": {"stopPolicy": policy}}, namespace)
 
     async def seen() -> bool:
         return informer.has_seen(written)
 
-    await first_answer(seen, f"{name} being told {policy}")
+    await first_answer(seen, f"{name} with {policy}")
 
 
 @pytest.mark.parametrize("queue", QUEUES.values(), ids=QUEUES)
-async def test_nobody_is_looked_at_when_a_queue_opens_and_its_holders_are_when_it_stops(
+async def test_stopped_queue_reconciles_its_reserving_workloads_only(
     queue: Any, store: QueueStore, client: Client
 ) -> None:
     controller = WorkloadReconciler(store, store.new_recorder("test"), QueueMetrics(), QueueSettings())
     await stop(client, store, queue, "Hold")
-    assert controller.queue.adds == 0  # nobody holds anything
+    assert controller.queue.adds == 0  # no workload has quota
     await stop(client, store, queue, "None")
     schedule(store.state, store.now())
     assert store.state.cache.workloads["default", "one"].reserved_in == "team"

@@ -1,4 +1,4 @@
-"""Parts of ours on a real API server that serves the kinds they look after."""
+"""Runs controllers on a real API server that has their CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from torchyard.kube.informer_factory import InformerFactory
 DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 
 
-class Part(Protocol):
+class Runnable(Protocol):
     async def run(self) -> None: ...
 
 
-async def define(client: Client, *definitions: Object) -> None:
-    for one in definitions:
+async def install_definitions(client: Client, *definitions: Object) -> None:
+    for definition in definitions:
         try:
-            await client.create(DEFINITIONS, one)
+            await client.create(DEFINITIONS, definition)
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
-    for one in definitions:
-        while not has_true_condition(await client.get(DEFINITIONS, one["metadata"]["name"]), "Established"):
+    for definition in definitions:
+        name = definition["metadata"]["name"]
+        while not has_true_condition(await client.get(DEFINITIONS, name), "Established"):
             await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
-async def running(client: Client, part: Part, informers: InformerFactory) -> AsyncIterator[None]:
-    """Both, until the end; then the client is closed."""
-    tasks = [asyncio.create_task(part.run()), asyncio.create_task(informers.run())]
+async def running(client: Client, controller: Runnable, informers: InformerFactory) -> AsyncIterator[None]:
+    """Runs the controller and the informers inside the context, and closes the client at its end."""
+    tasks = [asyncio.create_task(controller.run()), asyncio.create_task(informers.run())]
     try:
         yield
     finally:

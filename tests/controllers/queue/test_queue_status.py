@@ -1,4 +1,4 @@
-"""The figures of queues give way to who is being admitted, and to nobody else."""
+"""Statuses of queues are delayed while workloads are admitted, and only then."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from torchyard.core.queue.scheduler import schedule
 from torchyard.kube.client import Client
 
 
-def shown(client: Client, reserving: int) -> Callable[[], Awaitable[bool]]:
-    async def is_shown() -> bool:
+def has_reserving(client: Client, reserving: int) -> Callable[[], Awaitable[bool]]:
+    async def is_written() -> bool:
         queue = await client.get(CLUSTER_QUEUES, "team")
         return bool((queue.get("status") or {}).get("reservingWorkloads") == reserving)
 
-    return is_shown
+    return is_written
 
 
-async def test_a_rest_however_long_ends_when_nobody_is_being_admitted_any_more(
+async def test_status_pause_ends_when_nothing_is_being_admitted(
     store: QueueStore, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_PAUSE_FACTOR", "_MAX_PAUSE"):
@@ -35,9 +35,9 @@ async def test_a_rest_however_long_ends_when_nobody_is_being_admitted_any_more(
     store.state.refresh()
     running = asyncio.create_task(QueueStatusController(store, QueueMetrics()).run())
     store.notify()
-    await first_answer(shown(client, 0), "the figures of before")
+    await first_answer(has_reserving(client, 0), "the status before the admission")
     schedule(store.state, store.now())
     store.notify()
     is_busy[0] = False
-    await first_answer(shown(client, 1), "the figures of now")
+    await first_answer(has_reserving(client, 1), "the status after the admission")
     running.cancel()
