@@ -1,4 +1,4 @@
-"""The same tests judge our server and the real one: `server` is each of them in turn.
+"""The same tests run against our server and a real one: `server` is each of them.
 
 A definition takes the real server two seconds, so tests with definitions of their own run there with full effort only.
 """
@@ -27,9 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", params=["yard", "kube"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Ours, then the real one: a test that fails on the real one is wrong."""
-    found: Server = request.getfixturevalue(request.param)
-    return found
+    """Ours, then the real one. A test that fails on the real one is wrong."""
+    result: Server = request.getfixturevalue(request.param)
+    return result
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def space(api: Client) -> Space:
     """A fresh namespace with its service account."""
     answer = api.post("/api/v1/namespaces", {"metadata": {"generateName": "test-"}})
     assert answer.status == 201, answer
-    made = Space(api, answer.json["metadata"]["name"])
-    eventually(lambda: not made.gone("serviceaccounts", "default"), "the default service account")
-    return made
+    created = Space(api, answer.json["metadata"]["name"])
+    eventually(lambda: not created.gone("serviceaccounts", "default"), "the default service account")
+    return created
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What our server does differently from the real one on purpose, each with its reason.
+"""Intended differences between our server and the real one, each with its reason.
 
 A test that meets one of them asks `expected(server, key)`, so that it judges both servers and the table stays true.
 """
@@ -39,6 +39,6 @@ DIFFERENCES = {
 
 
 def expected(server: Server, key: str) -> Any:
-    """What this server answers at a point where the two differ."""
+    """The response of this server where the two differ."""
     difference = DIFFERENCES[key]
     return difference.real if server.real else difference.ours

@@ -40,7 +40,7 @@ def path(resource: str, name: str = "", sub: str = "", *, namespace: str = "", g
 
 @dataclass(frozen=True)
 class Space:
-    """One namespace of its own for one test."""
+    """The namespace of one test."""
 
     api: Client
     name: str
@@ -49,11 +49,11 @@ class Space:
         return path(resource, name, sub, namespace=self.name, group=group)
 
     def make(self, resource: str, obj: Object) -> Object:
-        """Create it, which must succeed, and return what the server answered."""
+        """Create an object, which must succeed; returns the response."""
         answer = self.api.post(self.path(resource), obj)
         assert answer.status == 201, answer
-        made: Object = answer.json
-        return made
+        created: Object = answer.json
+        return created
 
     def get(self, resource: str, name: str) -> Object:
         answer = self.api.get(self.path(resource, name))
@@ -150,7 +150,7 @@ def custom(kind: str, name: str = "", **content: Any) -> Object:
 
 
 def owner(of: Object, **more: Any) -> Object:
-    """An ownerReference to an object as the server answered it."""
+    """An ownerReference to an object that the server returned."""
     named = {"apiVersion": of["apiVersion"], "kind": of["kind"]}
     return named | {"name": of["metadata"]["name"], "uid": of["metadata"]["uid"]} | more
 
@@ -163,7 +163,7 @@ class Definitions:
         self.names: list[str] = []
 
     def create(self, definition: Object) -> Object:
-        """Create it, wait until its objects can be listed, and return it as the server shows it then."""
+        """Create a definition and wait until its objects can be listed; returns it as served then."""
         answer = self.api.post(path("customresourcedefinitions"), definition)
         assert answer.status == 201, answer
         name: str = answer.json["metadata"]["name"]
@@ -188,7 +188,7 @@ class Definitions:
         return self.api.get(collection).status == 200
 
     def remove(self) -> None:
-        """Remove them all, also when a failed test left objects that hold them."""
+        """Remove all definitions, even if a failed test left objects with finalizers."""
         for name in self.names:
             self.api.delete(path("customresourcedefinitions", name))
         for name in self.names:

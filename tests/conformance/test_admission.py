@@ -1,4 +1,4 @@
-"""Admission by others, seen from outside: webhooks and policies on both servers."""
+"""Dynamic admission on both servers: webhooks and policies."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def configuration(space: Space, hook: WebhookServer, kind: str, reply: str) -> O
 
 @pytest.fixture
 def configured(space: Space, hook: WebhookServer) -> Iterator[Any]:
-    made: list[str] = []
+    created: list[str] = []
 
     def configure(kind: str, reply: str) -> None:
         answer = space.api.post(path(kind), configuration(space, hook, kind, reply))
         assert answer.status == 201, answer
-        made.append(path(kind, f"{space.name}-{reply}"))
+        created.append(path(kind, f"{space.name}-{reply}"))
 
     yield configure
-    for at in made:
+    for at in created:
         space.api.delete(at)
 
 
@@ -62,8 +62,8 @@ def test_a_mutating_webhook_changes_what_is_stored(space: Space, configured: Any
     configured("mutatingwebhookconfigurations", "label")
 
     def stamped() -> bool:
-        made = space.api.post(space.path("configmaps"), config_map("") | {"metadata": {"generateName": "c-"}}).json
-        return bool(made["data"].get("stamped") == "yes")
+        created = space.api.post(space.path("configmaps"), config_map("") | {"metadata": {"generateName": "c-"}}).json
+        return bool(created["data"].get("stamped") == "yes")
 
     eventually(stamped, "a config map that the webhook changed")
 
@@ -73,8 +73,8 @@ def test_a_validating_webhook_rejects_with_its_own_message(space: Space, configu
 
     def refused() -> bool:
         answer = space.api.post(space.path("configmaps"), config_map("") | {"metadata": {"generateName": "c-"}})
-        said = 'admission webhook "deny.hook.torchyard.dev" denied the request: not on a Sunday'
-        return answer.status == 400 and answer.message == said
+        message = 'admission webhook "deny.hook.torchyard.dev" denied the request: not on a Sunday'
+        return answer.status == 400 and answer.message == message
 
     eventually(refused, "the webhook's refusal")
 

@@ -1,4 +1,4 @@
-"""Point 40: server-side apply, who owns which field, and what happens when two want the same."""
+"""Point 40: server-side apply, field owners and conflicts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def applied(name: str, data: dict[str, str], **metadata: Any) -> Object:
 @pytest.mark.point(40)
 def test_apply_creates_and_records_the_field_owners(space: Space) -> None:
     at = space.path("configmaps", "a")
-    made = space.api.apply(at, applied("a", {"x": "1"}, labels={"l": "1"}), "one")
-    assert made.status == 201
-    (entry,) = made.json["metadata"]["managedFields"]
+    created = space.api.apply(at, applied("a", {"x": "1"}, labels={"l": "1"}), "one")
+    assert created.status == 201
+    (entry,) = created.json["metadata"]["managedFields"]
     assert entry == {
         "manager": "one",
         "operation": "Apply",
@@ -38,7 +38,7 @@ def test_apply_creates_and_records_the_field_owners(space: Space) -> None:
         "fieldsV1": {"f:data": {"f:x": {}}, "f:metadata": {"f:labels": {"f:l": {}}}},
     }
     again = space.api.apply(at, applied("a", {"x": "1"}, labels={"l": "1"}), "one")
-    assert (again.status, again.json) == (200, made.json)
+    assert (again.status, again.json) == (200, created.json)
 
 
 @pytest.mark.point(40)
@@ -97,8 +97,8 @@ def test_items_of_keyed_lists_have_separate_owners(space: Space) -> None:
     assert owned(both.json, "two") == {
         "f:spec": {"f:ports": {key: {".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}}}}
     }
-    left = space.api.apply(at, service("s", spec={"ports": []}), "one")
-    assert (left.status, [p["port"] for p in left.json["spec"]["ports"]]) == (200, [90])
+    remaining = space.api.apply(at, service("s", spec={"ports": []}), "one")
+    assert (remaining.status, [p["port"] for p in remaining.json["spec"]["ports"]]) == (200, [90])
 
 
 @pytest.mark.point(40)
@@ -126,13 +126,13 @@ def test_apply_needs_a_manager_a_kind_and_no_managed_fields(space: Space) -> Non
     refused = space.api.apply(at, with_fields)
     assert (refused.status, refused.reason) == (400, "BadRequest")
     assert "metadata.managedFields must be nil" in refused.message
-    for body, said in (
+    for body, message in (
         ({"metadata": {"name": "a"}}, "invalid object type: /, Kind="),
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}, "invalid object type: /v1, Kind=Pod"),
         (config_map("b"), "the name of the object (b) does not match the name on the URL (a)"),
     ):
         refused = space.api.apply(at, body)
-        assert (refused.status, refused.reason, refused.message) == (400, "BadRequest", said)
+        assert (refused.status, refused.reason, refused.message) == (400, "BadRequest", message)
     long = space.api.apply(at, config_map("a"), "m" * 129)
     assert (long.status, long.causes[0]["field"]) == (422, "fieldManager")
     forced = space.api.patch(at, {"data": {}}, query={"force": "true"})
@@ -156,13 +156,13 @@ def test_apply_reads_yaml(space: Space) -> None:
 @pytest.mark.point(40)
 def test_unknown_and_duplicate_fields_are_rejected(server: Server, space: Space) -> None:
     twice = service("s", spec={"ports": [{"port": 80, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}]})
-    for at, body, said in (
+    for at, body, message in (
         (space.path("configmaps", "a"), config_map("a") | {"dada": {}}, ".dada: field not declared in schema"),
         (space.path("services", "s"), twice, '.spec.ports: duplicate entries for key [port=80,protocol="TCP"]'),
     ):
         refused = space.api.apply(at, body)
         assert refused.status == expected(server, "apply-of-an-untyped-object"), refused
-        assert refused.message.endswith(said)
+        assert refused.message.endswith(message)
 
 
 @pytest.mark.point(40)
@@ -180,9 +180,9 @@ def test_custom_resources_follow_the_list_types_of_their_schema(space: Space, cr
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}
     crds.create(crd("gadgets", version={"schema": {"openAPIV3Schema": schema}}))
     at = space.path("gadgets", "g", group="test.torchyard.dev/v1")
-    one = {"keyed": [{"id": "a", "v": 1}], "unique": ["x"]}
+    target = {"keyed": [{"id": "a", "v": 1}], "unique": ["x"]}
     two = {"keyed": [{"id": "b", "v": 2}], "unique": ["y"]}
-    assert space.api.apply(at, custom("Gadget", "g", spec=one), "one").status == 201
+    assert space.api.apply(at, custom("Gadget", "g", spec=target), "one").status == 201
     both = space.api.apply(at, custom("Gadget", "g", spec=two), "two")
     assert both.status == 200, both
     assert [k["id"] for k in both.json["spec"]["keyed"]] == ["a", "b"]

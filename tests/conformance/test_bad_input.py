@@ -1,4 +1,4 @@
-"""What a client does wrong, and the status, reason and words it gets for it: on both servers the same."""
+"""Bad requests get the same status, reason and message on both servers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CASES: dict[str, tuple[Request, tuple[int, str, str]]] = {
         ("POST", "pods", "", {}, {**POD, "spec": {"containers": "x"}}, JSON),
         (400, "BadRequest", NO_SUCH_TYPE),
     ),
-    "a field nobody knows": (
+    "an unknown field": (
         ("POST", "pods", "", {"fieldValidation": "Strict"}, {**POD, "spec": {**POD["spec"], "colour": 1}}, JSON),
         (400, "BadRequest", UNKNOWN),
     ),
@@ -127,7 +127,7 @@ def test_an_expired_token_is_rejected(server: Server, space: Space) -> None:
 
 
 def signing_key(server: Server) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
-    """The key this server signs the tokens of its service accounts with."""
+    """The key that signs the tokens of this server's service accounts."""
     at = server.kubeconfig.parent
     file = at / "service-accounts.key" if server.real else at / "pki" / "service-accounts.key"
     key = load_pem_private_key(file.read_bytes(), None)
@@ -136,7 +136,7 @@ def signing_key(server: Server) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKe
 
 
 def aged(token: str, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, *, seconds: int = 100_000) -> str:
-    """The same token, given out that much earlier."""
+    """The same token, issued that much earlier."""
     header, payload, _ = token.split(".")
     claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
     for name in ("exp", "iat", "nbf"):

@@ -65,8 +65,8 @@ def test_a_pod_gets_its_defaults(space: Space) -> None:
     ],
 )
 def test_the_pull_policy_follows_the_tag(space: Space, image: str, policy: str) -> None:
-    made = space.api.post(space.path("pods"), pod("p", container={"image": image}), query={"dryRun": "All"})
-    assert made.json["spec"]["containers"][0]["imagePullPolicy"] == policy
+    created = space.api.post(space.path("pods"), pod("p", container={"image": image}), query={"dryRun": "All"})
+    assert created.json["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
 @pytest.mark.point(51)
@@ -78,8 +78,10 @@ def test_status_and_quality_of_service_are_set(space: Space) -> None:
         ({"limits": both}, "Guaranteed"),
         ({"limits": both, "requests": {"cpu": "500m", "memory": "1Gi"}}, "Burstable"),
     ):
-        made = space.api.post(space.path("pods"), pod("p", container={"resources": resources}), query={"dryRun": "All"})
-        assert made.json["status"] == {"phase": "Pending", "qosClass": quality}, resources
+        created = space.api.post(
+            space.path("pods"), pod("p", container={"resources": resources}), query={"dryRun": "All"}
+        )
+        assert created.json["status"] == {"phase": "Pending", "qosClass": quality}, resources
 
 
 BAD_PODS: list[tuple[str, Object, str, str]] = [
@@ -133,9 +135,9 @@ BAD_PODS: list[tuple[str, Object, str, str]] = [
 def test_a_bad_pod_is_invalid_where_it_is_bad(space: Space, obj: Object, field: str, reason: str) -> None:
     refused = space.api.post(space.path("pods"), obj)
     assert (refused.status, refused.reason) == (422, "Invalid"), refused
-    found = [c for c in refused.causes if c["field"].startswith(field)]
-    assert found, refused.causes
-    assert reason in ("", found[0]["reason"])
+    result = [c for c in refused.causes if c["field"].startswith(field)]
+    assert result, refused.causes
+    assert reason in ("", result[0]["reason"])
 
 
 @pytest.mark.point(51)
@@ -153,9 +155,9 @@ def test_a_missing_service_account_or_priority_class_is_forbidden(space: Space) 
 
 @pytest.mark.point(51)
 def test_a_priority_class_gives_the_priority(api: Client, space: Space) -> None:
-    made = api.post(path("priorityclasses"), {"metadata": {"generateName": "high-"}, "value": 1000})
-    assert made.status == 201, made
-    name = made.json["metadata"]["name"]
+    created = api.post(path("priorityclasses"), {"metadata": {"generateName": "high-"}, "value": 1000})
+    assert created.status == 201, created
+    name = created.json["metadata"]["name"]
     spec = space.make("pods", pod("p", spec={"priorityClassName": name}))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "PreemptLowerPriority")
     system = space.make("pods", pod("q", spec={"priorityClassName": "system-node-critical"}))["spec"]
@@ -211,8 +213,8 @@ def test_these_fields_of_a_pod_may_change(space: Space) -> None:
 
 @pytest.mark.point(53)
 def test_a_job_gets_its_defaults_and_selector(space: Space) -> None:
-    made = space.make("jobs", job("j"))
-    spec, uid = made["spec"], made["metadata"]["uid"]
+    created = space.make("jobs", job("j"))
+    spec, uid = created["spec"], created["metadata"]["uid"]
     assert (spec["parallelism"], spec["completions"], spec["backoffLimit"]) == (1, 1, 6)
     assert (spec["completionMode"], spec["suspend"], spec["manualSelector"]) == ("NonIndexed", False, False)
     assert spec["podReplacementPolicy"] == "TerminatingOrFailed"
@@ -304,8 +306,8 @@ def test_node_ports_and_external_names(space: Space) -> None:
     assert 30000 <= outside["ports"][0]["nodePort"] <= 32767
     assert outside["externalTrafficPolicy"] == "Cluster"
     named = service("ext", spec={"type": "ExternalName", "externalName": "example.com", "ports": []})
-    made = space.make("services", named)["spec"]
-    assert "clusterIP" not in made
+    created = space.make("services", named)["spec"]
+    assert "clusterIP" not in created
     refused = space.api.post(space.path("services"), service("x", spec={"ports": [{"port": 80}, {"port": 81}]}))
     assert (refused.status, refused.causes[0]["field"]) == (422, "spec.ports[0].name")
     refused = space.api.post(space.path("services"), service("x", spec={"type": "Strange"}))
@@ -314,10 +316,10 @@ def test_node_ports_and_external_names(space: Space) -> None:
 
 @pytest.mark.point(55)
 def test_a_claim_is_protected_and_immutable_after_binding(space: Space) -> None:
-    made = space.make("persistentvolumeclaims", claim("c"))
-    assert made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
-    assert made["spec"]["volumeMode"] == "Filesystem"
-    assert made["status"] == {"phase": "Pending"}
+    created = space.make("persistentvolumeclaims", claim("c"))
+    assert created["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+    assert created["spec"]["volumeMode"] == "Filesystem"
+    assert created["status"] == {"phase": "Pending"}
     at = space.path("persistentvolumeclaims", "c")
     refused = space.api.patch(at, {"spec": {"accessModes": ["ReadWriteMany"]}})
     assert (refused.status, refused.causes[0]["field"], refused.causes[0]["reason"]) == (
@@ -364,7 +366,7 @@ def cpu(value: Any) -> Object:
 
 @pytest.mark.point(56)
 def test_quantities_are_read_and_written_in_their_canonical_form(space: Space) -> None:
-    for given, canonical in (
+    for submitted, canonical in (
         ("1000m", "1"),
         ("0.5", "500m"),
         (2, "2"),
@@ -374,9 +376,9 @@ def test_quantities_are_read_and_written_in_their_canonical_form(space: Space) -
         ("100Mi", "100Mi"),
         ("1024Ki", "1Mi"),
     ):
-        made = space.api.post(space.path("pods"), cpu(given), query={"dryRun": "All"})
-        assert made.status == 201, (given, made)
-        assert made.json["spec"]["containers"][0]["resources"]["requests"]["cpu"] == canonical, given
+        created = space.api.post(space.path("pods"), cpu(submitted), query={"dryRun": "All"})
+        assert created.status == 201, (submitted, created)
+        assert created.json["spec"]["containers"][0]["resources"]["requests"]["cpu"] == canonical, submitted
     for bad in ("lots", "1 Gi", "1gb", "", "0x10", "1e"):
         refused = space.api.post(space.path("pods"), cpu(bad))
         assert (refused.status, refused.reason) == (400, "BadRequest"), (bad, refused)
@@ -388,12 +390,12 @@ def test_quantities_are_read_and_written_in_their_canonical_form(space: Space) -
 @pytest.mark.point(56)
 def test_int_or_string_takes_both_and_nothing_else(space: Space) -> None:
     for target in (8080, "http"):
-        made = space.api.post(
+        created = space.api.post(
             space.path("services"),
             service("s", spec={"ports": [{"port": 80, "targetPort": target}]}),
             query={"dryRun": "All"},
         )
-        assert made.json["spec"]["ports"][0]["targetPort"] == target
+        assert created.json["spec"]["ports"][0]["targetPort"] == target
     refused = space.api.post(space.path("services"), service("s", spec={"ports": [{"port": 80, "targetPort": True}]}))
     assert (refused.status, refused.reason) == (400, "BadRequest")
 
@@ -418,7 +420,7 @@ def test_invalid_times_and_wrong_types_are_rejected_with_their_field(space: Spac
 def test_a_quota_counts_usage_and_rejects_what_exceeds_it(space: Space) -> None:
     hard = {"pods": "1", "requests.cpu": "1", "count/configmaps": "20"}
     space.make("resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
-    # Whoever keeps the quota's status has to see it first.
+    # The quota controller has to see the quota first.
     status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
     answer = space.api.patch(space.path("resourcequotas", "q", "status"), {"status": status})
     assert answer.status == 200, answer
@@ -455,8 +457,8 @@ def test_a_limit_range_defaults_and_limits(space: Space) -> None:
     space.make("limitranges", {"metadata": {"name": "l"}, "spec": {"limits": [limit]}})
 
     def defaulted() -> bool:
-        made = space.api.post(space.path("pods"), pod("p"), query={"dryRun": "All"}).json
-        resources: Object = made["spec"]["containers"][0]["resources"]
+        created = space.api.post(space.path("pods"), pod("p"), query={"dryRun": "All"}).json
+        resources: Object = created["spec"]["containers"][0]["resources"]
         return resources == {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}
 
     eventually(defaulted, "the defaults of the range")

@@ -1,4 +1,4 @@
-"""Corners in which the two servers once differed, beside the points of the list."""
+"""Corner cases in which the two servers once differed, beyond the points of the list."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_which_kinds_can_be_selected_by_namespace(api: Client, plural: str, stat
 def test_a_new_node_is_not_ready(api: Client) -> None:
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     own = {"key": "mine", "effect": "NoExecute"}
-    made = api.post("/api/v1/nodes?dryRun=All", {"metadata": {"name": "n"}, "spec": {"taints": [own]}})
-    assert made.json["spec"]["taints"] == [own, taint]
+    created = api.post("/api/v1/nodes?dryRun=All", {"metadata": {"name": "n"}, "spec": {"taints": [own]}})
+    assert created.json["spec"]["taints"] == [own, taint]
     again = api.post("/api/v1/nodes?dryRun=All", {"metadata": {"name": "n"}, "spec": {"taints": [taint]}})
     assert again.json["spec"]["taints"] == [taint]
 
@@ -68,8 +68,8 @@ def test_a_name_that_is_given_up_goes_to_who_wanted_it(api: Client) -> None:
 
     def accepted(plural: str) -> str:
         status = api.get(f"{definitions}/{plural}.corners.torchyard.dev").json.get("status") or {}
-        found = status.get("conditions") or ()
-        return next((str(one["status"]) for one in found if one["type"] == "NamesAccepted"), "")
+        result = status.get("conditions") or ()
+        return next((str(item["status"]) for item in result if item["type"] == "NamesAccepted"), "")
 
     assert api.post(definitions, wants("firsts")).status == 201
     eventually(lambda: accepted("firsts") == "True", "the first one's names")
@@ -98,37 +98,39 @@ EVENT = {
 def test_a_new_event_is_recorded_by_its_own_names_and_keeps_what_it_said(space: Space) -> None:
     events = space.path("events", group="events.k8s.io/v1")
     regarding = {"kind": "Pod", "name": "p", "namespace": space.name}
-    made = space.api.post(events, {**EVENT, "regarding": regarding})
-    assert made.status == 201, made
-    (record,) = made.json["metadata"]["managedFields"]
-    wanted: dict[str, Any] = {f"f:{name}": {} for name in EVENT if name != "metadata"}
-    assert (record["apiVersion"], record["fieldsV1"]) == ("events.k8s.io/v1", wanted)
+    created = space.api.post(events, {**EVENT, "regarding": regarding})
+    assert created.status == 201, created
+    (record,) = created.json["metadata"]["managedFields"]
+    expected: dict[str, Any] = {f"f:{name}": {} for name in EVENT if name != "metadata"}
+    assert (record["apiVersion"], record["fieldsV1"]) == ("events.k8s.io/v1", expected)
     series = {"count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}
     assert space.api.patch(f"{events}/e", {"series": series}).status == 200
-    for field, value, said in (("note", "ho", "message"), ("reportingController", "a/b", "reportingController")):
+    for field, value, message in (("note", "ho", "message"), ("reportingController", "a/b", "reportingController")):
         changed = space.api.patch(f"{events}/e", {field: value})
-        assert (changed.status, [one["field"] for one in changed.causes]) == (422, [said])
+        assert (changed.status, [item["field"] for item in changed.causes]) == (422, [message])
 
 
 def test_an_empty_list_is_owned_until_it_is_stored_as_null(space: Space) -> None:
     roles = space.path("roles", group="rbac.authorization.k8s.io/v1")
-    made = space.api.post(roles, {"metadata": {"name": "r"}, "rules": []}, query={"fieldManager": "first"})
-    assert made.json["rules"] is None
+    created = space.api.post(roles, {"metadata": {"name": "r"}, "rules": []}, query={"fieldManager": "first"})
+    assert created.json["rules"] is None
     rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
-    wanted = {
+    expected = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": {"name": "r"},
         "rules": [rule],
     }
     query, headers = {"fieldManager": "second"}, {"Content-Type": APPLY}
-    refused = space.api.request("PATCH", f"{roles}/r", wanted, query=query, headers=headers)
-    assert (refused.status, [one["field"] for one in refused.causes]) == (409, [".rules"])
+    refused = space.api.request("PATCH", f"{roles}/r", expected, query=query, headers=headers)
+    assert (refused.status, [item["field"] for item in refused.causes]) == (409, [".rules"])
     limits = space.api.post(space.path("limitranges"), {"metadata": {"name": "l"}, "spec": {"limits": []}})
     assert limits.json["spec"] == {"limits": None}
     slices = space.path("endpointslices", group="discovery.k8s.io/v1")
-    piece = space.api.post(slices, {"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [], "ports": []})
-    assert (piece.json["endpoints"], piece.json["ports"]) == (None, None)
+    endpoint_slice = space.api.post(
+        slices, {"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [], "ports": []}
+    )
+    assert (endpoint_slice.json["endpoints"], endpoint_slice.json["ports"]) == (None, None)
 
 
 JOB_LABELS = ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"]
@@ -149,22 +151,22 @@ def test_a_job_takes_its_templates_labels_only_where_it_has_none(
     pod = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}
     spec = {"suspend": True, "template": {"metadata": {"labels": template}, "spec": pod}}
     jobs = space.path("jobs", group="batch/v1")
-    made = space.api.post(jobs, {"metadata": {"name": "j", "labels": own}, "spec": spec})
-    assert sorted(made.json["metadata"]["labels"]) == wanted
+    created = space.api.post(jobs, {"metadata": {"name": "j", "labels": own}, "spec": spec})
+    assert sorted(created.json["metadata"]["labels"]) == wanted
 
 
 def test_node_ports_are_numbers_whatever_the_protocol(space: Space) -> None:
     services = space.path("services")
     ports = [{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "UDP"}, {"name": "c", "port": 81}]
-    made = space.api.post(services, {"metadata": {"name": "one"}, "spec": {"type": "NodePort", "ports": ports}})
-    first, second, third = (port["nodePort"] for port in made.json["spec"]["ports"])
+    created = space.api.post(services, {"metadata": {"name": "one"}, "spec": {"type": "NodePort", "ports": ports}})
+    first, second, third = (port["nodePort"] for port in created.json["spec"]["ports"])
     assert first == second != third
     other = {"type": "NodePort", "ports": [{"port": 80, "protocol": "UDP", "nodePort": first}]}
     taken = space.api.post(services, {"metadata": {"name": "two"}, "spec": other})
     assert taken.message.endswith(f"spec.ports[0].nodePort: Invalid value: {first}: provided port is already allocated")
     wrong = {"clusterIP": "192.0.2.7", "ports": []}
     outside = space.api.post(services, {"metadata": {"name": "Three"}, "spec": wrong})
-    assert [one["field"] for one in outside.causes] == ["spec.clusterIPs"]
+    assert [item["field"] for item in outside.causes] == ["spec.clusterIPs"]
 
 
 @pytest.mark.parametrize(
@@ -200,8 +202,8 @@ def test_a_role_made_of_others_shows_their_rules(api: Client, space: Space) -> N
     roles, rule = path("clusterroles"), {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
     whole, part = f"{space.name}-whole", f"{space.name}-part"
     selectors = [{"matchLabels": {"corner": space.name}}]
-    made = api.post(roles, {"metadata": {"name": whole}, "aggregationRule": {"clusterRoleSelectors": selectors}})
-    assert made.status == 201, made
+    created = api.post(roles, {"metadata": {"name": whole}, "aggregationRule": {"clusterRoleSelectors": selectors}})
+    assert created.status == 201, created
     api.post(roles, {"metadata": {"name": part, "labels": {"corner": space.name}}, "rules": [rule]})
     eventually(lambda: api.get(f"{roles}/{whole}").json["rules"] == [rule], "the rules")
     api.delete(f"{roles}/{part}")

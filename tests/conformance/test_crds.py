@@ -38,11 +38,11 @@ class Gadgets:
 def test_a_definition_is_served_and_shown_in_discovery_and_openapi(api: Client, crds: Definitions) -> None:
     names: Object = {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
     names |= {"shortNames": ["gd"], "categories": ["all"]}
-    made = crds.create(crd("gadgets", version={"subresources": {"status": {}}}, names=names))
-    name = made["metadata"]["name"]
+    created = crds.create(crd("gadgets", version={"subresources": {"status": {}}}, names=names))
+    name = created["metadata"]["name"]
     assert crds.condition(name, "NamesAccepted") == "True"
-    assert made["status"]["acceptedNames"] == names
-    assert made["status"]["storedVersions"] == ["v1"]
+    assert created["status"]["acceptedNames"] == names
+    assert created["status"]["storedVersions"] == ["v1"]
     eventually(lambda: api.get(f"/apis/{GROUP}/v1").status == 200, "discovery")
     legacy = api.get(f"/apis/{GROUP}/v1").json
     assert (legacy["kind"], legacy["groupVersion"]) == ("APIResourceList", f"{GROUP}/v1")
@@ -118,10 +118,10 @@ def test_unknown_fields_are_pruned_unless_the_schema_keeps_them(space: Space, cr
     crds.create(crd("gadgets", version=version({"known": {"type": "string"}, "open": open_ended, "emb": embedded})))
     gadgets = Gadgets(space)
     inside = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "bogus": 1}, "data": {"a": "1"}}
-    made = gadgets.make("a", known="1", unknown="2", open={"x": {"y": 1}}, emb=inside)
-    assert made.status == 201, made
+    created = gadgets.make("a", known="1", unknown="2", open={"x": {"y": 1}}, emb=inside)
+    assert created.status == 201, created
     inside["metadata"] = {"name": "x"}
-    assert made.json["spec"] == {"known": "1", "open": {"x": {"y": 1}}, "emb": inside}
+    assert created.json["spec"] == {"known": "1", "open": {"x": {"y": 1}}, "emb": inside}
     strict = space.api.post(gadgets.at, custom("Gadget", "b", spec={"unknown": 1}), query={"fieldValidation": "Strict"})
     assert (strict.status, strict.reason) == (400, "BadRequest")
     assert 'strict decoding error: unknown field "spec.unknown"' in strict.message
@@ -171,10 +171,10 @@ def test_defaults_are_filled_on_write_and_on_read(space: Space, crds: Definition
     }
     name = crds.create(crd("gadgets", version=version(properties)))["metadata"]["name"]
     gadgets = Gadgets(space)
-    made = gadgets.make("a", none=None, port="http", list=[{}, {"k": "x"}])
-    assert made.status == 201, made
+    created = gadgets.make("a", none=None, port="http", list=[{}, {"k": "x"}])
+    assert created.status == 201, created
     expected = {"size": 3, "deep": {"on": True}, "none": None, "port": "http", "list": [{"k": "d"}, {"k": "x"}]}
-    assert made.json["spec"] == expected
+    assert created.json["spec"] == expected
     assert gadgets.make("b", port=80, size=None).json["spec"] == {"size": 3, "deep": {"on": True}, "port": 80}
     refused = gadgets.make("c", port=1.5)
     assert (refused.status, refused.causes[0]["field"]) == (422, "spec.port")
@@ -259,7 +259,7 @@ def test_values_outside_the_schema_are_invalid_with_causes(space: Space, crds: D
     )
 
 
-def rules(*each: Object) -> Object:
+def rules(*entry: Object) -> Object:
     properties = {
         "min": {"type": "integer", "minimum": 0, "maximum": 99},
         "max": {"type": "integer", "minimum": 0, "maximum": 99},
@@ -270,7 +270,7 @@ def rules(*each: Object) -> Object:
         },
         "names": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 9}},
     }
-    spec = {"type": "object", "properties": properties, "x-kubernetes-validations": list(each)}
+    spec = {"type": "object", "properties": properties, "x-kubernetes-validations": list(entry)}
     return {"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}
 
 
@@ -289,8 +289,8 @@ def test_rules_validate_the_new_state_and_transitions(space: Space, crds: Defini
     growing = {"rule": "self.min >= oldSelf.min", "message": "min only grows"}
     crds.create(crd("gadgets", version=rules(order, field, growing)))
     gadgets = Gadgets(space)
-    made = gadgets.make("a", min=2, max=5, kind="x", names=["ab"])
-    assert made.status == 201, made
+    created = gadgets.make("a", min=2, max=5, kind="x", names=["ab"])
+    assert created.status == 201, created
     refused = gadgets.make("b", min=7, max=5, kind="x")
     assert (refused.status, refused.reason) == (422, "Invalid")
     assert refused.causes == [
@@ -304,13 +304,13 @@ def test_rules_validate_the_new_state_and_transitions(space: Space, crds: Defini
     assert (refused.causes[0]["field"], refused.causes[0]["reason"]) == ("spec.names", "FieldValueForbidden")
     assert refused.causes[0]["message"] == "Forbidden: names are lower case"
     at = f"{gadgets.at}/a"
-    for patch, said, where in (
+    for patch, message, where in (
         ({"spec": {"kind": "y"}}, "is fixed", "spec.kind"),
         ({"spec": {"min": 1}}, "min only grows", "spec"),
     ):
         refused = space.api.patch(at, patch)
         assert (refused.status, refused.causes[0]["field"]) == (422, where), refused
-        assert refused.causes[0]["message"].endswith(said)
+        assert refused.causes[0]["message"].endswith(message)
     assert space.api.patch(at, {"spec": {"min": 3}}).status == 200
 
 
@@ -348,11 +348,11 @@ def test_versions_without_conversion_differ_only_in_their_api_version(space: Spa
     ]
     crds.create(crd("gadgets", versions=versions))
     new, old, off = (space.path("gadgets", group=f"{GROUP}/{name}") for name in ("v1", "v1beta1", "v1alpha1"))
-    made = space.api.post(old, custom("Gadget", "a", spec={"x": 1}) | {"apiVersion": f"{GROUP}/v1beta1"})
-    assert (made.status, made.json["apiVersion"]) == (201, f"{GROUP}/v1beta1")
+    created = space.api.post(old, custom("Gadget", "a", spec={"x": 1}) | {"apiVersion": f"{GROUP}/v1beta1"})
+    assert (created.status, created.json["apiVersion"]) == (201, f"{GROUP}/v1beta1")
     read = space.api.get(f"{new}/a").json
     assert read["apiVersion"] == f"{GROUP}/v1"
-    assert (read["spec"], read["metadata"]["uid"]) == ({"x": 1}, made.json["metadata"]["uid"])
+    assert (read["spec"], read["metadata"]["uid"]) == ({"x": 1}, created.json["metadata"]["uid"])
     listed = space.api.get(old).json
     assert (listed["apiVersion"], listed["items"][0]["apiVersion"]) == (f"{GROUP}/v1beta1", f"{GROUP}/v1beta1")
     with space.api.watch(old) as watch:
@@ -402,6 +402,6 @@ def test_without_columns_a_table_shows_name_and_age(space: Space, crds: Definiti
 def test_cluster_scoped_definitions_serve_without_a_namespace(api: Client, crds: Definitions, space: Space) -> None:
     crds.create(crd("gadgets", scope="Cluster"))
     at = f"/apis/{GROUP}/v1/gadgets"
-    made = api.post(at, custom("Gadget", "a"))
-    assert (made.status, "namespace" in made.json["metadata"]) == (201, False)
+    created = api.post(at, custom("Gadget", "a"))
+    assert (created.status, "namespace" in created.json["metadata"]) == (201, False)
     assert api.post(space.path("gadgets", group=f"{GROUP}/v1"), custom("Gadget", "b")).status in (404, 405)

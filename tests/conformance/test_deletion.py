@@ -1,4 +1,4 @@
-"""Points 19 to 23 and 25: what DELETE answers, finalizers, grace, propagation, collections."""
+"""Points 19 to 23 and 25: what DELETE returns, finalizers, grace periods, propagation, collections."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ RETURN_A_STATUS: list[tuple[str, Object]] = [
 @pytest.mark.point(19)
 @pytest.mark.parametrize(("resource", "obj"), RETURN_THE_OBJECT, ids=[one[0] for one in RETURN_THE_OBJECT])
 def test_delete_returns_the_object_for_these_kinds(space: Space, resource: str, obj: Object) -> None:
-    made = space.make(resource, obj)
+    created = space.make(resource, obj)
     answer = space.api.delete(space.path(resource, "a"), {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
     assert answer.status == 200
-    assert answer.json["kind"] == made["kind"]
-    assert answer.json["metadata"]["uid"] == made["metadata"]["uid"]
+    assert answer.json["kind"] == created["kind"]
+    assert answer.json["metadata"]["uid"] == created["metadata"]["uid"]
 
 
 @pytest.mark.point(19)
 @pytest.mark.parametrize(("resource", "obj"), RETURN_A_STATUS, ids=[one[0] for one in RETURN_A_STATUS])
 def test_delete_returns_a_status_for_these_kinds(space: Space, resource: str, obj: Object) -> None:
-    made = space.make(resource, obj)
+    created = space.make(resource, obj)
     answer = space.api.delete(space.path(resource, "a"), {"propagationPolicy": "Background"})
     assert answer.status == 200
-    group = made["apiVersion"].rpartition("/")[0]
-    details = {"name": "a", "kind": resource, "uid": made["metadata"]["uid"]} | ({"group": group} if group else {})
+    group = created["apiVersion"].rpartition("/")[0]
+    details = {"name": "a", "kind": resource, "uid": created["metadata"]["uid"]} | ({"group": group} if group else {})
     assert answer.json == {
         "kind": "Status",
         "apiVersion": "v1",
@@ -140,27 +140,27 @@ def test_no_finalizer_may_be_added_while_terminating(space: Space) -> None:
 
 
 def running_pod(space: Space, name: str, *, phase: str = "Running", grace: int | None = None) -> Object:
-    """A pod on a node: one that is not removed at once."""
+    """A pod that is assigned to a node, and so is not removed at once."""
     spec: Object = {"nodeName": "nowhere"} | ({} if grace is None else {"terminationGracePeriodSeconds": grace})
     space.make("pods", pod(name, spec=spec))
     answer = space.api.patch(space.path("pods", name, "status"), {"status": {"phase": phase}})
     assert answer.status == 200, answer
-    made: Object = answer.json
-    return made
+    created: Object = answer.json
+    return created
 
 
 @pytest.mark.point(21)
 def test_a_running_pod_gets_its_grace_period_and_is_removed_by_the_node(space: Space) -> None:
-    made = running_pod(space, "p")
+    created = running_pod(space, "p")
     answer = space.api.delete(space.path("pods", "p"))
     metadata = answer.json["metadata"]
     assert answer.status == 200
     assert metadata["deletionGracePeriodSeconds"] == 30
-    left = datetime.fromisoformat(metadata["deletionTimestamp"]) - datetime.now(UTC)
-    assert 20 < left.total_seconds() <= 31
-    assert metadata["generation"] == made["metadata"]["generation"] + 1
+    remaining = datetime.fromisoformat(metadata["deletionTimestamp"]) - datetime.now(UTC)
+    assert 20 < remaining.total_seconds() <= 31
+    assert metadata["generation"] == created["metadata"]["generation"] + 1
     # The node agent ends it: grace 0, on the very pod it means.
-    options = {"gracePeriodSeconds": 0, "preconditions": {"uid": made["metadata"]["uid"]}}
+    options = {"gracePeriodSeconds": 0, "preconditions": {"uid": created["metadata"]["uid"]}}
     assert space.api.delete(space.path("pods", "p"), options).status == 200
     assert space.gone("pods", "p")
 
@@ -195,7 +195,7 @@ def test_a_pod_without_a_node_is_deleted_at_once(space: Space) -> None:
 
 
 def family(space: Space, **reference: bool) -> None:
-    """A ConfigMap `parent` and a ConfigMap `child` it owns."""
+    """A ConfigMap `parent`, and a ConfigMap `child` that it owns."""
     parent = space.make("configmaps", config_map("parent"))
     space.make("configmaps", config_map("child", ownerReferences=[owner(parent, **reference)]))
 
@@ -248,8 +248,8 @@ def test_invalid_propagation_policies_are_rejected(server: Server, space: Space)
 
 @pytest.mark.point(23)
 def test_deleting_a_job_without_a_policy_orphans_its_pods_with_a_warning(space: Space) -> None:
-    made = space.make("jobs", job("j", spec={"suspend": True}))
-    space.make("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    created = space.make("jobs", job("j", spec={"suspend": True}))
+    space.make("configmaps", config_map("child", ownerReferences=[owner(created)]))
     answer = space.api.delete(space.path("jobs", "j"))
     assert answer.status == 200
     assert answer.json["metadata"]["finalizers"] == ["orphan"]
@@ -263,8 +263,8 @@ def test_deleting_a_job_without_a_policy_orphans_its_pods_with_a_warning(space: 
 
 @pytest.mark.point(23)
 def test_everything_else_without_a_policy_is_background(space: Space) -> None:
-    made = space.make("deployments", deployment("d"))
-    space.make("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    created = space.make("deployments", deployment("d"))
+    space.make("configmaps", config_map("child", ownerReferences=[owner(created)]))
     answer = space.api.delete(space.path("deployments", "d"))
     assert (answer.json["kind"], answer.warnings) == ("Status", [])
     eventually(lambda: space.gone("configmaps", "child"), "the dependent gone")
@@ -277,8 +277,8 @@ def test_delete_collection_honours_selectors_and_returns_a_list(space: Space) ->
     answer = space.api.delete(space.path("secrets"), query={"labelSelector": "app=x"})
     assert (answer.status, answer.json["kind"]) == (200, "SecretList")
     assert {item["metadata"]["name"] for item in answer.json["items"]} == {"a", "b"}
-    left = {item["metadata"]["name"] for item in space.api.get(space.path("secrets")).json["items"]}
-    assert left == {"c"}
+    remaining = {item["metadata"]["name"] for item in space.api.get(space.path("secrets")).json["items"]}
+    assert remaining == {"c"}
     space.make("secrets", {"metadata": {"name": "d"}})
     assert space.api.delete(space.path("secrets"), query={"fieldSelector": "metadata.name=d"}).status == 200
     assert not space.gone("secrets", "c")
@@ -288,8 +288,8 @@ def test_delete_collection_honours_selectors_and_returns_a_list(space: Space) ->
 @pytest.mark.point(25)
 def test_delete_collection_respects_finalizers_and_propagation(space: Space) -> None:
     space.make("configmaps", config_map("held", finalizers=[HOLD], labels={"mine": "1"}))
-    made = space.make("configmaps", config_map("owner", labels={"mine": "1"}))
-    space.make("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    created = space.make("configmaps", config_map("owner", labels={"mine": "1"}))
+    space.make("configmaps", config_map("child", ownerReferences=[owner(created)]))
     answer = space.api.delete(
         space.path("configmaps"), {"propagationPolicy": "Orphan"}, query={"labelSelector": "mine"}
     )
@@ -311,8 +311,8 @@ def test_kinds_without_delete_collection_reject_it(api: Client) -> None:
 
 @pytest.mark.point(25)
 def test_a_dry_run_delete_deletes_nothing(space: Space) -> None:
-    made = space.make("configmaps", config_map("a"))
-    since = {"resourceVersion": made["metadata"]["resourceVersion"], "fieldSelector": "metadata.name=a"}
+    created = space.make("configmaps", config_map("a"))
+    since = {"resourceVersion": created["metadata"]["resourceVersion"], "fieldSelector": "metadata.name=a"}
     with space.api.watch(space.path("configmaps"), query=since) as watch:
         assert space.api.delete(space.path("configmaps", "a"), {"dryRun": ["All"]}).status == 200
         assert space.api.delete(space.path("configmaps", "a"), query={"dryRun": "All"}).status == 200

@@ -60,10 +60,10 @@ def test_a_forbidden_request_names_the_missing_permission(server: Server, space:
             'pods "p" is forbidden: User "alice" cannot get resource "pods/log" in ',
         ),
     ]
-    for method, at, said in cases:
+    for method, at, message in cases:
         refused = alice.request(method, at)
         assert (refused.status, refused.reason) == (403, "Forbidden")
-        assert refused.message.startswith(said), refused.message
+        assert refused.message.startswith(message), refused.message
         assert refused.message.endswith(f'in the namespace "{space.name}"')
     whole = alice.get("/api/v1/nodes")
     assert whole.message == (

@@ -1,4 +1,4 @@
-"""Point 59: an event goes when nobody has added to it for as long as events live."""
+"""Point 59: an Event expires when it has not been updated for its time to live."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ async def test_an_event_lives_for_an_hour_after_it_was_last_written(tmp_path: Pa
         upkeep = Compactor(plane.registry)
         assert await upkeep.expire_events(almost) == 0
         assert await upkeep.expire_events(later) == 1
-        left = [one["metadata"]["name"] for one in (await client.list(EVENTS, "default")).items]
-        assert left == ["repeated"]
+        remaining = [item["metadata"]["name"] for item in (await client.list(EVENTS, "default")).items]
+        assert remaining == ["repeated"]
         assert await upkeep.expire_events(almost + EVENT_TTL + timedelta(seconds=1)) == 1
 
 

@@ -1,4 +1,4 @@
-"""Points 24 and 26: what goes when its owners, its namespace or its definition go."""
+"""Points 24 and 26: garbage collection, and deletion of namespaces and definitions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_an_object_is_collected_when_all_its_owners_are_gone(space: Space) -> No
 
 @pytest.mark.point(24)
 def test_an_owner_with_another_uid_is_absent(space: Space) -> None:
-    made = space.make("configmaps", config_map("owner"))
-    wrong = owner(made) | {"uid": "00000000-0000-4000-8000-000000000000"}
+    created = space.make("configmaps", config_map("owner"))
+    wrong = owner(created) | {"uid": "00000000-0000-4000-8000-000000000000"}
     space.make("configmaps", config_map("child", ownerReferences=[wrong]))
     eventually(lambda: space.gone("configmaps", "child"), "the dependent of an absent owner gone")
     assert not space.gone("configmaps", "owner")
@@ -56,14 +56,14 @@ def test_dependents_of_a_cluster_scoped_owner_live_and_go_with_it(api: Client, s
             "persistentVolumeReclaimPolicy": "Retain",
         },
     }
-    made = api.post("/api/v1/persistentvolumes", volume).json
-    space.make("configmaps", config_map("child", ownerReferences=[owner(made)]))
-    absent = {**made, "metadata": {**made["metadata"], "uid": "00000000-0000-4000-8000-000000000000"}}
+    created = api.post("/api/v1/persistentvolumes", volume).json
+    space.make("configmaps", config_map("child", ownerReferences=[owner(created)]))
+    absent = {**created, "metadata": {**created["metadata"], "uid": "00000000-0000-4000-8000-000000000000"}}
     space.make("configmaps", config_map("orphan", ownerReferences=[owner(absent)]))
     eventually(lambda: space.gone("configmaps", "orphan"), "the collector has looked at later objects")
     assert not space.gone("configmaps", "child")
-    api.delete(path("persistentvolumes", made["metadata"]["name"]))
-    api.patch(path("persistentvolumes", made["metadata"]["name"]), {"metadata": {"finalizers": None}})
+    api.delete(path("persistentvolumes", created["metadata"]["name"]))
+    api.patch(path("persistentvolumes", created["metadata"]["name"]), {"metadata": {"finalizers": None}})
     eventually(lambda: space.gone("configmaps", "child"), "the dependent gone")
 
 
@@ -104,10 +104,10 @@ def test_a_missing_namespace_is_not_found_and_the_four_system_ones_exist(api: Cl
     assert missing.json["details"] == {"name": "nowhere", "kind": "namespaces"}
     assert api.get("/api/v1/namespaces/nowhere/pods").json["items"] == []
     for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
-        found = api.get(path("namespaces", name)).json
-        assert found["metadata"]["labels"]["kubernetes.io/metadata.name"] == name
-        assert found["status"]["phase"] == "Active"
-        assert found["spec"]["finalizers"] == ["kubernetes"]
+        result = api.get(path("namespaces", name)).json
+        assert result["metadata"]["labels"]["kubernetes.io/metadata.name"] == name
+        assert result["status"]["phase"] == "Active"
+        assert result["spec"]["finalizers"] == ["kubernetes"]
     for name in ("default", "kube-system", "kube-public"):
         refused = api.delete(path("namespaces", name))
         assert (refused.status, refused.reason) == (403, "Forbidden")
@@ -141,7 +141,7 @@ def test_deleting_a_definition_removes_its_objects_first(api: Client, space: Spa
 
 @pytest.mark.point(24)
 def test_a_dependent_pod_is_deleted_with_its_owner(space: Space) -> None:
-    made = space.make("configmaps", config_map("owner"))
-    space.make("pods", pod("p", ownerReferences=[owner(made, controller=True)]))
+    created = space.make("configmaps", config_map("owner"))
+    space.make("pods", pod("p", ownerReferences=[owner(created, controller=True)]))
     space.api.delete(space.path("configmaps", "owner"), {"propagationPolicy": "Background"})
     eventually(lambda: space.gone("pods", "p"), "the pod gone")

@@ -1,4 +1,4 @@
-"""Generated objects and patches, sent to the real server and to ours: what they answer is the same, or listed here."""
+"""Generated objects and patches get the same response from both servers, or the difference is listed."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ EMPTY_RULES = Talk(
 
 
 class Both:
-    """The two servers, asked the same."""
+    """The two servers, which get the same requests."""
 
     def __init__(self, real: Client, ours: Client) -> None:
         self.real, self.ours = real, ours
         self.numbers = itertools.count()
 
     def ask(self, method: str, at: str, body: Any, **more: Any) -> Answer:
-        """The real server's answer; AssertionError where ours is another."""
+        """The real server's response; AssertionError if ours differs."""
         ours = self.ours.request(method, at, body, **more)
         try:
             real = self.real.request(method, at, body, **more)
@@ -67,8 +67,8 @@ class Both:
             return ours
         lines = differences(shown(real), shown(ours))
         if lines and not any(re.search(pattern, line) for line in lines for pattern, _ in ON_PURPOSE):
-            told = "\n    ".join([f"{method} {at} {more.get('query', '')}", f"sent {body}", *lines])
-            raise AssertionError(f"the answers differ:\n{told}")
+            status = "\n    ".join([f"{method} {at} {more.get('query', '')}", f"sent {body}", *lines])
+            raise AssertionError(f"the answers differ:\n{status}")
         return real
 
 

@@ -1,4 +1,4 @@
-"""Point 32: what is older than the history is gone, and a client is told so in a way it understands."""
+"""Point 32: a resource version older than the history is expired, with the error that clients expect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Forgetful = tuple[Server, Callable[[], None]]
 
 @pytest.fixture(params=["yard", "kube"])
 def forgetful(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Forgetful]:
-    """A server of its own, and a way to make it forget its history."""
+    """A separate server, and a way to compact its history."""
     if request.param == "kube":
         if assets() is None:
             pytest.skip(MISSING)

@@ -99,12 +99,14 @@ def test_a_user_may_review_its_own_identity_and_permissions(server: Server, spac
 @pytest.mark.point(63)
 def test_a_lease_has_one_holder_by_its_resource_version(space: Space) -> None:
     times = {"acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z"}
-    made = space.make("leases", lease("l", holderIdentity="one", leaseDurationSeconds=15, leaseTransitions=0, **times))
+    created = space.make(
+        "leases", lease("l", holderIdentity="one", leaseDurationSeconds=15, leaseTransitions=0, **times)
+    )
     at = space.path("leases", "l")
-    mine = made | {"spec": made["spec"] | {"renewTime": "2026-01-01T00:00:05.123456Z"}}
+    mine = created | {"spec": created["spec"] | {"renewTime": "2026-01-01T00:00:05.123456Z"}}
     renewed = space.api.put(at, mine)
     assert (renewed.status, renewed.json["spec"]["renewTime"]) == (200, "2026-01-01T00:00:05.123456Z")
-    theirs = made | {"spec": made["spec"] | {"holderIdentity": "two"}}
+    theirs = created | {"spec": created["spec"] | {"holderIdentity": "two"}}
     lost = space.api.put(at, theirs)
     assert (lost.status, lost.reason) == (409, "Conflict")
     assert space.get("leases", "l")["spec"]["holderIdentity"] == "one"
@@ -114,10 +116,10 @@ def test_a_lease_has_one_holder_by_its_resource_version(space: Space) -> None:
 
 @pytest.mark.point(65)
 def test_the_server_is_a_service_of_the_default_namespace(api: Client) -> None:
-    found = api.get(path("services", "kubernetes", namespace="default"))
-    assert found.status == 200
-    spec = found.json["spec"]
-    assert found.json["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
+    result = api.get(path("services", "kubernetes", namespace="default"))
+    assert result.status == 200
+    spec = result.json["spec"]
+    assert result.json["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
     assert spec["type"] == "ClusterIP"
     assert spec["clusterIP"].endswith(".0.1") or spec["clusterIP"]
     assert [(p["name"], p["port"], p["protocol"]) for p in spec["ports"]] == [("https", 443, "TCP")]

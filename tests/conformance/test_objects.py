@@ -1,4 +1,4 @@
-"""Points 1 to 7: what a create makes of an object, which names are good, which bodies are taken."""
+"""Points 1 to 7: creation, valid names, accepted bodies."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 @pytest.mark.point(1)
 def test_create_sets_what_the_server_owns_and_drops_what_a_client_must_not_set(space: Space) -> None:
-    made = space.make("pods", pod("p", uid="mine", creationTimestamp="2001-01-01T00:00:00Z", selfLink="/x"))
-    metadata = made["metadata"]
+    created = space.make("pods", pod("p", uid="mine", creationTimestamp="2001-01-01T00:00:00Z", selfLink="/x"))
+    metadata = created["metadata"]
     assert uuid.UUID(metadata["uid"]).version == 4
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", metadata["creationTimestamp"])
     assert datetime.now(UTC) - datetime.fromisoformat(metadata["creationTimestamp"]) < timedelta(minutes=1)
@@ -34,8 +34,8 @@ def test_create_sets_what_the_server_owns_and_drops_what_a_client_must_not_set(s
     assert entry["apiVersion"] == "v1"
     assert entry["fieldsType"] == "FieldsV1"
     assert "f:containers" in entry["fieldsV1"]["f:spec"]
-    assert made["apiVersion"] == "v1"
-    assert made["kind"] == "Pod"
+    assert created["apiVersion"] == "v1"
+    assert created["kind"] == "Pod"
 
 
 @pytest.mark.point(1)
@@ -79,15 +79,15 @@ def test_create_with_a_numeric_version_is_rejected_and_any_other_is_ignored(serv
     refused = space.api.post(space.path("configmaps"), config_map("a", resourceVersion="17"))
     assert refused.status == expected(server, "create-with-resource-version")
     assert refused.message == "resourceVersion should not be set on objects to be created"
-    made = space.make("services", service("s", resourceVersion="v1"))
-    assert made["metadata"]["resourceVersion"].isdigit()
+    created = space.make("services", service("s", resourceVersion="v1"))
+    assert created["metadata"]["resourceVersion"].isdigit()
 
 
 @pytest.mark.point(4)
 def test_generate_name_truncates_the_base_and_appends_five_letters(space: Space) -> None:
-    made = space.make("configmaps", config_map(generateName="worker-"))
-    assert re.fullmatch(f"worker-[{ALPHABET}]{{5}}", made["metadata"]["name"])
-    assert made["metadata"]["generateName"] == "worker-"
+    created = space.make("configmaps", config_map(generateName="worker-"))
+    assert re.fullmatch(f"worker-[{ALPHABET}]{{5}}", created["metadata"]["name"])
+    assert created["metadata"]["generateName"] == "worker-"
     long = space.make("configmaps", config_map(generateName="x" * 80))
     assert re.fullmatch(f"x{{58}}[{ALPHABET}]{{5}}", long["metadata"]["name"])
     names = {space.make("configmaps", config_map(generateName="many-"))["metadata"]["name"] for _ in range(20)}
@@ -140,9 +140,9 @@ def test_bad_names_labels_annotations_and_finalizers_are_invalid_with_causes(
 @pytest.mark.point(5)
 def test_valid_names_labels_and_annotations_are_accepted(space: Space, api: Client) -> None:
     labels = {"a": "", "example.com/name": "Mixed_Case.1-x", "x" * 63: "y" * 63}
-    made = space.make("configmaps", config_map("a.b-c." + "d" * 240, labels=labels, annotations={"free": "text ✓"}))
-    assert made["metadata"]["labels"] == labels
-    assert made["metadata"]["annotations"] == {"free": "text ✓"}
+    created = space.make("configmaps", config_map("a.b-c." + "d" * 240, labels=labels, annotations={"free": "text ✓"}))
+    assert created["metadata"]["labels"] == labels
+    assert created["metadata"]["annotations"] == {"free": "text ✓"}
     too_long = api.post("/api/v1/namespaces", {"metadata": {"name": "n" * 64}})
     dotted = api.post("/api/v1/namespaces", {"metadata": {"name": "a.b"}})
     assert [(r.status, r.causes[0]["field"]) for r in (too_long, dotted)] == [(422, "metadata.name")] * 2
@@ -199,9 +199,9 @@ def test_an_unserved_path_is_not_found(api: Client) -> None:
 @pytest.mark.point(7)
 def test_yaml_bodies_are_accepted(space: Space) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: from-yaml\ndata:\n  a: '1'\n"
-    made = space.api.post(space.path("configmaps"), text, headers={"Content-Type": "application/yaml"})
-    assert made.status == 201, made
-    assert made.json["data"] == {"a": "1"}
+    created = space.api.post(space.path("configmaps"), text, headers={"Content-Type": "application/yaml"})
+    assert created.status == 201, created
+    assert created.json["data"] == {"a": "1"}
     # YAML 1.1, as every Kubernetes tool reads it: a bare y, yes or on is a boolean, so it is no name.
     for word in ("y", "yes", "on"):
         body = text.replace("from-yaml", word)
@@ -233,10 +233,10 @@ def protobuf_config_map(name: str, data: dict[str, str]) -> bytes:
 def test_protobuf_bodies_are_accepted_and_json_is_returned_to_clients_that_accept_both(space: Space) -> None:
     body = protobuf_config_map("pb", {"a": "1", "b": "x" * 300})
     headers = {"Content-Type": "application/vnd.kubernetes.protobuf", "Accept": "application/json"}
-    made = space.api.post(space.path("configmaps"), body, headers=headers)
-    assert made.status == 201, made
-    assert made.json["data"] == {"a": "1", "b": "x" * 300}
-    assert space.get("configmaps", "pb")["data"] == made.json["data"]
+    created = space.api.post(space.path("configmaps"), body, headers=headers)
+    assert created.status == 201, created
+    assert created.json["data"] == {"a": "1", "b": "x" * 300}
+    assert space.get("configmaps", "pb")["data"] == created.json["data"]
     for broken in (b"k8s\x00\xff\xff\xff", body[4:], body[: len(body) // 2], struct.pack("<Q", 1)):
         refused = space.api.post(space.path("configmaps"), broken, headers=headers)
         assert (refused.status, refused.reason) == (400, "BadRequest"), refused

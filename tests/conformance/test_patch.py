@@ -62,10 +62,10 @@ BAD_JSON_PATCHES: list[tuple[str, Any, int, str]] = [
     ids=[case[0] for case in BAD_JSON_PATCHES],
 )
 def test_a_bad_json_patch_is_rejected_and_changes_nothing(space: Space, patch: Any, status: int, reason: str) -> None:
-    made = space.make("configmaps", config_map("a"))
+    created = space.make("configmaps", config_map("a"))
     refused = space.api.patch(space.path("configmaps", "a"), patch, JSON_PATCH)
     assert (refused.status, refused.reason) == (status, reason), refused
-    assert space.get("configmaps", "a") == made
+    assert space.get("configmaps", "a") == created
 
 
 @pytest.mark.point(37)
@@ -84,10 +84,10 @@ def test_json_patch_is_as_lenient_as_the_library_of_the_real_server(space: Space
 
 @pytest.mark.point(37)
 def test_one_bad_operation_rejects_the_whole_patch(space: Space) -> None:
-    made = space.make("configmaps", config_map("a"))
+    created = space.make("configmaps", config_map("a"))
     patch = [{"op": "add", "path": "/data/b", "value": "1"}, {"op": "remove", "path": "/data/none"}]
     assert space.api.patch(space.path("configmaps", "a"), patch, JSON_PATCH).status == 422
-    assert space.get("configmaps", "a") == made
+    assert space.get("configmaps", "a") == created
 
 
 @pytest.mark.point(38)
@@ -109,10 +109,10 @@ def test_merge_patch_null_deletes_and_lists_are_replaced(space: Space) -> None:
 @pytest.mark.parametrize("kind", [MERGE, STRATEGIC])
 @pytest.mark.parametrize("body", [b"[]", b"7", b'"x"', b"{", b""], ids=["list", "number", "string", "broken", "empty"])
 def test_a_patch_that_is_not_an_object_is_a_bad_request(space: Space, kind: str, body: bytes) -> None:
-    made = space.make("configmaps", config_map("a"))
+    created = space.make("configmaps", config_map("a"))
     refused = space.api.patch(space.path("configmaps", "a"), body, kind)
     assert (refused.status, refused.reason) == (400, "BadRequest"), refused
-    assert space.get("configmaps", "a") == made
+    assert space.get("configmaps", "a") == created
 
 
 @pytest.mark.point(38)
@@ -132,9 +132,9 @@ def test_a_patch_to_a_wrong_type_is_rejected(space: Space) -> None:
 
 @pytest.mark.point(38)
 def test_a_patch_cannot_change_the_kind(space: Space) -> None:
-    made = space.make("configmaps", config_map("a"))
+    created = space.make("configmaps", config_map("a"))
     at = space.path("configmaps", "a")
-    for patch, kind, said in (
+    for patch, kind, message in (
         ({"kind": 35}, MERGE, "json: cannot unmarshal number into Go struct field .kind of type string"),
         ({"kind": "Pod"}, MERGE, "converting (v1.Pod) to (core.ConfigMap): unknown conversion"),
         ({"apiVersion": "a/b/c"}, MERGE, "unexpected GroupVersion string: a/b/c"),
@@ -142,14 +142,14 @@ def test_a_patch_cannot_change_the_kind(space: Space) -> None:
     ):
         refused = space.api.patch(at, patch, kind)
         assert (refused.status, refused.reason, refused.causes[0]["field"]) == (422, "Invalid", "patch"), refused
-        assert refused.message.endswith(said)
-    assert space.api.patch(at, {"kind": "Pod"}, STRATEGIC).json == made
-    assert space.api.patch(at, {"kind": None}, MERGE).json == made
+        assert refused.message.endswith(message)
+    assert space.api.patch(at, {"kind": "Pod"}, STRATEGIC).json == created
+    assert space.api.patch(at, {"kind": None}, MERGE).json == created
 
 
 def containers(answer: Any) -> dict[str, str]:
     spec = answer.json["spec"]["template"]["spec"]
-    return {one["name"]: one["image"] for one in spec["containers"]}
+    return {item["name"]: item["image"] for item in spec["containers"]}
 
 
 def template(**spec: Any) -> Object:
@@ -224,10 +224,10 @@ BAD_STRATEGIC: list[tuple[str, Object]] = [
 @pytest.mark.point(39)
 @pytest.mark.parametrize("patch", [one[1] for one in BAD_STRATEGIC], ids=[one[0] for one in BAD_STRATEGIC])
 def test_a_bad_strategic_patch_is_rejected(server: Server, space: Space, patch: Object) -> None:
-    made = space.make("deployments", deployment("d"))
+    created = space.make("deployments", deployment("d"))
     refused = space.api.patch(space.path("deployments", "d"), patch, STRATEGIC)
     assert refused.status == expected(server, "bad-strategic-patch"), refused
-    assert space.get("deployments", "d") == made
+    assert space.get("deployments", "d") == created
 
 
 @pytest.mark.point(39)
@@ -251,9 +251,9 @@ def test_custom_resources_have_no_strategic_patch(space: Space, crds: Definition
 @pytest.mark.point(41)
 def test_dry_run_does_everything_but_persist(space: Space) -> None:
     dry = {"dryRun": "All"}
-    made = space.api.post(space.path("configmaps"), config_map("a"), query=dry)
-    assert (made.status, bool(made.json["metadata"]["uid"])) == (201, True)
-    assert "resourceVersion" not in made.json["metadata"]
+    created = space.api.post(space.path("configmaps"), config_map("a"), query=dry)
+    assert (created.status, bool(created.json["metadata"]["uid"])) == (201, True)
+    assert "resourceVersion" not in created.json["metadata"]
     assert space.gone("configmaps", "a")
     named = space.api.post(space.path("configmaps"), config_map(generateName="g-"), query=dry)
     assert named.json["metadata"]["name"].startswith("g-")
@@ -286,5 +286,5 @@ def test_a_patch_of_a_missing_object_is_not_found(space: Space, kind: str) -> No
 
 @pytest.mark.point(42)
 def test_only_apply_creates(space: Space) -> None:
-    made = space.api.apply(space.path("configmaps", "new"), config_map("new"))
-    assert (made.status, made.json["data"]) == (201, {"a": "1"})
+    created = space.api.apply(space.path("configmaps", "new"), config_map("new"))
+    assert (created.status, created.json["data"]) == (201, {"a": "1"})

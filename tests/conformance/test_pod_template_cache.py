@@ -1,7 +1,7 @@
-"""Pods that differ in names, labels and variables only: the tenth is made with the same care as the first.
+"""Pods that differ only in names, labels and environment variables: the tenth is as correct as the first.
 
-Each case makes a pod in JSON over and over with values that change, and compares the last one with what comes of the
-same pod in YAML, which our server never makes in a hurry.
+Each case creates a pod in JSON several times with different values, and compares the last one with the same pod in
+YAML, which never comes from a template.
 """
 
 from __future__ import annotations
@@ -60,23 +60,23 @@ def send(space: Space, obj: Object | bytes, media: str = JSON, **query: str) -> 
 
 
 def variant(turn: int, changes: Object, name: str = "") -> Object:
-    """One of many pods: its name, labels and variables say which."""
-    made = pod(**changes)
+    """One of many pods that differ in name, labels and environment variables."""
+    created = pod(**changes)
     if "generateName" not in changes:
-        made["metadata"]["name"] = name or f"p-{turn}"
-    made["metadata"]["labels"] = {"app": "a", "index": str(turn)}
-    container = made["spec"]["containers"][0]
+        created["metadata"]["name"] = name or f"p-{turn}"
+    created["metadata"]["labels"] = {"app": "a", "index": str(turn)}
+    container = created["spec"]["containers"][0]
     container["env"] = [
         {"name": "RANK", "value": str(turn)},
         {"name": "ODD", "value": f'"{turn}\\ é%b {{}}'},
         {"name": "TOLD", "value": f"$(RANK)/{turn}"},
         *container.get("env", ()),
     ]
-    return made
+    return created
 
 
 def comparable(answer: Answer) -> tuple[int, Any, list[str]]:
-    """The answer without what is never the same twice: identities, times, names."""
+    """The response without what always differs: UIDs, times, names."""
     if answer.status != 201:
         return answer.status, (answer.reason, answer.causes), answer.warnings
     obj = json.loads(answer.body)
@@ -96,10 +96,10 @@ def comparable(answer: Answer) -> tuple[int, Any, list[str]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_pod_from_a_template_equals_one_processed_in_full(space: Space, case: str) -> None:
-    made = [send(space, variant(turn, CASES[case])) for turn in range(TIMES)]
+    created = [send(space, variant(index, CASES[case])) for index in range(TIMES)]
     alone = send(space, variant(TIMES - 1, CASES[case], name="alone"), YAML)
-    assert comparable(made[-1]) == comparable(alone)
-    assert all(one.status == made[0].status for one in made), made
+    assert comparable(created[-1]) == comparable(alone)
+    assert all(item.status == created[0].status for item in created), created
 
 
 @pytest.mark.parametrize(
@@ -120,134 +120,134 @@ def test_a_pod_from_a_template_equals_one_processed_in_full(space: Space, case: 
     ids=json.dumps,
 )
 def test_an_invalid_pod_is_rejected_whatever_was_cached_before(space: Space, changes: Object) -> None:
-    for turn in range(TIMES):
-        assert send(space, variant(turn, {})).status == 201
+    for index in range(TIMES):
+        assert send(space, variant(index, {})).status == 201
     wrong = {**variant(0, {}), **changes}
     in_json, in_yaml = send(space, wrong), send(space, wrong, YAML)
     assert comparable(in_json) == comparable(in_yaml)
 
 
 def test_a_label_that_is_null_is_empty(space: Space) -> None:
-    made = []
-    for turn in range(TIMES):
-        assert send(space, variant(turn, {})).status == 201
-        odd = variant(turn, {}, name=f"q-{turn}")
+    created = []
+    for index in range(TIMES):
+        assert send(space, variant(index, {})).status == 201
+        odd = variant(index, {}, name=f"q-{index}")
         odd["metadata"]["labels"]["app"] = None
-        made.append(send(space, odd).json["metadata"]["labels"])
-    assert made == [{"app": "", "index": str(turn)} for turn in range(TIMES)]
+        created.append(send(space, odd).json["metadata"]["labels"])
+    assert created == [{"app": "", "index": str(index)} for index in range(TIMES)]
 
 
 @pytest.mark.parametrize("value", [7, ["a"], {"a": "b"}, True])
 def test_an_environment_variable_that_is_not_a_string_is_rejected(space: Space, value: Any) -> None:
-    for turn in range(TIMES):
-        assert send(space, variant(turn, {})).status == 201
+    for index in range(TIMES):
+        assert send(space, variant(index, {})).status == 201
     wrong = variant(9, {})
     wrong["spec"]["containers"][0]["env"][0]["value"] = value
     assert send(space, wrong).status == 400
 
 
 def test_a_taken_name_is_rejected(space: Space) -> None:
-    for turn in range(TIMES):
-        assert send(space, variant(turn, {})).status == 201
+    for index in range(TIMES):
+        assert send(space, variant(index, {})).status == 201
     assert (send(space, variant(1, {})).status, send(space, variant(1, {})).reason) == (409, "AlreadyExists")
 
 
 def test_every_pod_has_its_own_name_labels_and_environment(space: Space) -> None:
-    made = [send(space, variant(turn, {})).json for turn in range(6)]
+    created = [send(space, variant(index, {})).json for index in range(6)]
     for field in ("uid", "resourceVersion", "name"):
-        assert len({one["metadata"][field] for one in made}) == len(made)
-    assert len({one["spec"]["volumes"][0]["name"] for one in made}) > 1
-    for turn, one in enumerate(made):
-        assert one["metadata"]["labels"] == {"app": "a", "index": str(turn)}
-        assert one["spec"]["containers"][0]["env"] == variant(turn, {})["spec"]["containers"][0]["env"]
-        assert one == space.get("pods", f"p-{turn}")
+        assert len({item["metadata"][field] for item in created}) == len(created)
+    assert len({item["spec"]["volumes"][0]["name"] for item in created}) > 1
+    for index, item in enumerate(created):
+        assert item["metadata"]["labels"] == {"app": "a", "index": str(index)}
+        assert item["spec"]["containers"][0]["env"] == variant(index, {})["spec"]["containers"][0]["env"]
+        assert item == space.get("pods", f"p-{index}")
 
 
 def test_unknown_and_duplicate_fields_warn_each_time(space: Space) -> None:
-    for turn in range(TIMES):
-        odd = {**variant(turn, {}), "colour": "red"}
+    for index in range(TIMES):
+        odd = {**variant(index, {}), "colour": "red"}
         assert send(space, odd).warnings == ['299 - "unknown field \\"colour\\""']
-    for turn in range(TIMES, 2 * TIMES):
-        text = json.dumps(variant(turn, {})).replace('"kind": "Pod"', '"kind": "Pod", "kind": "Pod"')
+    for index in range(TIMES, 2 * TIMES):
+        text = json.dumps(variant(index, {})).replace('"kind": "Pod"', '"kind": "Pod", "kind": "Pod"')
         assert send(space, text.encode()).warnings == ['299 - "duplicate field \\"kind\\""']
         assert send(space, text.encode(), fieldValidation="Strict").status == 400
 
 
 def test_a_duplicate_variable_warns_unless_it_refers_to_the_first(space: Space) -> None:
-    def with_path(turn: int, value: str) -> Answer:
-        obj = variant(turn, {})
+    def with_path(index: int, value: str) -> Answer:
+        obj = variant(index, {})
         obj["spec"]["containers"][0]["env"] += [{"name": "PATH", "value": "/bin"}, {"name": "PATH", "value": value}]
         return send(space, obj)
 
-    assert [bool(with_path(turn, "$(PATH):/usr/bin").warnings) for turn in range(TIMES)] == [False] * TIMES
-    assert [bool(with_path(turn + 9, "/usr/bin").warnings) for turn in range(TIMES)] == [True] * TIMES
+    assert [bool(with_path(index, "$(PATH):/usr/bin").warnings) for index in range(TIMES)] == [False] * TIMES
+    assert [bool(with_path(index + 9, "/usr/bin").warnings) for index in range(TIMES)] == [True] * TIMES
 
 
 def test_more_templates_than_the_cache_holds_are_created_correctly(space: Space) -> None:
-    for turn in [*range(MAX_TEMPLATES + 3), *range(3)]:
-        obj = pod(generateName="p-", spec={"nodeName": f"n{turn}"})
-        assert send(space, obj).json["spec"]["nodeName"] == f"n{turn}"
+    for index in [*range(MAX_TEMPLATES + 3), *range(3)]:
+        obj = pod(generateName="p-", spec={"nodeName": f"n{index}"})
+        assert send(space, obj).json["spec"]["nodeName"] == f"n{index}"
 
 
 def test_a_dry_run_leaves_nothing(space: Space) -> None:
-    for turn in range(TIMES):
-        assert send(space, variant(turn, {})).status == 201
-        assert send(space, variant(turn + 50, {}), dryRun="All").status == 201
-        assert space.gone("pods", f"p-{turn + 50}")
+    for index in range(TIMES):
+        assert send(space, variant(index, {})).status == 201
+        assert send(space, variant(index + 50, {}), dryRun="All").status == 201
+        assert space.gone("pods", f"p-{index + 50}")
 
 
 def test_the_field_manager_of_each_pod_is_recorded(space: Space) -> None:
-    for turn, manager in enumerate(("one", "two", "one")):
-        made = send(space, variant(turn, {}), fieldManager=manager).json
-        assert [entry["manager"] for entry in made["metadata"]["managedFields"]] == [manager]
+    for index, manager in enumerate(("one", "two", "one")):
+        created = send(space, variant(index, {}), fieldManager=manager).json
+        assert [entry["manager"] for entry in created["metadata"]["managedFields"]] == [manager]
 
 
-def made_again(space: Space, *turns: int) -> Answer:
+def created_again(space: Space, *turns: int) -> Answer:
     """The last of several pods that are alike."""
-    return [send(space, variant(turn, {})) for turn in turns][-1]
+    return [send(space, variant(index, {})) for index in turns][-1]
 
 
 def test_a_changed_service_account_invalidates_the_template(space: Space) -> None:
-    assert "imagePullSecrets" not in made_again(space, 0, 1, 2).json["spec"]
+    assert "imagePullSecrets" not in created_again(space, 0, 1, 2).json["spec"]
     at = space.path("serviceaccounts", "default")
     assert space.api.patch(at, {"imagePullSecrets": [{"name": "registry"}]}).status == 200
     numbers = iter(range(10, 10_000))
     eventually(
-        lambda: made_again(space, next(numbers)).json["spec"].get("imagePullSecrets") == [{"name": "registry"}],
+        lambda: created_again(space, next(numbers)).json["spec"].get("imagePullSecrets") == [{"name": "registry"}],
         "a pod with the account's pull secret",
     )
 
 
 def test_a_new_limit_range_invalidates_the_template(space: Space) -> None:
-    assert made_again(space, 0, 1, 2).json["spec"]["containers"][0]["resources"] == {}
+    assert created_again(space, 0, 1, 2).json["spec"]["containers"][0]["resources"] == {}
     limits = {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}
     space.make("limitranges", {"metadata": {"name": "l"}, "spec": limits})
     numbers = iter(range(10, 10_000))
 
     def limited() -> bool:
-        resources = made_again(space, next(numbers)).json["spec"]["containers"][0]["resources"]
+        resources = created_again(space, next(numbers)).json["spec"]["containers"][0]["resources"]
         return bool(resources.get("limits") == {"cpu": "2"})
 
     eventually(limited, "a pod with the new limit")
 
 
 def test_a_quota_is_charged_for_each_pod(space: Space) -> None:
-    assert made_again(space, 0, 1, 2).status == 201
+    assert created_again(space, 0, 1, 2).status == 201
     space.make("resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}})
     space.api.patch(
         space.path("resourcequotas", "q", "status"), {"status": {"hard": {"pods": "5"}, "used": {"pods": "3"}}}
     )
     numbers = iter(range(10, 10_000))
-    eventually(lambda: "exceeded quota: q" in made_again(space, next(numbers)).message, "a pod beyond the quota")
+    eventually(lambda: "exceeded quota: q" in created_again(space, next(numbers)).message, "a pod beyond the quota")
 
 
 def test_a_terminating_namespace_accepts_no_more_pods(space: Space) -> None:
     held = variant(0, {"finalizers": ["example.com/held"]})
     assert send(space, held).status == 201
-    assert made_again(space, 1, 2, 3).status == 201
+    assert created_again(space, 1, 2, 3).status == 201
     try:
         assert space.api.delete(path("namespaces", space.name)).status in (200, 202)
         numbers = iter(range(10, 10_000))
-        eventually(lambda: made_again(space, next(numbers)).status == 403, "a refusal")
+        eventually(lambda: created_again(space, next(numbers)).status == 403, "a refusal")
     finally:
         space.api.patch(space.path("pods", "p-0"), {"metadata": {"finalizers": None}})

@@ -1,4 +1,4 @@
-"""Points 18, 21 and 64 as far as they need a node: on our node agent, and on a real kubelet.
+"""The parts of points 18, 21 and 64 that need a node: on our node agent, and on a real kubelet.
 
 The real node is the one of the cluster whose kubeconfig TORCHYARD_REAL_NODE names; it must have a `busybox` image.
 """
@@ -53,9 +53,9 @@ def kubectl(server: Server, space: Space, tmp_path: Path) -> Kubectl:
 
 
 def started(space: Space, script: str, *, grace: int = 2) -> Object:
-    """A pod that runs a script, once it does."""
+    """A pod that runs a script; returns when it is running."""
     main = {"name": "main", "image": "busybox", "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", script]}
-    made = space.make(
+    created = space.make(
         "pods",
         {
             "metadata": {"name": "p"},
@@ -63,7 +63,7 @@ def started(space: Space, script: str, *, grace: int = 2) -> Object:
         },
     )
     eventually(lambda: space.get("pods", "p")["status"].get("phase") == "Running", "the pod runs", 120)
-    return made
+    return created
 
 
 @pytest.mark.point(18)
@@ -87,12 +87,12 @@ def test_a_running_pod_shows_its_log_and_runs_commands(space: Space, kubectl: Ku
 
 @pytest.mark.point(21)
 def test_the_node_finishes_a_graceful_deletion(space: Space) -> None:
-    made = started(space, "trap 'sleep 1; exit 0' TERM; while true; do sleep 0.1; done", grace=20)
+    created = started(space, "trap 'sleep 1; exit 0' TERM; while true; do sleep 0.1; done", grace=20)
     since = space.api.get(space.path("pods")).json["metadata"]["resourceVersion"]
     with space.api.watch(space.path("pods"), query={"resourceVersion": since}) as watch:
         answer = space.api.delete(space.path("pods", "p"))
         assert (answer.status, answer.json["metadata"]["deletionGracePeriodSeconds"]) == (200, 20)
-        assert space.get("pods", "p")["metadata"]["uid"] == made["metadata"]["uid"]
+        assert space.get("pods", "p")["metadata"]["uid"] == created["metadata"]["uid"]
         while (event := watch.next(timeout=40))["type"] != "DELETED":
             assert event["object"]["metadata"]["deletionTimestamp"]
     last = event["object"]
@@ -121,4 +121,4 @@ def test_a_node_has_a_heartbeat_lease(server: Server) -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
     assert first["metadata"]["ownerReferences"] == [owner]
     eventually(lambda: lease()["spec"]["renewTime"] > first["spec"]["renewTime"], "the next heartbeat", 60)
-    assert {one["type"]: one["status"] for one in node["status"]["conditions"]}["Ready"] == "True"
+    assert {item["type"]: item["status"] for item in node["status"]["conditions"]}["Ready"] == "True"

@@ -1,4 +1,4 @@
-"""Points 16 to 18: status, scale, and the other doors of an object."""
+"""Points 16 to 18: status, scale and the other subresources."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.support.waiting import eventually
 
 @pytest.mark.point(16)
 def test_the_status_subresource_changes_only_the_status(space: Space) -> None:
-    made = space.make("deployments", deployment("d") | {"status": {"replicas": 7}})
-    assert made["status"] == {}
+    created = space.make("deployments", deployment("d") | {"status": {"replicas": 7}})
+    assert created["status"] == {}
     at = space.path("deployments", "d")
-    body = made | {"spec": made["spec"] | {"replicas": 9}, "status": {"replicas": 3}}
-    body["metadata"] = made["metadata"] | {"labels": {"from": "status"}}
+    body = created | {"spec": created["spec"] | {"replicas": 9}, "status": {"replicas": 3}}
+    body["metadata"] = created["metadata"] | {"labels": {"from": "status"}}
     answer = space.api.put(f"{at}/status", body)
     assert answer.status == 200
     assert answer.json["status"] == {"replicas": 3}
@@ -62,9 +62,9 @@ def test_custom_resources_keep_status_and_spec_apart(space: Space, crds: Definit
     crds.create(crd("gadgets", version={"subresources": {"status": {}}}))
     crds.create(crd("gizmos"))
     gadgets, gizmos = (space.path(plural, group="test.torchyard.dev/v1") for plural in ("gadgets", "gizmos"))
-    made = space.api.post(gadgets, custom("Gadget", "a", spec={"x": 1}, status={"y": 1}))
-    assert made.status == 201
-    assert "status" not in made.json
+    created = space.api.post(gadgets, custom("Gadget", "a", spec={"x": 1}, status={"y": 1}))
+    assert created.status == 201
+    assert "status" not in created.json
     patch = {"metadata": {"labels": {"l": "1"}}, "spec": {"x": 2}, "status": {"y": 2}}
     answer = space.api.patch(f"{gadgets}/a/status", patch)
     assert answer.status == 200, answer
@@ -139,8 +139,8 @@ def test_a_pod_is_bound_to_a_node_once(space: Space) -> None:
     again = space.api.post(at, binding("p", "node-18"))
     assert (again.status, again.reason) == (409, "Conflict")
     assert 'pod p is already assigned to node "node-18"' in again.message
-    old_door = space.api.post(space.path("bindings"), binding("nobody", "node-18"))
-    assert old_door.status == 404
+    legacy = space.api.post(space.path("bindings"), binding("nobody", "node-18"))
+    assert legacy.status == 404
 
 
 @pytest.mark.point(18)
@@ -212,10 +212,10 @@ def test_the_finalize_subresource_changes_the_finalizers_of_a_namespace(space: S
     main = space.api.put(path("namespaces", space.name), live | {"spec": {"finalizers": []}})
     assert main.json["spec"]["finalizers"] == ["kubernetes"]
     extra = {"finalizers": ["kubernetes", "test.torchyard.dev/hold"]}
-    door = space.api.put(path("namespaces", space.name, "finalize"), main.json | {"spec": extra})
-    assert (door.status, door.json["spec"]) == (200, extra)
+    finalized = space.api.put(path("namespaces", space.name, "finalize"), main.json | {"spec": extra})
+    assert (finalized.status, finalized.json["spec"]) == (200, extra)
     back = space.api.put(
-        path("namespaces", space.name, "finalize"), door.json | {"spec": {"finalizers": ["kubernetes"]}}
+        path("namespaces", space.name, "finalize"), finalized.json | {"spec": {"finalizers": ["kubernetes"]}}
     )
     assert back.status == 200
 

@@ -1,4 +1,4 @@
-"""Points 8 to 15: one version counter, optimistic concurrency, generation, what clients may not change."""
+"""Points 8 to 15: resource versions, optimistic concurrency, generation, fields that clients cannot change."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def test_an_update_without_a_version_is_rejected_for_some_kinds(space: Space, cr
 
 @pytest.mark.point(11)
 def test_a_version_inside_a_patch_is_a_precondition(space: Space) -> None:
-    made = space.make("configmaps", config_map("a"))
+    created = space.make("configmaps", config_map("a"))
     space.api.patch(space.path("configmaps", "a"), {"data": {"a": "2"}})
-    stale = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "data": {"a": "3"}}
+    stale = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}, "data": {"a": "3"}}
     refused = space.api.patch(space.path("configmaps", "a"), stale, MERGE)
     assert (refused.status, refused.reason) == (409, "Conflict")
     assert refused.message == f'Operation cannot be fulfilled on configmaps "a": {MODIFIED}'
@@ -137,25 +137,25 @@ def test_patches_without_a_version_never_conflict_with_each_other(space: Space) 
 
 @pytest.mark.point(12)
 def test_a_write_that_changes_nothing_keeps_the_version_and_emits_no_event(space: Space) -> None:
-    made = space.make("configmaps", config_map("a"))
-    before = made["metadata"]["resourceVersion"]
+    created = space.make("configmaps", config_map("a"))
+    before = created["metadata"]["resourceVersion"]
     with space.api.watch(
         space.path("configmaps"), query={"resourceVersion": before, "fieldSelector": "metadata.name=a"}
     ) as watch:
         for answer in (
-            space.api.put(space.path("configmaps", "a"), made),
+            space.api.put(space.path("configmaps", "a"), created),
             space.api.patch(space.path("configmaps", "a"), {"data": {"a": "1"}}),
             space.api.patch(space.path("configmaps", "a"), [], JSON_PATCH),
         ):
             assert (answer.status, answer.json["metadata"]["resourceVersion"]) == (200, before)
-            assert answer.json == made
+            assert answer.json == created
         changed = space.api.patch(space.path("configmaps", "a"), {"data": {"a": "2"}}).json
         assert watch.next() == {"type": "MODIFIED", "object": changed}
 
 
 @pytest.mark.point(13)
 def test_generation_grows_exactly_when_the_spec_changes(space: Space) -> None:
-    made = space.make("deployments", deployment("d"))
+    created = space.make("deployments", deployment("d"))
     at = space.path("deployments", "d")
     steps: list[tuple[Object, int]] = [
         ({"metadata": {"labels": {"a": "b"}}}, 1),
@@ -164,7 +164,7 @@ def test_generation_grows_exactly_when_the_spec_changes(space: Space) -> None:
         ({"metadata": {"generation": 99}}, 2),
         ({"spec": {"paused": True}}, 3),
     ]
-    assert made["metadata"]["generation"] == 1
+    assert created["metadata"]["generation"] == 1
     for patch, expected in steps:
         assert space.api.patch(at, patch).json["metadata"]["generation"] == expected, patch
     status = {"status": {"observedGeneration": 3, "replicas": 2}}
@@ -192,8 +192,8 @@ def test_generation_of_custom_resources_grows_with_everything_but_metadata_and_s
     for plural, after_status in (("gadgets", 2), ("gizmos", 3)):
         at = space.path(plural, group="test.torchyard.dev/v1")
         kind = plural.removesuffix("s").capitalize()
-        made = space.api.post(at, custom(kind, "a", spec={"x": 1}, extra=1))
-        assert (made.status, made.json["metadata"]["generation"]) == (201, 1)
+        created = space.api.post(at, custom(kind, "a", spec={"x": 1}, extra=1))
+        assert (created.status, created.json["metadata"]["generation"]) == (201, 1)
         patched = space.api.patch(f"{at}/a", {"metadata": {"labels": {"l": "1"}}})
         assert patched.json["metadata"]["generation"] == 1
         patched = space.api.patch(f"{at}/a", {"extra": 2})
@@ -204,7 +204,7 @@ def test_generation_of_custom_resources_grows_with_everything_but_metadata_and_s
 
 @pytest.mark.point(14)
 def test_clients_cannot_change_identity_or_deletion_timestamps(space: Space) -> None:
-    made = space.make("pods", pod("p"))
+    created = space.make("pods", pod("p"))
     at = space.path("pods", "p")
     for field, value in (
         ("uid", "00000000-0000-4000-8000-000000000000"),
@@ -222,14 +222,14 @@ def test_clients_cannot_change_identity_or_deletion_timestamps(space: Space) -> 
     )
     for ignored in ({"creationTimestamp": "2001-01-01T00:00:00Z"}, {"selfLink": "/x"}, {"generation": 7}):
         answer = space.api.patch(at, {"metadata": ignored})
-        assert (answer.status, answer.json["metadata"]) == (200, made["metadata"])
+        assert (answer.status, answer.json["metadata"]) == (200, created["metadata"])
 
 
 @pytest.mark.point(15)
 def test_delete_preconditions_must_hold(space: Space) -> None:
-    made = space.make("configmaps", config_map("a"))
+    created = space.make("configmaps", config_map("a"))
     at = space.path("configmaps", "a")
-    uid, current = made["metadata"]["uid"], made["metadata"]["resourceVersion"]
+    uid, current = created["metadata"]["uid"], created["metadata"]["resourceVersion"]
     other = "00000000-0000-4000-8000-000000000000"
     refused = space.api.delete(at, {"preconditions": {"uid": other}})
     assert (refused.status, refused.reason) == (409, "Conflict")

@@ -85,12 +85,12 @@ def test_bookmarks_are_sent_on_request(space: Space) -> None:
     listed = space.api.get(space.path("secrets")).json["metadata"]["resourceVersion"]
     query = {"resourceVersion": listed, "timeoutSeconds": 4}
     with (
-        space.api.watch(space.path("secrets"), query=query | {"allowWatchBookmarks": "true"}) as asked,
+        space.api.watch(space.path("secrets"), query=query | {"allowWatchBookmarks": "true"}) as requested,
         space.api.watch(space.path("secrets"), query=query) as silent,
     ):
         # Something the watchers do not see moves the version on: only a bookmark can tell them.
         assert space.api.post("/api/v1/namespaces/default/secrets", {"metadata": {"generateName": "x-"}}).status == 201
-        bookmarks = list(asked.until_end())
+        bookmarks = list(requested.until_end())
         assert list(silent.until_end()) == []
     assert bookmarks
     for bookmark in bookmarks:
@@ -145,10 +145,10 @@ def test_a_selector_watch_translates_what_starts_and_stops_matching(space: Space
         for labels in ({"in": "yes"}, {"in": "yes", "x": "1"}, {"in": "no"}, {"in": "no", "x": "2"}):
             changed = space.api.patch(space.path("secrets", "a"), {"metadata": {"labels": labels}}).json
             if labels == {"in": "no"}:
-                left = changed["metadata"]["resourceVersion"]
+                remaining = changed["metadata"]["resourceVersion"]
         events = watch.take(3)
         assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED"]
-        assert events[2]["object"]["metadata"]["resourceVersion"] == left
+        assert events[2]["object"]["metadata"]["resourceVersion"] == remaining
         assert events[2]["object"]["metadata"]["labels"]["in"] == "yes"
         space.make("secrets", {"metadata": {"name": "next", "labels": {"in": "yes"}}})
         assert seen(watch, 1) == [("ADDED", "next")]
@@ -163,8 +163,8 @@ def test_a_resource_version_that_is_not_a_number_is_rejected(server: Server, spa
 
 @pytest.mark.point(33)
 def test_a_deleted_event_has_the_last_state_at_the_version_of_the_deletion(space: Space) -> None:
-    made = space.make("configmaps", config_map("a", {"k": "last"}))
-    since = made["metadata"]["resourceVersion"]
+    created = space.make("configmaps", config_map("a", {"k": "last"}))
+    since = created["metadata"]["resourceVersion"]
     with space.api.watch(
         space.path("configmaps"), query={"resourceVersion": since, "fieldSelector": "metadata.name=a"}
     ) as watch:
@@ -172,7 +172,7 @@ def test_a_deleted_event_has_the_last_state_at_the_version_of_the_deletion(space
         event = watch.next()
     assert event["type"] == "DELETED"
     assert event["object"]["data"] == {"k": "last"}
-    assert event["object"]["metadata"]["uid"] == made["metadata"]["uid"]
+    assert event["object"]["metadata"]["uid"] == created["metadata"]["uid"]
     assert int(event["object"]["metadata"]["resourceVersion"]) > int(since)
 
 
@@ -233,8 +233,8 @@ def test_tables_in_list_get_and_watch(space: Space) -> None:
     assert (full["kind"], "spec" in full) == ("Pod", True)
     bare = space.api.get(at, query={"includeObject": "None"}, headers=TABLE).json["rows"][0]
     assert bare["object"] is None
-    one = space.api.get(f"{at}/p", headers=TABLE).json
-    assert (one["kind"], len(one["rows"])) == ("Table", 1)
+    target = space.api.get(f"{at}/p", headers=TABLE).json
+    assert (target["kind"], len(target["rows"])) == ("Table", 1)
     with space.api.watch(at, headers=TABLE) as watch:
         event = watch.next()
         assert (event["type"], event["object"]["kind"]) == ("ADDED", "Table")
@@ -254,8 +254,12 @@ def test_partial_metadata_in_list_get_and_watch(space: Space) -> None:
     assert (listed["kind"], listed["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
     assert listed["items"][0]["metadata"]["name"] == "a"
     assert "data" not in listed["items"][0]
-    one = space.api.get(f"{at}/a", headers=PARTIAL).json
-    assert (one["kind"], one["apiVersion"], "data" in one) == ("PartialObjectMetadata", "meta.k8s.io/v1", False)
+    target = space.api.get(f"{at}/a", headers=PARTIAL).json
+    assert (target["kind"], target["apiVersion"], "data" in target) == (
+        "PartialObjectMetadata",
+        "meta.k8s.io/v1",
+        False,
+    )
     with space.api.watch(at, query={"labelSelector": "l"}, headers=PARTIAL) as watch:
         event = watch.next()
     assert (event["object"]["kind"], event["object"]["metadata"]["name"]) == ("PartialObjectMetadata", "a")

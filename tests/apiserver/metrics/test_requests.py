@@ -1,4 +1,4 @@
-"""The figures the server gives of itself, as a Prometheus reads them."""
+"""The server's metrics, as Prometheus parses them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ async def test_requests_durations_objects_and_watches_are_exposed(tmp_path: Path
         metrics.count(CREATED, seconds)
     metrics.count(WATCHED, None)
     samples = {
-        (one.name, *(value for name, value in sorted(one.labels.items()) if value)): one.value
+        (sample.name, *(value for name, value in sorted(sample.labels.items()) if value)): sample.value
         for family in text_string_to_metric_families(expose(metrics).decode())
-        for one in family.samples
+        for sample in family.samples
     }
     await store.close()
     assert samples["apiserver_request_total", "201", "batch", "jobs", "create", "v1"] == 3

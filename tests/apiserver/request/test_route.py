@@ -1,4 +1,4 @@
-"""From paths to what is asked."""
+"""Paths are parsed to verbs and resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file on disk: what is refused, what stays untouched, backups."""
+"""The file on disk: files that are rejected, damage, backups."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def overwritten_pages(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (foreign_text, "is not a Torchyard store"),
         (foreign_database, "of another program"),
@@ -60,13 +60,13 @@ def overwritten_pages(path: Path) -> None:
     ],
 )
 def test_a_file_that_is_not_an_intact_store_is_rejected_and_left_unchanged(
-    tmp_path: Path, make: object, says: str
+    tmp_path: Path, make: object, message: str
 ) -> None:
     path = tmp_path / "store.db"
     assert callable(make)
     make(path)
     before = path.read_bytes()
-    with pytest.raises(StoreFileError, match=says) as caught:
+    with pytest.raises(StoreFileError, match=message) as caught:
         Log(path)
     assert caught.value.hint
     assert path.read_bytes() == before
@@ -76,8 +76,8 @@ def test_a_flipped_bit_inside_an_object_is_detected_on_read(tmp_path: Path) -> N
     path = tmp_path / "store.db"
     filled(path).close()
     data = path.read_bytes()
-    place = data.index(b'{"metadata"')
-    path.write_bytes(data[:place] + b'["metadata"' + data[place + 11 :])
+    position = data.index(b'{"metadata"')
+    path.write_bytes(data[:position] + b'["metadata"' + data[position + 11 :])
     log = Log(path)
     with pytest.raises(StoreFileError, match=r"the object /pods/a/\d+ at revision \d+ is damaged"):
         list(log.current())
@@ -88,7 +88,7 @@ def test_a_flipped_bit_inside_an_object_is_detected_on_read(tmp_path: Path) -> N
 
 def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     log = filled(tmp_path / "store.db")
-    modes = {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     log.close()
     assert modes == {0o600}
 

@@ -1,4 +1,4 @@
-"""The store: compare and swap, history, watches, snapshots, compaction, and what survives."""
+"""The store: compare and swap, history, watches, snapshots, compaction, restarts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def encode(change: Change, record: Record) -> bytes:
 
 
 async def seen(watcher: Watcher) -> list[str]:
-    return [one.decode() for one in await watcher.take(0.01) or []]
+    return [event.decode() for event in await watcher.take(0.01) or []]
 
 
 @pytest.fixture(params=["normal", "full"])
@@ -60,18 +60,19 @@ async def test_a_write_against_another_revision_conflicts_and_changes_nothing(st
 async def test_of_writes_that_arrive_together_exactly_one_wins(store: Store) -> None:
     writes = [store.put("/pods/a/x", Draft(an_object("x", n=str(n))), expected=0) for n in range(20)]
     results = await asyncio.gather(*writes, return_exceptions=True)
-    assert [type(one).__name__ for one in results].count("Record") == 1
-    assert [type(one).__name__ for one in results].count("RevisionConflict") == 19
+    assert [type(result).__name__ for result in results].count("Record") == 1
+    assert [type(result).__name__ for result in results].count("RevisionConflict") == 19
 
 
 @pytest.mark.parametrize(
-    ("watchers", "told", "milliseconds"), [(1, 1, 0.5), (2, 1, 1), (2, 3, 3), (2, 100, 20), (20, 1, 10), (500, 9, 20)]
+    ("watchers", "delivered", "milliseconds"),
+    [(1, 1, 0.5), (2, 1, 1), (2, 3, 3), (2, 100, 20), (20, 1, 10), (500, 9, 20)],
 )
 async def test_a_watcher_pauses_longer_with_more_events_and_more_watchers(
-    store: Store, watchers: int, told: int, milliseconds: float
+    store: Store, watchers: int, delivered: int, milliseconds: float
 ) -> None:
     last = [store.watch("/pods/", since=None, matches=None, encoder=encode) for _ in range(watchers)][-1]
-    assert store.batch_pause(last, told) * 1000 == pytest.approx(milliseconds)
+    assert store.batch_pause(last, delivered) * 1000 == pytest.approx(milliseconds)
 
 
 async def test_a_watch_replays_missed_changes_and_continues_live(store: Store) -> None:
@@ -86,7 +87,7 @@ async def test_a_watch_replays_missed_changes_and_continues_live(store: Store) -
 
 
 async def test_a_selector_watch_sees_an_object_come_and_go(store: Store) -> None:
-    watcher = store.watch("/pods/", since=None, matches=lambda one: one.labels.get("on") == "yes", encoder=encode)
+    watcher = store.watch("/pods/", since=None, matches=lambda record: record.labels.get("on") == "yes", encoder=encode)
     await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
     await store.put("/pods/a/x", Draft(an_object("x", on="yes")), expected=1)
     await store.put("/pods/a/x", Draft(an_object("x", on="yes", more="1")), expected=2)
@@ -99,7 +100,7 @@ async def test_the_same_selector_watch_replayed_from_history_sees_the_same(store
     await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
     await store.put("/pods/a/x", Draft(an_object("x", on="yes")), expected=1)
     await store.put("/pods/a/x", Draft(an_object("x")), expected=2)
-    watcher = store.watch("/pods/", since=1, matches=lambda one: one.labels.get("on") == "yes", encoder=encode)
+    watcher = store.watch("/pods/", since=1, matches=lambda record: record.labels.get("on") == "yes", encoder=encode)
     assert await seen(watcher) == ["ADDED /pods/a/x 2", "DELETED /pods/a/x 3"]
 
 
@@ -123,10 +124,10 @@ async def test_a_snapshot_shows_the_past_while_it_is_kept(store: Store) -> None:
         await store.put(f"/pods/n/{name}", Draft(an_object(name)), expected=0)
     await store.delete("/pods/n/b", Draft(an_object("b")), expected=2)
     await store.put("/pods/n/a", Draft(an_object("a", new="1")), expected=1)
-    then = [(one.key, one.rev) for one in store.snapshot(3, "/pods/n/")]
+    then = [(record.key, record.rev) for record in store.snapshot(3, "/pods/n/")]
     assert then == [("/pods/n/a", 1), ("/pods/n/b", 2), ("/pods/n/c", 3)]
-    assert [one.key for one in store.snapshot(3, "/pods/n/", after="/pods/n/a", limit=1)] == ["/pods/n/b"]
-    assert [one.key for one in store.snapshot(5, "/pods/n/")] == ["/pods/n/a", "/pods/n/c"]
+    assert [record.key for record in store.snapshot(3, "/pods/n/", after="/pods/n/a", limit=1)] == ["/pods/n/b"]
+    assert [record.key for record in store.snapshot(5, "/pods/n/")] == ["/pods/n/a", "/pods/n/c"]
 
 
 async def test_a_snapshot_of_every_revision_is_as_it_was(store: Store) -> None:
@@ -142,10 +143,10 @@ async def test_a_snapshot_of_every_revision_is_as_it_was(store: Store) -> None:
         past.append(dict(now))
     for revision, was in enumerate(past):
         after = f"/pods/n/{draw.randrange(12)}"
-        wanted = sorted((key, rev) for key, rev in was.items() if key.startswith("/pods/"))
-        assert [(one.key, one.rev) for one in store.snapshot(revision, "/pods/")] == wanted
-        rest = [one.key for one in store.snapshot(revision, "/pods/", after=after)]
-        assert rest == [key for key, _ in wanted if key > after]
+        expected = sorted((key, rev) for key, rev in was.items() if key.startswith("/pods/"))
+        assert [(record.key, record.rev) for record in store.snapshot(revision, "/pods/")] == expected
+        rest = [record.key for record in store.snapshot(revision, "/pods/", after=after)]
+        assert rest == [key for key, _ in expected if key > after]
 
 
 async def test_compacted_history_raises(store: Store) -> None:
@@ -186,8 +187,8 @@ async def test_a_deletion_just_before_a_restart_is_not_forgotten(tmp_path: Path)
     jobs = again.watch("/jobs.batch/", since=3, matches=None, encoder=encode)
     assert await seen(pods) == ["DELETED /pods/a/x 4"]
     assert await seen(jobs) == ["DELETED /jobs.batch/a/only 5"]
-    assert [one.key for one in again.snapshot(3, "/pods/")] == ["/pods/a/x", "/pods/a/y"]
-    assert [one.key for one in again.snapshot(4, "/jobs.batch/")] == ["/jobs.batch/a/only"]
+    assert [record.key for record in again.snapshot(3, "/pods/")] == ["/pods/a/x", "/pods/a/y"]
+    assert [record.key for record in again.snapshot(4, "/jobs.batch/")] == ["/jobs.batch/a/only"]
     await again.close()
 
 
@@ -205,13 +206,13 @@ async def test_a_revision_is_never_used_twice_even_after_everything_was_compacte
 async def test_the_cache_lists_in_key_order_within_a_namespace(store: Store) -> None:
     for key in ("b/x", "a/z", "a-b/y", "a/b"):
         await store.put(f"/pods/{key}", Draft(an_object("x")), expected=0)
-    assert [one.key for one in store.collection("/pods/").all()] == [
+    assert [record.key for record in store.collection("/pods/").all()] == [
         "/pods/a-b/y",
         "/pods/a/b",
         "/pods/a/z",
         "/pods/b/x",
     ]
-    assert [one.key for one in store.collection("/pods/").below("/pods/a/")] == ["/pods/a/b", "/pods/a/z"]
+    assert [record.key for record in store.collection("/pods/").below("/pods/a/")] == ["/pods/a/b", "/pods/a/z"]
 
 
 async def test_the_write_ahead_log_is_reused_under_continuous_writes(store: Store, tmp_path: Path) -> None:
@@ -223,8 +224,8 @@ async def test_the_write_ahead_log_is_reused_under_continuous_writes(store: Stor
     def is_used_again() -> bool:
         return written * 2000 > 3 * write_ahead.stat().st_size
 
-    # How soon depends on when the thread that moves the log into the database gets its turn, and on a disk that others
-    # may keep busy: that it happens does not. Whoever has written much writes slowly, so that the wait costs no room.
+    # How soon the log is reused depends on the checkpoint thread and on the disk, which other processes may keep busy.
+    # After many writes each writer slows down, so that the wait does not fill the disk.
     async def write(writer: int) -> None:
         nonlocal written
         for number in count():

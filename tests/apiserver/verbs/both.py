@@ -33,7 +33,7 @@ class Both:
     def create(self, obj: Object, manager: str) -> None:
         obj = {**obj, "metadata": {**obj["metadata"], "name": self.name}}
         query = {"fieldManager": manager}
-        self._compare([one.post(kinds.path(self.resource), obj, query=query) for one in self.clients])
+        self._compare([client.post(kinds.path(self.resource), obj, query=query) for client in self.clients])
 
     def update(self, changes: Object, manager: str, subresource: str = "") -> None:
         answers = []
@@ -52,7 +52,7 @@ class Both:
         self._patch(APPLY, applied, {"fieldManager": manager, "force": str(force).lower()}, subresource)
 
     def _patch(self, type: str, body: Any, query: Object, subresource: str) -> None:
-        self._compare([one.patch(self._path(subresource), body, type, query=query) for one in self.clients])
+        self._compare([client.patch(self._path(subresource), body, type, query=query) for client in self.clients])
 
     def _path(self, subresource: str) -> str:
         return kinds.path(self.resource, self.name, subresource)

@@ -21,7 +21,11 @@ NAMES = ("a", "b", "c")
 
 
 def builtin(group: str, version: str, plural: str) -> Resource:
-    return next(one for one in builtin_resources() if (one.group, one.version, one.plural) == (group, version, plural))
+    return next(
+        resource
+        for resource in builtin_resources()
+        if (resource.group, resource.version, resource.plural) == (group, version, plural)
+    )
 
 
 POD = builtin("", "v1", "pods")
@@ -159,11 +163,11 @@ def container(name: str) -> Made:
         {"name": st.just(name), "image": st.sampled_from(["x:1", "x:2"])},
         optional={
             "args": st.lists(words, max_size=2),
-            "env": each_of(NAMES, lambda one: st.builds(lambda value: {"name": one, "value": value}, words)),
+            "env": each_of(NAMES, lambda name: st.builds(lambda value: {"name": name, "value": value}, words)),
             "ports": each_of(
                 [(80, "TCP"), (80, "UDP"), (81, "TCP")],
-                lambda one: some(name=st.just(f"p{one[0]}{one[1].lower()}")).map(
-                    lambda more: {"containerPort": one[0], "protocol": one[1], **more}
+                lambda port: some(name=st.just(f"p{port[0]}{port[1].lower()}")).map(
+                    lambda more: {"containerPort": port[0], "protocol": port[1], **more}
                 ),
             ),
             "resources": some(limits=st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "2"]))),
@@ -253,7 +257,7 @@ WITH_STATUS = tuple(_statuses)
 
 
 def contents(resource: Resource, subresource: str = "") -> Made:
-    """Parts of an object of the kind, as somebody might apply them or merge them in."""
+    """Parts of an object of the kind, for an apply or a merge patch."""
     fields = {"metadata": metadata, **_contents[resource]}
     if subresource:
         fields["status"] = _statuses[resource]
@@ -262,7 +266,7 @@ def contents(resource: Resource, subresource: str = "") -> Made:
 
 def whole(resource: Resource) -> Made:
     """An object of the kind that can be created."""
-    return contents(resource).map(lambda made: completed(resource, made))
+    return contents(resource).map(lambda created: completed(resource, created))
 
 
 def completed(resource: Resource, made: Object) -> Object:
@@ -310,10 +314,10 @@ def _settle_deployment(spec: Object) -> None:
     ):
         pod.setdefault(name, default)
     pod.setdefault("securityContext", {})
-    for one in pod["containers"]:
-        one.setdefault("imagePullPolicy", "IfNotPresent")
-        one.setdefault("terminationMessagePath", "/dev/termination-log")
-        one.setdefault("terminationMessagePolicy", "File")
-        one.setdefault("resources", {})
-        for port in one.get("ports", ()):
+    for container in pod["containers"]:
+        container.setdefault("imagePullPolicy", "IfNotPresent")
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        container.setdefault("resources", {})
+        for port in container.get("ports", ()):
             port.setdefault("protocol", "TCP")

@@ -28,7 +28,7 @@ _names = (f"compared-{number}" for number in itertools.count())
 
 
 class Compared:
-    """An object of a kind on the real server. Every write asserts that ours would have done the same."""
+    """An object of a kind on the real server. Every write asserts that our functions have the same result."""
 
     def __init__(self, client: Client, resource: Resource) -> None:
         assert resource.type is not None
@@ -40,7 +40,7 @@ class Compared:
         self.refused = 0
 
     def create(self, obj: Object, manager: str) -> None:
-        """Create the object, unless the kind's own rules are against it."""
+        """Create the object, unless the kind's own validation forbids it."""
         obj = {**obj, "metadata": {**obj["metadata"], "name": self.name}}
         answer = self.client.post(kinds.path(self.resource), obj, query={"fieldManager": manager})
         if answer.status == 422:
@@ -117,7 +117,7 @@ class Compared:
             self.live = answer.json
 
     def _compare_refusals(self, answer: Answer, ours: Callable[[Object], Object], live: Object) -> None:
-        """A refusal by patching or applying must be ours too; those of validation come later than what is tested."""
+        """An error of patching or applying must be ours too; validation comes later and is not compared here."""
         validation = answer.status == 422 and answer.json["details"]
         try:
             ours(live)
@@ -133,8 +133,8 @@ class Compared:
 
 
 def same(ours: Any, theirs: Any) -> None:
-    left, right = (json.dumps(one, indent=1, sort_keys=True).splitlines() for one in (ours, theirs))
-    assert ours == theirs, "\n".join(["", *difflib.unified_diff(left, right, "ours", "theirs", lineterm="", n=12)])
+    remaining, right = (json.dumps(item, indent=1, sort_keys=True).splitlines() for item in (ours, theirs))
+    assert ours == theirs, "\n".join(["", *difflib.unified_diff(remaining, right, "ours", "theirs", lineterm="", n=12)])
 
 
 def comparable(obj: Object) -> Object:
@@ -145,11 +145,11 @@ def comparable(obj: Object) -> Object:
 def record(obj: Object) -> dict[str, Object]:
     """The managed fields without their times and order."""
     entries = obj["metadata"].get("managedFields", [])
-    found = {
+    result = {
         " ".join(str(entry.get(part, "")) for part in ("manager", "operation", "apiVersion", "subresource")): entry[
             "fieldsV1"
         ]
         for entry in entries
     }
-    assert len(found) == len(entries)
-    return found
+    assert len(result) == len(entries)
+    return result

@@ -1,4 +1,4 @@
-"""Every kind of write, in random sequences, to a real kube-apiserver: objects and managed fields come out as ours."""
+"""Random sequences of writes to a real kube-apiserver have the same results as ours, managed fields included."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def serving_widgets(client: Client) -> Client:
 
 def applies(resource: Resource) -> Made:
     def step(contents: Object, manager: str, force: bool) -> Step:
-        return lambda one: one.apply(contents, manager, force=force)
+        return lambda target: target.apply(contents, manager, force=force)
 
     return st.builds(step, kinds.contents(resource), APPLIERS, st.booleans())
 
 
 def updates(resource: Resource) -> Made:
     def step(contents: Object, manager: str) -> Step:
-        return lambda one: one.update(contents, manager)
+        return lambda target: target.update(contents, manager)
 
-    return st.builds(step, kinds.contents(resource).map(lambda made: _possible(resource, made)), WRITERS)
+    return st.builds(step, kinds.contents(resource).map(lambda created: _possible(resource, created)), WRITERS)
 
 
 def _possible(resource: Resource, made: Object) -> Object:
@@ -75,13 +75,13 @@ def _possible(resource: Resource, made: Object) -> Object:
 
 
 def merges(resource: Resource) -> Made:
-    """Merge patches: contents, with some of what may be there set to null."""
+    """Merge patches: contents with some fields set to null."""
 
     def step(contents: Object, gone: list[tuple[str, ...]], manager: str) -> Step:
         patch = contents
         for steps in gone:
             patch = _with_null(patch, steps)
-        return lambda one: one.patch(MERGE, patch, manager)
+        return lambda target: target.patch(MERGE, patch, manager)
 
     return st.builds(step, kinds.contents(resource), st.lists(st.sampled_from(_REMOVABLE), max_size=2), WRITERS)
 
@@ -108,13 +108,13 @@ def _with_null(patch: Object, steps: tuple[str, ...]) -> Object:
 def strategics(resource: Resource) -> Made:
     def step(contents: Object, directives: list[Object], manager: str) -> Step:
         patch = contents
-        for one in directives:
-            patch = _overlaid(patch, one)
+        for directive in directives:
+            patch = _overlaid(patch, directive)
         metadata = patch.get("metadata", {})
         if "$deleteFromPrimitiveList/finalizers" in metadata:
             # With both in one patch, upstream's result depends on the order of a Go map.
             patch = {**patch, "metadata": {key: metadata[key] for key in metadata if key != "finalizers"}}
-        return lambda one: one.patch(STRATEGIC, patch, manager)
+        return lambda target: target.patch(STRATEGIC, patch, manager)
 
     return st.builds(step, kinds.contents(resource), st.lists(_directives(), max_size=2), WRITERS)
 
@@ -160,7 +160,7 @@ def json_patches(resource: Resource) -> Made:
     )
 
     def step(operations: list[Object], manager: str) -> Step:
-        return lambda one: one.patch(JSON_PATCH, operations, manager)
+        return lambda target: target.patch(JSON_PATCH, operations, manager)
 
     return st.builds(step, st.lists(operation, min_size=1, max_size=2), WRITERS)
 
@@ -184,16 +184,16 @@ _MOVERS = ["copy", "move"]
 
 def status_writes(resource: Resource) -> Made:
     def applied(contents: Object, manager: str, force: bool) -> Step:
-        return lambda one: one.apply(contents, manager, "status", force=force)
+        return lambda target: target.apply(contents, manager, "status", force=force)
 
     def merged(contents: Object, gone: list[tuple[str, ...]], manager: str) -> Step:
         patch = contents
         for steps in gone:
             patch = _with_null(patch, steps)
-        return lambda one: one.patch(MERGE, patch, manager, "status")
+        return lambda target: target.patch(MERGE, patch, manager, "status")
 
     def replaced(contents: Object, manager: str) -> Step:
-        return lambda one: one.update(contents, manager, "status")
+        return lambda target: target.update(contents, manager, "status")
 
     contents = kinds.contents(resource, "status")
     writes = [st.builds(applied, contents, APPLIERS, st.booleans())]
@@ -221,10 +221,10 @@ def run(one: Target, first: Step, then: list[Step]) -> None:
 
 def creates(resource: Resource) -> Made:
     def created(obj: Object, manager: str) -> Step:
-        return lambda one: one.create(obj, manager)
+        return lambda target: target.create(obj, manager)
 
     def applied(obj: Object, manager: str) -> Step:
-        return lambda one: one.apply(obj, manager)
+        return lambda target: target.apply(obj, manager)
 
     whole = kinds.whole(resource)
     return st.one_of(st.builds(created, whole, WRITERS), st.builds(applied, whole, APPLIERS))
@@ -290,7 +290,7 @@ MISFITS: list[Object] = [
 
 @pytest.mark.parametrize("patch", MISFITS, ids=str)
 def test_invalid_metadata_is_rejected_alike(ours: Client, theirs: Client, patch: Object) -> None:
-    one = Both(ours, theirs, WIDGET)
-    one.create({"apiVersion": WIDGET.api_version, "kind": WIDGET.kind, "metadata": {}}, "creator")
-    one.patch(MERGE, patch, "patcher")
-    one.apply(patch, "applier")
+    target = Both(ours, theirs, WIDGET)
+    target.create({"apiVersion": WIDGET.api_version, "kind": WIDGET.kind, "metadata": {}}, "creator")
+    target.patch(MERGE, patch, "patcher")
+    target.apply(patch, "applier")

@@ -1,4 +1,4 @@
-"""What random writes rarely meet, on a real kube-apiserver: objects, managed fields and refusals come out as ours."""
+"""Cases that random writes rarely produce: a real kube-apiserver has the same objects, managed fields and errors."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 @pytest.fixture
 def config(kube_bare: Server) -> Compared:
     """A ConfigMap that exists."""
-    one = Compared(kube_bare.admin, CONFIG_MAP)
-    one.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "1"}}, "creator")
-    return one
+    target = Compared(kube_bare.admin, CONFIG_MAP)
+    target.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "1"}}, "creator")
+    return target
 
 
 def deployment(**container: Any) -> Object:
@@ -57,7 +57,7 @@ def test_the_oldest_updaters_are_merged_when_there_are_more_than_ten(config: Com
 def test_a_wiped_record_begins_again_with_the_first_apply(config: Compared, wiped: list[Object]) -> None:
     config.update({"metadata": {"managedFields": wiped}}, "wiper")
     assert "managedFields" not in config.live["metadata"]
-    config.patch(MERGE, {"data": {"b": "2"}}, "nobody")
+    config.patch(MERGE, {"data": {"b": "2"}}, "reader")
     assert "managedFields" not in config.live["metadata"]
     config.apply({"data": {"b": "2"}}, "applier")
     managers = {entry["manager"] for entry in config.live["metadata"]["managedFields"]}
@@ -88,10 +88,10 @@ def test_a_malformed_record_is_ignored(config: Compared, change: Object) -> None
 
 
 def test_a_record_cannot_be_rewritten_through_a_subresource(kube_bare: Server) -> None:
-    one = Compared(kube_bare.admin, DEPLOYMENT)
-    one.create(deployment(), "creator")
-    one.update({"metadata": {"managedFields": []}, "status": {"replicas": 1}}, "controller", "status")
-    assert len(one.live["metadata"]["managedFields"]) == 2
+    target = Compared(kube_bare.admin, DEPLOYMENT)
+    target.create(deployment(), "creator")
+    target.update({"metadata": {"managedFields": []}, "status": {"replicas": 1}}, "controller", "status")
+    assert len(target.live["metadata"]["managedFields"]) == 2
 
 
 def test_conflicts_name_every_field_and_manager(config: Compared) -> None:
@@ -107,69 +107,69 @@ def test_conflicts_name_every_field_and_manager(config: Compared) -> None:
 
 
 def test_conflicts_name_list_items_and_subresources(kube_bare: Server) -> None:
-    one = Compared(kube_bare.admin, DEPLOYMENT)
-    one.create(deployment(ports=[{"containerPort": 80, "protocol": "TCP", "name": "p"}], args=["x"]), "creator")
-    one.apply(in_container(image="x:2", args=["y"], ports=[{"containerPort": 80, "name": "q"}]), "applier")
-    one.patch(MERGE, {"status": {"replicas": 1}}, "controller", "status")
-    one.apply({"status": {"replicas": 2}}, "applier", "status")
-    assert one.refused == 2
+    target = Compared(kube_bare.admin, DEPLOYMENT)
+    target.create(deployment(ports=[{"containerPort": 80, "protocol": "TCP", "name": "p"}], args=["x"]), "creator")
+    target.apply(in_container(image="x:2", args=["y"], ports=[{"containerPort": 80, "name": "q"}]), "applier")
+    target.patch(MERGE, {"status": {"replicas": 1}}, "controller", "status")
+    target.apply({"status": {"replicas": 2}}, "applier", "status")
+    assert target.refused == 2
 
 
 def test_items_that_share_their_key_are_owned_as_one(kube_bare: Server) -> None:
     twice = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}, {"name": "B", "value": "1"}]
-    one = Compared(kube_bare.admin, DEPLOYMENT)
-    one.create(deployment(env=twice), "creator")
-    one.apply(in_container(env=[{"name": "B", "value": "1"}, {"name": "C", "value": "1"}]), "first")
-    one.apply(in_container(env=[{"name": "A", "value": "1"}]), "second", force=True)
-    one.patch(MERGE, in_container(image="x:1", env=[*twice, {"name": "A", "value": "3"}]), "third")
-    one.patch(MERGE, in_container(image="x:1", env=[*twice, {"name": "A", "value": "4"}]), "fourth")
-    one.patch(MERGE, in_container(image="x:1", env=twice[1:]), "fifth")
+    target = Compared(kube_bare.admin, DEPLOYMENT)
+    target.create(deployment(env=twice), "creator")
+    target.apply(in_container(env=[{"name": "B", "value": "1"}, {"name": "C", "value": "1"}]), "first")
+    target.apply(in_container(env=[{"name": "A", "value": "1"}]), "second", force=True)
+    target.patch(MERGE, in_container(image="x:1", env=[*twice, {"name": "A", "value": "3"}]), "third")
+    target.patch(MERGE, in_container(image="x:1", env=[*twice, {"name": "A", "value": "4"}]), "fourth")
+    target.patch(MERGE, in_container(image="x:1", env=twice[1:]), "fifth")
 
 
 def test_kubectl_may_go_from_client_side_to_server_side_apply(kube_bare: Server) -> None:
-    one = Compared(kube_bare.admin, CONFIG_MAP)
-    first = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": one.name}, "data": {"a": "1", "b": "1"}}
+    target = Compared(kube_bare.admin, CONFIG_MAP)
+    first = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": target.name}, "data": {"a": "1", "b": "1"}}
     annotated = {"annotations": {LAST_APPLIED: json.dumps(first)}}
-    one.create({**first, "metadata": annotated}, "kubectl-client-side-apply")
-    one.apply({"data": {"a": "2", "b": "2"}}, "not-kubectl")
-    assert one.refused == 1
-    one.apply({"data": {"a": "2"}}, "kubectl")
-    assert one.refused == 1
-    assert json.loads(one.live["metadata"]["annotations"][LAST_APPLIED])["data"] == {"a": "2"}
-    one.patch(MERGE, {"data": {"b": "9"}}, "somebody")
-    one.apply({"data": {"a": "2", "b": "2"}}, "kubectl")
-    assert one.refused == 2
-    one.apply({"metadata": {"annotations": {LAST_APPLIED: "x"}}, "data": {"a": "3"}}, "kubectl", force=True)
+    target.create({**first, "metadata": annotated}, "kubectl-client-side-apply")
+    target.apply({"data": {"a": "2", "b": "2"}}, "not-kubectl")
+    assert target.refused == 1
+    target.apply({"data": {"a": "2"}}, "kubectl")
+    assert target.refused == 1
+    assert json.loads(target.live["metadata"]["annotations"][LAST_APPLIED])["data"] == {"a": "2"}
+    target.patch(MERGE, {"data": {"b": "9"}}, "editor")
+    target.apply({"data": {"a": "2", "b": "2"}}, "kubectl")
+    assert target.refused == 2
+    target.apply({"metadata": {"annotations": {LAST_APPLIED: "x"}}, "data": {"a": "3"}}, "kubectl", force=True)
 
 
 def test_fields_are_given_up_by_not_applying_them_any_more(kube_bare: Server) -> None:
-    one = Compared(kube_bare.admin, DEPLOYMENT)
-    one.apply(deployment(env=[{"name": "A", "value": "1"}], workingDir="/x"), "first")
-    one.apply(in_container(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]), "second")
-    one.apply(deployment(), "first")
-    assert "workingDir" not in one.live["spec"]["template"]["spec"]["containers"][0]
-    one.apply({"metadata": {"labels": {"x": "y"}}}, "second")
-    assert "env" not in one.live["spec"]["template"]["spec"]["containers"][0]
-    one.apply({"metadata": {"labels": {}}}, "second")
-    one.apply({}, "second")
-    assert "labels" not in one.live["metadata"]
+    target = Compared(kube_bare.admin, DEPLOYMENT)
+    target.apply(deployment(env=[{"name": "A", "value": "1"}], workingDir="/x"), "first")
+    target.apply(in_container(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]), "second")
+    target.apply(deployment(), "first")
+    assert "workingDir" not in target.live["spec"]["template"]["spec"]["containers"][0]
+    target.apply({"metadata": {"labels": {"x": "y"}}}, "second")
+    assert "env" not in target.live["spec"]["template"]["spec"]["containers"][0]
+    target.apply({"metadata": {"labels": {}}}, "second")
+    target.apply({}, "second")
+    assert "labels" not in target.live["metadata"]
 
 
 @pytest.mark.parametrize("then", [{}, {"metadata": {"labels": {}}}, {"metadata": {"labels": {"c": "3"}}}])
 def test_unowned_fields_go_or_stay_with_their_parents(kube_bare: Server, then: Object) -> None:
-    one = Compared(kube_bare.admin, CONFIG_MAP)
-    one.apply({"metadata": {"labels": {"a": "1", "c": "3"}}, "data": {"a": "1"}}, "applier")
-    mine = one.live["metadata"]["managedFields"]
-    one.patch(MERGE, {"metadata": {"labels": {"b": "2"}}, "data": {"b": "2"}}, "editor")
-    one.update({"metadata": {"managedFields": mine}}, "forgetter")
-    one.apply(then, "applier")
+    target = Compared(kube_bare.admin, CONFIG_MAP)
+    target.apply({"metadata": {"labels": {"a": "1", "c": "3"}}, "data": {"a": "1"}}, "applier")
+    mine = target.live["metadata"]["managedFields"]
+    target.patch(MERGE, {"metadata": {"labels": {"b": "2"}}, "data": {"b": "2"}}, "editor")
+    target.update({"metadata": {"managedFields": mine}}, "forgetter")
+    target.apply(then, "applier")
 
 
 def test_nulls_are_owned_and_leave_what_others_have_beneath(kube_bare: Server) -> None:
-    one = Compared(kube_bare.admin, DEPLOYMENT)
-    one.create(deployment(env=[{"name": "A", "value": "1"}]), "creator")
-    one.apply({"metadata": {"labels": None}, "spec": {"paused": None, "minReadySeconds": None}}, "applier")
-    one.apply(in_container(env=None, args=None), "applier")
+    target = Compared(kube_bare.admin, DEPLOYMENT)
+    target.create(deployment(env=[{"name": "A", "value": "1"}]), "creator")
+    target.apply({"metadata": {"labels": None}, "spec": {"paused": None, "minReadySeconds": None}}, "applier")
+    target.apply(in_container(env=None, args=None), "applier")
 
 
 POD_PATCHES: list[tuple[str, Any]] = [
@@ -220,10 +220,10 @@ POD_PATCHES: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("type", "patch"), POD_PATCHES, ids=lambda one: str(one)[:60])
 def test_odd_patches_are_accepted_or_rejected_alike(kube_bare: Server, type: str, patch: Any) -> None:
-    one = Compared(kube_bare.admin, POD)
+    target = Compared(kube_bare.admin, POD)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"l": "1"}}, "spec": _pod_spec()}
-    one.create(pod, "creator")
-    one.patch(type, patch, "patcher")
+    target.create(pod, "creator")
+    target.patch(type, patch, "patcher")
 
 
 def _pod_spec() -> Object:
@@ -247,8 +247,13 @@ def _pod_spec() -> Object:
         "priority": 0,
         "preemptionPolicy": "PreemptLowerPriority",
         "tolerations": [
-            {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-            for what in ("not-ready", "unreachable")
+            {
+                "key": f"node.kubernetes.io/{fields}",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 300,
+            }
+            for fields in ("not-ready", "unreachable")
         ],
     }
 
@@ -289,16 +294,16 @@ APPLIED: list[Object] = [
 
 @pytest.mark.parametrize("contents", APPLIED, ids=str)
 def test_objects_of_the_wrong_shape_cannot_be_applied(kube_bare: Server, contents: Object) -> None:
-    one = Compared(kube_bare.admin, POD)
-    one.apply(contents, "applier")
-    assert one.refused == 1
+    target = Compared(kube_bare.admin, POD)
+    target.apply(contents, "applier")
+    assert target.refused == 1
 
 
 def test_items_are_distinguished_by_default_keys(kube_bare: Server) -> None:
-    one = Compared(kube_bare.admin, DEPLOYMENT)
-    one.apply(deployment(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]), "first")
-    one.apply(in_container(ports=[{"containerPort": 80, "name": "p"}]), "second")
+    target = Compared(kube_bare.admin, DEPLOYMENT)
+    target.apply(deployment(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]), "first")
+    target.apply(in_container(ports=[{"containerPort": 80, "name": "p"}]), "second")
     names = ["A&B", "A<B>", 'A"B', "A\\B", "a/b"]
-    one.apply(in_container(env=[{"name": name, "value": "1"} for name in names]), "third")
-    one.apply(in_container(env=[{"name": name, "value": "2"} for name in names]), "fourth")
-    assert one.refused == 1
+    target.apply(in_container(env=[{"name": name, "value": "1"} for name in names]), "third")
+    target.apply(in_container(env=[{"name": name, "value": "2"} for name in names]), "fourth")
+    assert target.refused == 1

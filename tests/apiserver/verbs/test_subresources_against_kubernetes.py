@@ -1,4 +1,4 @@
-"""Writes through subresources, on our server and on a real one: the same owners afterwards."""
+"""Writes through subresources give the same field owners on our server and on a real one."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ AGGREGATED = {"Accept": discovery.content_type("v2")}
 
 
 def served() -> list[Resource]:
-    """What a real API server has by itself: metrics come from an extension."""
-    return [one for one in builtin_resources() if one.group != "metrics.k8s.io"]
+    """The resources of a real API server without extensions, which serve the metrics."""
+    return [item for item in builtin_resources() if item.group != "metrics.k8s.io"]
 
 
 GROUPS = {one.group for one in served()}
@@ -66,13 +66,13 @@ def test_the_list_of_groups_is_a_real_servers(kube_bare: Server) -> None:
 @pytest.mark.parametrize("group", sorted(GROUPS - {""}))
 def test_a_group_and_its_resources_are_a_real_servers(group: str, kube_bare: Server) -> None:
     assert discovery.api_group(served(), group) == kube_bare.admin.get(f"/apis/{group}").json
-    for version in sorted({one.version for one in served() if one.group == group}):
+    for version in sorted({item.version for item in served() if item.group == group}):
         real = kube_bare.admin.get(f"/apis/{group}/{version}").json
         ours = discovery.api_resources(served(), group, version)
         assert ours is not None
         if group in KEPT_OLDER:
-            for one in (*ours["resources"], *real["resources"]):
-                one.pop("storageVersionHash", None)
+            for item in (*ours["resources"], *real["resources"]):
+                item.pop("storageVersionHash", None)
         assert ours == real
 
 
@@ -84,7 +84,7 @@ def test_the_core_group_is_a_real_servers(kube_bare: Server) -> None:
 
 
 def names(document: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    return [(item["metadata"]["name"], [each["version"] for each in item["versions"]]) for item in document["items"]]
+    return [(item["metadata"]["name"], [entry["version"] for entry in item["versions"]]) for item in document["items"]]
 
 
 def test_custom_groups_follow_by_name_with_the_stable_versions_first() -> None:
@@ -114,7 +114,7 @@ def test_a_custom_resource_has_its_full_response_kind() -> None:
     resource = document["items"][0]["versions"][0]["resources"][0]
     own = {"group": "example.com", "version": "v1", "kind": "Widget"}
     assert resource["responseKind"] == own
-    assert [each["responseKind"] for each in resource["subresources"]] == [
+    assert [entry["responseKind"] for entry in resource["subresources"]] == [
         own,
         {"group": "autoscaling", "version": "v1", "kind": "Scale"},
     ]

@@ -59,15 +59,15 @@ def widgets(schema: dict[str, Any] | None = None) -> Resource:
 
 
 def document(group: str, version: str, *more: Resource) -> dict[str, Any]:
-    made = openapi.document([*builtin_resources(), *more], group, version)
-    assert made is not None
-    return made
+    created = openapi.document([*builtin_resources(), *more], group, version)
+    assert created is not None
+    return created
 
 
 def bare(node: Any) -> Any:
-    """A schema without prose, and without what goes without saying: a list is atomic, a map is not."""
+    """A schema without descriptions and without the default list and map types."""
     if isinstance(node, list):
-        return [bare(each) for each in node]
+        return [bare(entry) for entry in node]
     if not isinstance(node, dict):
         return node
     if list(node) == ["allOf"]:
@@ -76,16 +76,16 @@ def bare(node: Any) -> Any:
         node = {key: value for key, value in node.items() if key != "x-kubernetes-map-type"}
     if node.get("x-kubernetes-list-type") == "atomic":
         node = {key: value for key, value in node.items() if key != "x-kubernetes-list-type"}
-    kept = {
+    remaining = {
         key: value
         for key, value in node.items()
         if not (key == "description" and isinstance(value, str)) and key != "x-kubernetes-unions"
     }
-    if list(kept) == ["allOf"]:
-        return bare(kept["allOf"][0])
+    if list(remaining) == ["allOf"]:
+        return bare(remaining["allOf"][0])
     return {
         key: sorted(value) if key == "required" and isinstance(value, list) else bare(value)
-        for key, value in kept.items()
+        for key, value in remaining.items()
     }
 
 
@@ -105,7 +105,7 @@ def test_the_schemas_are_a_real_servers(group: str, version: str, kube_bare: Ser
 
 
 def operations(made: dict[str, Any]) -> dict[tuple[str, str], tuple[Any, ...]]:
-    found = {}
+    result = {}
     for path, methods in made["paths"].items():
         for method, operation in methods.items():
             if method != "parameters" and operation.get("x-kubernetes-action"):
@@ -113,8 +113,8 @@ def operations(made: dict[str, Any]) -> dict[tuple[str, str], tuple[Any, ...]]:
                 patches = content if method == "patch" else []
                 action = operation["x-kubernetes-action"]
                 kind = operation["x-kubernetes-group-version-kind"]
-                found[path, method] = (operation["operationId"], operation["tags"], action, kind, patches)
-    return found
+                result[path, method] = (operation["operationId"], operation["tags"], action, kind, patches)
+    return result
 
 
 @pytest.mark.cluster
@@ -124,21 +124,21 @@ def test_the_operations_are_a_real_servers(group: str, version: str, kube_bare: 
     ours = operations(document(group, version))
     # connections pass any method on, and old watches have paths of their own
     expected = {key: value for key, value in real.items() if value[2] not in ("connect", "watch", "watchlist")}
-    found = {key: value for key, value in ours.items() if value[2] != "connect"}
-    for value in (*expected.values(), *found.values()):
+    result = {key: value for key, value in ours.items() if value[2] != "connect"}
+    for value in (*expected.values(), *result.values()):
         if "application/apply-patch+cbor" in value[4]:
             value[4].remove("application/apply-patch+cbor")
-    assert found == expected
+    assert result == expected
 
 
 def test_a_write_takes_the_parameters_kubectl_looks_for() -> None:
     patch = document("batch", "v1")["paths"]["/apis/batch/v1/namespaces/{namespace}/jobs/{name}"]["patch"]
-    assert {"dryRun", "fieldValidation", "fieldManager", "force"} <= {each["name"] for each in patch["parameters"]}
+    assert {"dryRun", "fieldValidation", "fieldManager", "force"} <= {entry["name"] for entry in patch["parameters"]}
 
 
 def test_a_custom_resource_is_merged_but_not_strategically() -> None:
-    made = document(WIDGET.group, WIDGET.version, widgets())
-    patch = made["paths"]["/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
+    created = document(WIDGET.group, WIDGET.version, widgets())
+    patch = created["paths"]["/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
     assert sorted(patch["requestBody"]["content"]) == [
         *("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
     ]
@@ -173,10 +173,10 @@ def references(node: Any) -> Iterator[str]:
 
 def test_every_reference_resolves() -> None:
     resources = [*builtin_resources(), widgets()]
-    for group, version in {(one.group, one.version) for one in resources}:
-        made = document(group, version, widgets())
-        known = {f"#/components/schemas/{name}" for name in made["components"]["schemas"]}
-        assert set(references(made)) <= known
+    for group, version in {(item.group, item.version) for item in resources}:
+        created = document(group, version, widgets())
+        known = {f"#/components/schemas/{name}" for name in created["components"]["schemas"]}
+        assert set(references(created)) <= known
     old = openapi.swagger(resources)
     assert set(references(old)) <= {f"#/definitions/{name}" for name in old["definitions"]}
 
@@ -206,7 +206,7 @@ def test_only_fields_that_exist_are_described() -> None:
         if name:
             assert name in known
             assert fields.keys() <= definition(name).fields.keys(), name
-    assert sum(len(each.fields) for each in descriptions().values()) >= 150
+    assert sum(len(entry.fields) for entry in descriptions().values()) >= 150
 
 
 WRITTEN = ["core.v1.PodSpec", "core.v1.Container", "core.v1.ServiceSpec", "core.v1.PersistentVolumeClaimSpec"]
@@ -233,11 +233,11 @@ class Plane:
     def get(self, path: str, accept: str) -> tuple[str, bytes] | None:
         form = discovery.accepted(accept)
         if path in ("/api", "/apis") and form:
-            made = discovery.aggregated(self.resources, core=path == "/api", version=form)
-            return discovery.content_type(form), json.dumps(made).encode()
+            created = discovery.aggregated(self.resources, core=path == "/api", version=form)
+            return discovery.content_type(form), json.dumps(created).encode()
         if path == "/openapi/v2" and openapi.V2_PROTOBUF_REQUEST in accept:
             return openapi.V2_PROTOBUF_RESPONSE, openapi.V2_PROTOBUF
-        return ("application/json", json.dumps(found).encode()) if (found := self.plain(path)) else None
+        return ("application/json", json.dumps(result).encode()) if (result := self.plain(path)) else None
 
     def plain(self, path: str) -> dict[str, Any] | None:
         if path == "/openapi/v3":
@@ -250,26 +250,26 @@ class Plane:
 
 @pytest.fixture
 def plane() -> Iterator[Plane]:
-    made = Plane([*builtin_resources(), widgets()])
+    created = Plane([*builtin_resources(), widgets()])
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            found = made.get(self.path.partition("?")[0], self.headers["Accept"] or "")
-            if found is None:
+            result = created.get(self.path.partition("?")[0], self.headers["Accept"] or "")
+            if result is None:
                 status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
                 return self.answer(404, "application/json", json.dumps(status).encode())
-            return self.answer(200, *found)
+            return self.answer(200, *result)
 
         def do_POST(self) -> None:
             obj = self.body()
-            made.objects[f"{self.path.partition('?')[0]}/{obj['metadata']['name']}"] = obj
+            created.objects[f"{self.path.partition('?')[0]}/{obj['metadata']['name']}"] = obj
             self.answer(201, "application/json", json.dumps(obj).encode())
 
         def do_PATCH(self) -> None:
-            made.patches.append((self.headers["Content-Type"], self.body()))
-            self.answer(200, "application/json", json.dumps(made.objects[self.path.partition("?")[0]]).encode())
+            created.patches.append((self.headers["Content-Type"], self.body()))
+            self.answer(200, "application/json", json.dumps(created.objects[self.path.partition("?")[0]]).encode())
 
         def body(self) -> Any:
             return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -287,21 +287,21 @@ def plane() -> Iterator[Plane]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        made.url = f"http://127.0.0.1:{server.server_port}"
-        yield made
+        created.url = f"http://127.0.0.1:{server.server_port}"
+        yield created
         server.shutdown()
 
 
 @pytest.mark.clients
 def test_every_kubectl_explains(kubectl: Kubectl, plane: Plane, tmp_path: Path) -> None:
     run = kubectl.using(tmp_path / "none", tmp_path)
-    said = run("--server", plane.url, "explain", "pod.spec.containers.resources")
-    assert "limits" in said
-    assert "The maximum resources of the container." in " ".join(said.split())
-    said = run("--server", plane.url, "explain", "jobs.spec", "--recursive")
-    assert "backoffLimit" in said
-    said = run("--server", plane.url, "explain", "widgets.spec.replicas")
-    assert "How many." in said
+    message = run("--server", plane.url, "explain", "pod.spec.containers.resources")
+    assert "limits" in message
+    assert "The maximum resources of the container." in " ".join(message.split())
+    message = run("--server", plane.url, "explain", "jobs.spec", "--recursive")
+    assert "backoffLimit" in message
+    message = run("--server", plane.url, "explain", "widgets.spec.replicas")
+    assert "How many." in message
 
 
 def deployment(image: str) -> dict[str, Any]:

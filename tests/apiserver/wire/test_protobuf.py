@@ -1,4 +1,4 @@
-"""Protobuf bodies: bytes written by hand, by a real kubectl and by a real API server, and bytes nobody should send."""
+"""Protobuf bodies: bytes written by hand, by a real kubectl and by a real API server, and malformed bytes."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def body(kind: GroupVersionKind, raw: bytes) -> bytes:
 
 
 def in_container(fields: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = decode(body(POD, block(2, block(2, fields))), POD)["spec"]["containers"][0]
-    return found
+    result: dict[str, Any] = decode(body(POD, block(2, block(2, fields))), POD)["spec"]["containers"][0]
+    return result
 
 
 NAME = block(1, block(1, "x"))
@@ -279,7 +279,7 @@ READ = [
 
 
 def read_back(raw: bytes) -> dict[str, Any]:
-    """A protobuf answer the way a request body goes."""
+    """A protobuf response in the form of a request body."""
     obj = decode(raw, NOTHING)
     group, _, version = obj["apiVersion"].rpartition("/")
     kind = GroupVersionKind(group, version, obj["kind"])
@@ -293,8 +293,8 @@ def read_back(raw: bytes) -> dict[str, Any]:
 def test_protobuf_of_a_real_server_decodes_to_its_json(
     path: str, name: str, obj: dict[str, Any], kube_bare: Server
 ) -> None:
-    made = kube_bare.admin.post(path, {"metadata": {"name": name, "annotations": {"a": "ü"}}, **obj})
-    assert made.status == 201, made
+    created = kube_bare.admin.post(path, {"metadata": {"name": name, "annotations": {"a": "ü"}}, **obj})
+    assert created.status == 201, created
     target = f"{path}/{name}"
     try:
         as_protobuf = kube_bare.admin.get(target, headers={"Accept": MEDIA_TYPE})
@@ -311,15 +311,15 @@ def test_protobuf_of_a_real_server_decodes_to_its_json(
 @pytest.mark.parametrize("path", READ)
 def test_lists_and_system_objects_of_a_real_server_decode_to_their_json(path: str, kube_bare: Server) -> None:
     as_protobuf = kube_bare.admin.get(path, headers={"Accept": MEDIA_TYPE})
-    found, expected = read_back(as_protobuf.body), kube_bare.admin.get(path).json
+    result, expected = read_back(as_protobuf.body), kube_bare.admin.get(path).json
     if "items" in expected:  # a list read later is of a later version, and its items do not repeat their kind
-        del found["metadata"]["resourceVersion"], expected["metadata"]["resourceVersion"]
-    assert found == expected
+        del result["metadata"]["resourceVersion"], expected["metadata"]["resourceVersion"]
+    assert result == expected
 
 
 @contextmanager
 def recorder() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """A server that notes what is posted to it and refuses everything."""
+    """A server that records what is posted to it and rejects everything."""
     posted: list[tuple[str, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -364,5 +364,5 @@ def test_bodies_of_kubectl_are_decoded(kubectl: Kubectl, tmp_path: Path) -> None
         assert posted, refused.stderr
         media_type, sent = posted[0]
         assert media_type == MEDIA_TYPE
-        found = read_back(sent)
-        assert {key: found.get(key) for key in expected} == expected
+        result = read_back(sent)
+        assert {key: result.get(key) for key in expected} == expected

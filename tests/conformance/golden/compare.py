@@ -60,16 +60,16 @@ def _short(value: Any) -> str:
 def _failure(body: dict[str, Any]) -> dict[str, Any]:
     details = body.get("details") or {}
     causes = {(c.get("field", ""), c.get("reason", ""), _text(c.get("message", ""))) for c in details.get("causes", [])}
-    said = {"reason": body.get("reason", ""), "causes": [list(cause) for cause in sorted(causes)]}
-    said["details"] = {key: value for key, value in details.items() if key != "causes"}
+    message = {"reason": body.get("reason", ""), "causes": [list(cause) for cause in sorted(causes)]}
+    message["details"] = {key: value for key, value in details.items() if key != "causes"}
     if not causes:
-        said["message"] = _text(body.get("message", ""))
-    return said
+        message["message"] = _text(body.get("message", ""))
+    return message
 
 
 def _warnings(answer: Answer) -> list[str]:
     # That nothing acts on a kind here is ours to say.
-    return [one for one in answer.warnings if "nothing in this plane acts on it" not in one]
+    return [item for item in answer.warnings if "nothing in this plane acts on it" not in item]
 
 
 def _text(text: str) -> str:
@@ -100,9 +100,9 @@ def _object(obj: dict[str, Any]) -> Any:
 def _generic(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            _text(key): "<port>" if key in ("nodePort", "healthCheckNodePort") else _generic(one)
-            for key, one in value.items()
+            _text(key): "<port>" if key in ("nodePort", "healthCheckNodePort") else _generic(item)
+            for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_generic(one) for one in value]
+        return [_generic(item) for item in value]
     return _text(value) if isinstance(value, str) and not _MOMENT.fullmatch(value) else value

@@ -87,7 +87,7 @@ def stateful_sets() -> Drawn:
         replicas=mostly(st.just(2), [-2]),
         podManagementPolicy=mostly(st.just("Parallel"), ["Any"]),
         volumeClaimTemplates=st.fixed_dictionaries({"metadata": st.just({"name": "v"}), "spec": claims()}).map(
-            lambda one: [one]
+            lambda target: [target]
         ),
     )
 

@@ -42,12 +42,12 @@ def _operations() -> Drawn:
         ]
     )
     value = st.sampled_from(["x", 3, True, None, {"app": "new"}, ["t.io/f"], {"key": "k", "operator": "Exists"}])
-    one = st.one_of(
+    target = st.one_of(
         st.fixed_dictionaries({"op": st.sampled_from(["add", "replace", "test"]), "path": path, "value": value}),
         st.fixed_dictionaries({"op": mostly(st.just("remove"), ["frob"]), "path": path}),
         st.fixed_dictionaries({"op": st.sampled_from(["copy", "move"]), "from": path, "path": path}),
     )
-    return st.lists(one, min_size=1, max_size=2)
+    return st.lists(target, min_size=1, max_size=2)
 
 
 def patches(plural: str) -> Drawn:
@@ -55,7 +55,7 @@ def patches(plural: str) -> Drawn:
     strict = st.sampled_from([{}, {}, {}, {"fieldValidation": "Strict"}])
     manager = st.sampled_from(["kubectl-edit", "controller"]).map(lambda name: {"fieldManager": name})
     query = st.builds(lambda a, b: a | b, strict, manager)
-    one = st.one_of(
+    target = st.one_of(
         st.builds(Patch, st.just(MERGE), _partial(plural), query),
         st.builds(Patch, st.just(STRATEGIC), _partial(plural), query),
         st.builds(Patch, st.just(JSON_PATCH), _operations(), query),
@@ -66,7 +66,7 @@ def patches(plural: str) -> Drawn:
             st.builds(lambda a, b: a | b, manager, st.sampled_from([{}, {"force": "true"}])),
         ),
     )
-    return st.lists(one, min_size=1, max_size=3)
+    return st.lists(target, min_size=1, max_size=3)
 
 
 class Talk(NamedTuple):

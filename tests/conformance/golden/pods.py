@@ -14,13 +14,13 @@ PATHS = st.sampled_from(["/data", "/var/log", "relative", "/data"])
 
 def ports() -> Drawn:
     port = mostly(st.sampled_from([80, 8080, 65535]), [0, -1, 70000])
-    one = optional(
+    target = optional(
         {"containerPort": port},
         name=mostly(st.sampled_from(["http", "metrics"]), ["Bad_Name", "too-long-for-a-port", ""]),
         protocol=mostly(st.sampled_from(["TCP", "UDP"]), ["tcp", "HTTP"]),
         hostPort=mostly(st.just(0), [8080, -1]),
     )
-    return st.lists(one, max_size=2)
+    return st.lists(target, max_size=2)
 
 
 def environment() -> Drawn:
@@ -50,7 +50,7 @@ def probes() -> Drawn:
     times = optional(
         periodSeconds=mostly(st.just(5), [-1]), failureThreshold=mostly(st.just(2), [-1]), timeoutSeconds=st.just(3)
     )
-    return st.builds(lambda one, more: one | more, action, times)
+    return st.builds(lambda target, more: target | more, action, times)
 
 
 def resources() -> Drawn:
@@ -61,7 +61,7 @@ def resources() -> Drawn:
 
 
 def containers(minimum: int = 1) -> Drawn:
-    one = optional(
+    target = optional(
         {
             "name": mostly(NAMES, ["", "Upper", "dots.in"]),
             "image": mostly(st.sampled_from(["busybox", "busybox:1.36", "host:5000/a/b"]), ["", " busybox"]),
@@ -89,7 +89,7 @@ def containers(minimum: int = 1) -> Drawn:
         tty=st.booleans(),
         terminationMessagePolicy=mostly(st.just("File"), ["Nope"]),
     )
-    return st.lists(one, min_size=minimum, max_size=2, unique_by=lambda c: str(c["name"]))
+    return st.lists(target, min_size=minimum, max_size=2, unique_by=lambda c: str(c["name"]))
 
 
 def volumes() -> Drawn:
@@ -108,18 +108,18 @@ def volumes() -> Drawn:
         {"nfs": {"server": "h", "path": "/p"}},
         {},
     ]
-    return st.sampled_from(sources).map(lambda one: [{"name": "v", **one}])
+    return st.sampled_from(sources).map(lambda target: [{"name": "v", **target}])
 
 
 def tolerations() -> Drawn:
-    one = optional(
+    target = optional(
         key=mostly(st.sampled_from(["gpu", "a/b"]), ["a b", ""]),
         operator=mostly(st.sampled_from(["Exists", "Equal"]), ["In"]),
         value=st.sampled_from(["yes", ""]),
         effect=mostly(st.sampled_from(["NoSchedule", "NoExecute"]), ["Never"]),
         tolerationSeconds=st.just(5),
     )
-    return st.lists(one, max_size=1)
+    return st.lists(target, max_size=1)
 
 
 def affinity() -> Drawn:

@@ -107,16 +107,23 @@ class DynamicAdmission:
         service = self._registry.lookup.get("", "services", namespace, name)
         if service is None:
             raise LookupError(f'service "{name}" not found')
-        said = next((one for one in service["spec"].get("ports") or () if one["port"] == port), None)
-        if said is None:
+        service_port = next(
+            (candidate for candidate in service["spec"].get("ports") or () if candidate["port"] == port), None
+        )
+        if service_port is None:
             raise LookupError(f'no service port {port} found for service "{name}"')
-        for piece in self._registry.lookup.list("discovery.k8s.io", "endpointslices", namespace):
-            if (piece["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+        for endpoint_slice in self._registry.lookup.list("discovery.k8s.io", "endpointslices", namespace):
+            if (endpoint_slice["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
                 continue
             target = next(
-                (one for one in piece.get("ports") or () if one.get("name", "") == said.get("name", "")), None
+                (
+                    candidate
+                    for candidate in endpoint_slice.get("ports") or ()
+                    if candidate.get("name", "") == service_port.get("name", "")
+                ),
+                None,
             )
-            for endpoint in piece.get("endpoints") or ():
+            for endpoint in endpoint_slice.get("endpoints") or ():
                 if target is not None and (endpoint.get("conditions") or {}).get("ready", True):
                     return str(endpoint["addresses"][0]), int(target["port"])
         raise LookupError(f'no endpoints available for service "{name}"')

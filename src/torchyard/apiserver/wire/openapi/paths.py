@@ -132,8 +132,8 @@ def _subresource_operations(resource: Resource, sub: Subresource) -> Document:
 def _prefix(resource: Resource) -> str:
     """BatchV1, CoreV1, RbacAuthorizationV1, as clients name their classes."""
     group = resource.group.removesuffix(".k8s.io") or "core"
-    words = [*re.split(r"[.\-]", group), resource.version]
-    return "".join(word[:1].upper() + word[1:] for word in words)
+    parts = [*re.split(r"[.\-]", group), resource.version]
+    return "".join(part[:1].upper() + part[1:] for part in parts)
 
 
 def _operation(resource: Resource, action: str, gvk: GroupVersionKind, name: str) -> Document:
