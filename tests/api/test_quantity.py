@@ -55,7 +55,7 @@ def test_canonical_form_matches_kube_apiserver(text: str | float, spelled: str) 
     [("0.0001", "1m"), ("1n", "1m"), ("999999999n", "1"), ("1500m", "1500m"), ("-1.0001", "-1001m")],
 )
 def test_a_resource_list_is_rounded_up_to_milli_units(text: str, spelled: str) -> None:
-    assert str(quantity.parse(text).rounded_to_milli()) == spelled
+    assert str(quantity.parse(text).round_to_milli()) == spelled
 
 
 @pytest.mark.parametrize(

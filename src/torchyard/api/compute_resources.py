@@ -121,7 +121,7 @@ def _check_huge_pages(name: str, amount: Quantity, field: str, errs: list[FieldE
         errs.append(field_errors.invalid(field, str(amount), detail))
 
 
-def _is_fine(name: str, amount: Quantity) -> bool:
+def _is_valid_common_case(name: str, amount: Quantity) -> bool:
     """A cheap test for the common case: cpu and memory, and integer numbers of devices."""
     if amount.nano < 0:
         return False
@@ -150,7 +150,7 @@ def check_requirements(
     quick = name_check is check_container_name
     for name, text in limits.items():
         amount = parse(text)
-        if not (quick and _is_fine(name, amount)):
+        if not (quick and _is_valid_common_case(name, amount)):
             field = f"{at}.limits[{name}]"
             name_check(name, field, errs)
             check_quantity(name, amount, field, errs)
@@ -160,7 +160,7 @@ def check_requirements(
     for name, text in requests.items():
         limit = limits.get(name)
         amount = parse(text)
-        if not (quick and _is_fine(name, amount)):
+        if not (quick and _is_valid_common_case(name, amount)):
             field = f"{at}.requests[{name}]"
             name_check(name, field, errs)
             check_quantity(name, amount, field, errs)
@@ -217,10 +217,10 @@ def canonical_list(amounts: dict[str, Any] | None) -> None:
     """Write the quantities of a resource list in canonical form, rounded up to milli-units."""
     if amounts:
         for name, text in amounts.items():
-            amounts[name] = _in_thousandths(text if text is not None else 0)
+            amounts[name] = _round_to_milli(text if text is not None else 0)
 
 
 # The same few quantities recur. typed=True, because 1 and 1.0 are equal.
 @lru_cache(maxsize=4096, typed=True)
-def _in_thousandths(text: str | int | float) -> str:
-    return str(quantity.parse(text).rounded_to_milli())
+def _round_to_milli(text: str | int | float) -> str:
+    return str(quantity.parse(text).round_to_milli())

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchyard.api.field_errors import format_value
 
-_MOST = 8
+_MAX_LINES = 8
 
 
 def format_diff(old: Any, new: Any) -> str:
@@ -16,9 +16,9 @@ def format_diff(old: Any, new: Any) -> str:
     An absent field, null and an empty value are equal, because the server writes them alike. Equal objects give "".
     """
     changes = list(_walk(old, new, ""))
-    lines = [f"  {path or '.'}: - {format_value(was)} + {format_value(now)}" for path, was, now in changes[:_MOST]]
-    if len(changes) > _MOST:
-        lines.append(f"  … and {len(changes) - _MOST} more")
+    lines = [f"  {path or '.'}: - {format_value(was)} + {format_value(now)}" for path, was, now in changes[:_MAX_LINES]]
+    if len(changes) > _MAX_LINES:
+        lines.append(f"  … and {len(changes) - _MAX_LINES} more")
     return "\n".join(lines)
 
 

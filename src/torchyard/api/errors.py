@@ -69,7 +69,7 @@ class StatusError(YardError):
         return status
 
 
-def qualified(resource: str, group: str) -> str:
+def qualified_resource(resource: str, group: str) -> str:
     """Return the resource name as messages have it: `jobs.batch`, or `pods` in the core group."""
     return f"{resource}.{group}" if group else resource
 
@@ -95,14 +95,14 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(resource: str, group: str, name: str, why: str, **more: Any) -> StatusError:
-    subject = f'{qualified(resource, group)} "{name}"' if name else qualified(resource, group)
+    subject = f'{qualified_resource(resource, group)} "{name}"' if name else qualified_resource(resource, group)
     return StatusError(
         403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(resource, group, name, **more)
     )
 
 
 def not_found(resource: str, group: str, name: str) -> StatusError:
-    message = f'{qualified(resource, group)} "{name}" not found'
+    message = f'{qualified_resource(resource, group)} "{name}" not found'
     return StatusError(404, "NotFound", message, details=_details(resource, group, name))
 
 
@@ -120,12 +120,12 @@ def not_acceptable(accepted: Iterable[str]) -> StatusError:
 
 
 def already_exists(resource: str, group: str, name: str) -> StatusError:
-    message = f'{qualified(resource, group)} "{name}" already exists'
+    message = f'{qualified_resource(resource, group)} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, details=_details(resource, group, name))
 
 
 def conflict(resource: str, group: str, name: str, why: str) -> StatusError:
-    message = f'Operation cannot be fulfilled on {qualified(resource, group)} "{name}": {why}'
+    message = f'Operation cannot be fulfilled on {qualified_resource(resource, group)} "{name}": {why}'
     return StatusError(409, "Conflict", message, details=_details(resource, group, name))
 
 
@@ -152,7 +152,9 @@ def invalid(kind: str, group: str, name: str, errs: list[FieldError]) -> StatusE
     lines = list(dict.fromkeys(str(error) for error in errs))
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = _details(kind, group, name, causes=[error.cause() for error in errs])
-    return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {text}', details=details)
+    return StatusError(
+        422, "Invalid", f'{qualified_resource(kind, group)} "{name}" is invalid: {text}', details=details
+    )
 
 
 def too_many_requests(message: str, *, retry_after: int = 1, **more: Any) -> StatusError:

@@ -17,7 +17,7 @@ from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 
 # Keys that require nested content.
-_HOLDERS = {"metadata", "spec", "template", "pytorchReplicaSpecs", "Master", "Worker", "jobTemplate"}
+_CONTAINER_KEYS = {"metadata", "spec", "template", "pytorchReplicaSpecs", "Master", "Worker", "jobTemplate"}
 _KEY = re.compile(r"^(?P<indent> *)(?P<dash>- +)?(?P<key>[A-Za-z_][\w./-]*):(?P<value>.*)$")
 
 
@@ -49,14 +49,14 @@ def read(text: str, origin: str) -> list[Object]:
     try:
         documents = [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document is not None]
     except yaml.YAMLError as error:
-        raise _unreadable(text, origin, _words(error)) from error
+        raise _manifest_error(text, origin, _yaml_problem(error)) from error
     objects = [item for document in documents for item in _items(document)]
     if not objects:
         raise ManifestError(f"{origin} contains no objects")
     for obj in objects:
         problem = _problem(obj)
         if problem:
-            raise _unreadable(text, origin, problem)
+            raise _manifest_error(text, origin, problem)
     return objects
 
 
@@ -71,7 +71,7 @@ def find_misplaced_lines(text: str) -> list[MisplacedLine]:
     for (above, parent), (number, child) in itertools.pairwise(lines):
         indent, here = _column(parent), len(child["indent"])
         empty = not parent["value"].split("#")[0].strip()
-        if parent["key"] in _HOLDERS and empty and not child["dash"] and here == indent:
+        if parent["key"] in _CONTAINER_KEYS and empty and not child["dash"] and here == indent:
             shifts.append(MisplacedLine(number, child["key"], parent["key"], above, 2))
         elif parent["dash"] and not child["dash"] and here == len(parent["indent"]):
             shifts.append(MisplacedLine(number, child["key"], f"- {parent['key']}", above, len(parent["dash"])))
@@ -89,14 +89,14 @@ def _column(match: re.Match[str]) -> int:
     return len(match["indent"]) + len(match["dash"] or "")
 
 
-def _unreadable(text: str, origin: str, problem: str) -> ManifestError:
+def _manifest_error(text: str, origin: str, problem: str) -> ManifestError:
     shifts = find_misplaced_lines(text)
     if not shifts:
         return ManifestError(f"{origin}: {problem}", hint="compare it with `kubectl explain KIND --recursive`")
     return ManifestError(f"{origin} has lost its indentation: {shifts[0]} ({problem})", hint=indentation_hint(shifts))
 
 
-def _words(error: yaml.YAMLError) -> str:
+def _yaml_problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
     return f"line {mark.line + 1} is not valid YAML: {problem}" if mark else f"not valid YAML: {problem}"

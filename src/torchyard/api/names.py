@@ -53,20 +53,20 @@ def _pattern(sentence: str, pattern: str, *examples: str) -> str:
     return f"{sentence} (e.g. {listed}regex used for validation is '{pattern}')"
 
 
-_SUBDOMAIN_WORDS = _pattern(
+_SUBDOMAIN_MESSAGE = _pattern(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character",
     _SUBDOMAIN,
     "example.com",
 )
-_LABEL_WORDS = _pattern(
+_LABEL_MESSAGE = _pattern(
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character",
     _LABEL,
     "my-name",
     "123-abc",
 )
-_DNS1035_WORDS = _pattern(
+_DNS1035_MESSAGE = _pattern(
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
     "start with an alphabetic character, and end with an alphanumeric character",
     _DNS1035,
@@ -77,7 +77,7 @@ _QUALIFIED_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 )
 _QUALIFIED_EXAMPLES = ("MyName", "my.name", "123-abc")
-_LABEL_VALUE_WORDS = _pattern(
+_LABEL_VALUE_MESSAGE = _pattern(
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character",
     _LABEL_VALUE,
@@ -101,7 +101,7 @@ def subdomain_problems(name: str) -> list[str]:
     if len(name) <= SUBDOMAIN_LENGTH and _is_subdomain(name):
         return []
     problems = [_too_long(SUBDOMAIN_LENGTH)] if _size(name) > SUBDOMAIN_LENGTH else []
-    return problems if _is_subdomain(name) else [*problems, _SUBDOMAIN_WORDS]
+    return problems if _is_subdomain(name) else [*problems, _SUBDOMAIN_MESSAGE]
 
 
 def label_problems(name: str) -> list[str]:
@@ -111,7 +111,7 @@ def label_problems(name: str) -> list[str]:
     problems = [_too_long(LABEL_LENGTH)] if _size(name) > LABEL_LENGTH else []
     if _is_label(name):
         return problems
-    return [*problems, "must not contain dots" if _is_subdomain(name) else _LABEL_WORDS]
+    return [*problems, "must not contain dots" if _is_subdomain(name) else _LABEL_MESSAGE]
 
 
 def dns1035_problems(name: str) -> list[str]:
@@ -119,7 +119,7 @@ def dns1035_problems(name: str) -> list[str]:
     if len(name) <= LABEL_LENGTH and _is_dns1035(name):
         return []
     problems = [_too_long(LABEL_LENGTH)] if _size(name) > LABEL_LENGTH else []
-    return problems if _is_dns1035(name) else [*problems, _DNS1035_WORDS]
+    return problems if _is_dns1035(name) else [*problems, _DNS1035_MESSAGE]
 
 
 def path_segment_problems(name: str) -> list[str]:
@@ -168,7 +168,7 @@ def label_value_problems(value: str) -> list[str]:
     if _is_label_value(value):
         return []
     problems = [_too_long(LABEL_LENGTH)] if _size(value) > LABEL_LENGTH else []
-    return problems if re.fullmatch(_LABEL_VALUE, value) else [*problems, _LABEL_VALUE_WORDS]
+    return problems if re.fullmatch(_LABEL_VALUE, value) else [*problems, _LABEL_VALUE_MESSAGE]
 
 
 _NAME_PROBLEMS = {

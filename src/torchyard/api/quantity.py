@@ -60,7 +60,7 @@ class Quantity:
 
     def __str__(self) -> str:
         if self._text is None:
-            self._text = _written(self.nano, self.format)
+            self._text = _format(self.nano, self.format)
         return self._text
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ class Quantity:
         """Whether this is a whole number of units."""
         return self.nano % NANO == 0
 
-    def rounded_to_milli(self) -> Quantity:
+    def round_to_milli(self) -> Quantity:
         """Round away from zero to milli-units, as the server does in resource lists."""
         if self.nano % _MILLI_IN_NANO == 0:
             return self
@@ -173,7 +173,7 @@ def _interpret(suffix: str) -> tuple[int, int, Format]:
     raise QuantityError("unable to parse quantity's suffix")
 
 
-def _written(nano: int, format: Format) -> str:
+def _format(nano: int, format: Format) -> str:
     if nano == 0:
         return "0"
     if format is Format.BINARY and nano % NANO == 0 and abs(nano) >= 1024 * NANO:

@@ -21,11 +21,11 @@ class TimeError(YardError):
 
 def to_rfc3339(moment: datetime) -> str:
     """Format whole seconds in UTC, as in `metadata.creationTimestamp`."""
-    return _of_second(floor(moment.timestamp()))
+    return _format_second(floor(moment.timestamp()))
 
 
 @lru_cache(maxsize=64)  # cached, because many calls fall within the same second
-def _of_second(second: int) -> str:
+def _format_second(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).isoformat()[:19] + "Z"
 
 
@@ -63,7 +63,7 @@ _UNITS = {
 _duration = re.compile(r"([-+]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|0)").fullmatch
 _term = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)").findall
 # the largest int64 number of nanoseconds
-_LONGEST = Decimal(2**63) / 10**9
+_MAX_NANOSECONDS = Decimal(2**63) / 10**9
 
 
 def parse_duration(text: str) -> timedelta:
@@ -72,7 +72,7 @@ def parse_duration(text: str) -> timedelta:
     if parts is None:
         raise TimeError(f'time: invalid duration "{text}"', hint='write it as "1h15m30s"')
     seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in _term(parts.group(2))), Decimal(0))
-    if seconds >= _LONGEST:
+    if seconds >= _MAX_NANOSECONDS:
         raise TimeError(f'time: invalid duration "{text}"', hint="the longest one is about 292 years")
     length = timedelta(microseconds=float(seconds * 1_000_000))
     return -length if parts.group(1) == "-" else length
@@ -87,16 +87,16 @@ def format_duration(length: timedelta) -> str:
     if micro < 1000:
         return f"{sign}{micro}µs"
     if micro < 1_000_000:
-        return f"{sign}{_trimmed(micro, 1000)}ms"
+        return f"{sign}{_trim(micro, 1000)}ms"
     minutes, rest = divmod(micro, 60_000_000)
     hours, minutes = divmod(minutes, 60)
-    text = f"{_trimmed(rest, 1_000_000)}s"
+    text = f"{_trim(rest, 1_000_000)}s"
     if hours or minutes:
         text = f"{minutes}m{text}"
     return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
 
 
-def _trimmed(amount: int, unit: int) -> str:
+def _trim(amount: int, unit: int) -> str:
     return f"{Decimal(amount) / unit:f}"
 
 

@@ -197,11 +197,11 @@ class Informer:
             self._reindex(key, before, None)
             self._notify("DELETED", obj, before)
         else:
-            obj = self._objects[key] = self._transformed(obj, before)
+            obj = self._objects[key] = self._apply_transform(obj, before)
             self._reindex(key, before, obj)
             self._notify("MODIFIED" if before is not None else "ADDED", obj, before)
 
-    def _transformed(self, obj: Object, before: Object | None) -> Object:
+    def _apply_transform(self, obj: Object, before: Object | None) -> Object:
         """Apply the transform. An unchanged spec is shared with the previous object: most updates change the status."""
         spec = obj.get("spec")
         if spec is None or before is None or self.transform not in _SPEC_PRESERVING or before.get("spec") != spec:

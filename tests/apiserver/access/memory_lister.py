@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from torchyard.api.errors import qualified
+from torchyard.api.errors import qualified_resource
 from torchyard.api.objects import Object
 
 # The plural of every kind the tests here use.
@@ -38,19 +38,19 @@ class MemoryLister:
             self._revisions[key] += 1
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
-        return self._objects.get(qualified(resource, group), {}).get((namespace, name))
+        return self._objects.get(qualified_resource(resource, group), {}).get((namespace, name))
 
     def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
         self.reads += 1
-        objects = self._objects.get(qualified(resource, group), {})
+        objects = self._objects.get(qualified_resource(resource, group), {})
         return [obj for (object_namespace, _), obj in objects.items() if not namespace or object_namespace == namespace]
 
     def revision(self, group: str, resource: str) -> int:
-        return self._revisions.get(qualified(resource, group), 0)
+        return self._revisions.get(qualified_resource(resource, group), 0)
 
 
 def _location(obj: Object) -> tuple[str, tuple[str, str]]:
     group, _, _ = obj["apiVersion"].rpartition("/")
     plural = PLURALS.get(obj["kind"], f"{obj['kind'].lower()}s")
     metadata = obj["metadata"]
-    return qualified(plural, group), (metadata.get("namespace", ""), metadata["name"])
+    return qualified_resource(plural, group), (metadata.get("namespace", ""), metadata["name"])

@@ -13,8 +13,8 @@ from torchyard.api.strategy import Strategy
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS = ("Audit", "Deny", "Warn")
-_MISSING = ("Deny", "Allow")
-_SOMETHING = "validations or auditAnnotations must contain at least one item"
+_PARAMETER_NOT_FOUND_ACTIONS = ("Deny", "Allow")
+_EMPTY_POLICY = "validations or auditAnnotations must contain at least one item"
 _BOTH_ACTIONS = (
     "must not contain both Deny and Warn "
     "(repeating the same validation failure information in the API response and headers serves no purpose)"
@@ -80,7 +80,7 @@ def _policy_errors(policy: Object) -> list[FieldError]:
     for index, variable in enumerate(spec.get("variables") or ()):
         _check_variable(variable, f"spec.variables[{index}]", errs)
     if not spec.get("validations") and not spec.get("auditAnnotations"):
-        errs += [field_errors.required(f"spec.{name}", _SOMETHING) for name in ("validations", "auditAnnotations")]
+        errs += [field_errors.required(f"spec.{name}", _EMPTY_POLICY) for name in ("validations", "auditAnnotations")]
     for index, validation in enumerate(spec.get("validations") or ()):
         _check_validation(validation, f"spec.validations[{index}]", errs)
     for index, annotation in enumerate(spec.get("auditAnnotations") or ()):
@@ -162,5 +162,5 @@ def _check_reference(reference: Object, at: str, errs: list[FieldError]) -> None
         errs.append(field_errors.required(at, "one of name or selector must be specified"))
     if missing is None:
         errs.append(field_errors.required(f"{at}.parameterNotFoundAction"))
-    elif missing not in _MISSING:
-        errs.append(field_errors.not_supported(f"{at}.parameterNotFoundAction", missing, _MISSING))
+    elif missing not in _PARAMETER_NOT_FOUND_ACTIONS:
+        errs.append(field_errors.not_supported(f"{at}.parameterNotFoundAction", missing, _PARAMETER_NOT_FOUND_ACTIONS))

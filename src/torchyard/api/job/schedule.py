@@ -23,7 +23,7 @@ _BOUNDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (1, 12, _MONTHS),
     (0, 6, _DAYS),
 )
-_WORDS = {
+_MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -59,9 +59,9 @@ def parse_schedule(schedule: str) -> Schedule:
     if text.startswith("@every "):
         return Schedule(every=_every(text))
     if text.startswith("@"):
-        if text not in _WORDS:
+        if text not in _MACROS:
             raise ScheduleError(f"unrecognized descriptor: {text}")
-        text = _WORDS[text]
+        text = _MACROS[text]
     fields = text.split()
     if len(fields) != 5:
         raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")

@@ -49,18 +49,18 @@ def validate_job_status(new: Object, old: Object) -> list[FieldError]:
     _check_finished(status, before, errs)
     _check_indexes(status, before, spec, errs)
     ready = status.get("ready") or 0
-    if ready > (status.get("active") or 0) and _changed(status, before, "ready", "active"):
+    if ready > (status.get("active") or 0) and _has_changed(status, before, "ready", "active"):
         errs.append(field_errors.invalid("status.ready", ready, "cannot set more ready pods than active"))
     _check_success(status, spec, errs)
     _check_transition(status, before, spec, errs)
     return errs
 
 
-def _changed(status: Object, before: Object, *fields: str) -> bool:
+def _has_changed(status: Object, before: Object, *fields: str) -> bool:
     return any(status.get(field) != before.get(field) for field in fields)
 
 
-def _flipped(status: Object, before: Object, *kinds: str) -> bool:
+def _has_flipped(status: Object, before: Object, *kinds: str) -> bool:
     return any(is_true(status, kind) != is_true(before, kind) for kind in kinds)
 
 
@@ -78,30 +78,30 @@ def _check_uncounted(uncounted: Object, errs: list[FieldError]) -> None:
 
 def _check_conditions(status: Object, before: Object, errs: list[FieldError]) -> None:
     complete, failed = is_true(status, "Complete"), is_true(status, "Failed")
-    if complete and failed and _flipped(status, before, "Complete", "Failed"):
+    if complete and failed and _has_flipped(status, before, "Complete", "Failed"):
         _refuse("conditions", "cannot set Complete=True and Failed=true conditions", errs)
-    if complete and is_true(status, "FailureTarget") and _flipped(status, before, "Complete", "FailureTarget"):
+    if complete and is_true(status, "FailureTarget") and _has_flipped(status, before, "Complete", "FailureTarget"):
         _refuse("conditions", "cannot set Complete=True and FailureTarget=true conditions", errs)
 
 
 def _check_times(status: Object, before: Object, errs: list[FieldError]) -> None:
     complete, start, end = is_true(status, "Complete"), status.get("startTime"), status.get("completionTime")
-    changed = _flipped(status, before, "Complete") or _changed(status, before, "completionTime")
+    changed = _has_flipped(status, before, "Complete") or _has_changed(status, before, "completionTime")
     if changed and end and not complete:
         detail = "cannot set completionTime when there is no Complete=True condition"
         errs.append(field_errors.invalid("status.completionTime", end, detail))
     if changed and complete and not end:
         errs.append(field_errors.required("status.completionTime", "completionTime is required for Complete jobs"))
-    if start and end and end < start and _changed(status, before, "startTime", "completionTime"):
+    if start and end and end < start and _has_changed(status, before, "startTime", "completionTime"):
         detail = "must be equal to or after `startTime`"
         errs.append(field_errors.invalid("status.completionTime", end, detail))
 
 
 def _check_finished(status: Object, before: Object, errs: list[FieldError]) -> None:
-    if _flipped(status, before, "Failed") and is_true(status, "Failed") and not is_true(status, "FailureTarget"):
+    if _has_flipped(status, before, "Failed") and is_true(status, "Failed") and not is_true(status, "FailureTarget"):
         _refuse("conditions", "cannot set Failed=True condition without the FailureTarget=true condition", errs)
     if (
-        _flipped(status, before, "Complete")
+        _has_flipped(status, before, "Complete")
         and is_true(status, "Complete")
         and not is_true(status, "SuccessCriteriaMet")
     ):
@@ -110,15 +110,15 @@ def _check_finished(status: Object, before: Object, errs: list[FieldError]) -> N
     if not is_finished(status):
         return
     flipped = is_finished(status) != is_finished(before)
-    if status.get("active") and (flipped or _changed(status, before, "active")):
+    if status.get("active") and (flipped or _has_changed(status, before, "active")):
         errs.append(field_errors.invalid("status.active", status["active"], "active>0 is invalid for finished job"))
-    if not status.get("startTime") and (flipped or _changed(status, before, "startTime")):
+    if not status.get("startTime") and (flipped or _has_changed(status, before, "startTime")):
         errs.append(field_errors.required("status.startTime", "startTime is required for finished job"))
     uncounted = status.get("uncountedTerminatedPods") or {}
-    if any(uncounted.values()) and (flipped or _changed(status, before, "uncountedTerminatedPods")):
+    if any(uncounted.values()) and (flipped or _has_changed(status, before, "uncountedTerminatedPods")):
         detail = "must be empty for finished job"
         errs.append(field_errors.invalid("status.uncountedTerminatedPods", uncounted, detail))
-    if status.get("terminating") and (flipped or _changed(status, before, "terminating")):
+    if status.get("terminating") and (flipped or _has_changed(status, before, "terminating")):
         detail = "terminating>0 is invalid for finished job"
         errs.append(field_errors.invalid("status.terminating", status["terminating"], detail))
 

@@ -25,7 +25,7 @@ _POD_NAMES = (
 
 
 _RULES = (("podFailurePolicy", "rules"), ("successPolicy", "rules"))
-PODS_ARE_KEPT = (
+ORPHAN_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
     " propagationPolicy=Orphan to suppress this warning"
 )
@@ -36,7 +36,7 @@ class JobStrategy(StatusSubresourceStrategy):
     empty_is_null = tuple(("spec", *rules) for rules in _RULES)
 
     def delete_warnings(self) -> list[str]:
-        return [PODS_ARE_KEPT]
+        return [ORPHAN_WARNING]
 
     def default(self, obj: Object) -> None:
         default_job(obj)

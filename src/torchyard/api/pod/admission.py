@@ -95,7 +95,7 @@ def check_secret_references(pod: Object, account: Object) -> None:
             f'volume with secret.secretName="{secret}" is not allowed because service account '
             f"{account['metadata']['name']} does not reference that secret"
         )
-        raise _refused(pod, why)
+        raise _forbidden(pod, why)
 
 
 def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
@@ -113,7 +113,7 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
             (priority_class for priority_class in classes if priority_class["metadata"]["name"] == class_name), None
         )
         if chosen is None:
-            raise _refused(pod, f"no PriorityClass with name {class_name} was found")
+            raise _forbidden(pod, f"no PriorityClass with name {class_name} was found")
     else:
         defaults = [priority_class for priority_class in classes if priority_class.get("globalDefault")]
         # several defaults can only come from a race; the lowest does the least harm
@@ -128,7 +128,7 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
             f"the integer value of priority ({priority}) must not be provided in pod spec; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
-        raise _refused(pod, why)
+        raise _forbidden(pod, why)
     spec["priority"] = value
     own = spec.get("preemptionPolicy")
     if own and own != policy:
@@ -136,7 +136,7 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
             f"the string value of PreemptionPolicy ({own}) must not be provided in pod spec; "
             f"priority admission controller computed {policy} from the given PriorityClass name"
         )
-        raise _refused(pod, why)
+        raise _forbidden(pod, why)
     spec["preemptionPolicy"] = policy
 
 
@@ -147,13 +147,13 @@ def apply_runtime_class(pod: Object, runtime_class: Object | None) -> None:
     if class_name is None and not own_overhead:
         return
     if class_name is not None and runtime_class is None:
-        raise _refused(pod, f'pod rejected: RuntimeClass "{class_name}" not found')
+        raise _forbidden(pod, f'pod rejected: RuntimeClass "{class_name}" not found')
     runtime_class = runtime_class or {}
     overhead = (runtime_class.get("overhead") or {}).get("podFixed") or {}
     if own_overhead and not overhead:
-        raise _refused(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+        raise _forbidden(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
     if own_overhead and not _same_amounts(own_overhead, overhead):
-        raise _refused(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+        raise _forbidden(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     if overhead:
         spec["overhead"] = dict(overhead)
     scheduling = runtime_class.get("scheduling") or {}
@@ -161,7 +161,7 @@ def apply_runtime_class(pod: Object, runtime_class: Object | None) -> None:
     own = spec.get("nodeSelector") or {}
     if clash := sorted(key for key in selector if key in own and own[key] != selector[key]):
         why = f"conflict: runtimeClass.scheduling.nodeSelector[{clash[0]}] = {selector[clash[0]]}; "
-        raise _refused(pod, f"{why}pod.spec.nodeSelector[{clash[0]}] = {own[clash[0]]}")
+        raise _forbidden(pod, f"{why}pod.spec.nodeSelector[{clash[0]}] = {own[clash[0]]}")
     if selector:
         spec["nodeSelector"] = {**own, **selector}
     added = [
@@ -177,7 +177,7 @@ def _same_amounts(amounts: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return amounts.keys() == other.keys() and all(quantity.compare(amounts[key], other[key]) == 0 for key in amounts)
 
 
-def _refused(pod: Object, why: str) -> errors.StatusError:
+def _forbidden(pod: Object, why: str) -> errors.StatusError:
     """Return a 403. If the pod's name is not generated yet, the message has its prefix."""
     metadata = pod["metadata"]
     return errors.forbidden("pods", "", metadata.get("name") or metadata.get("generateName") or "Unknown", why)

@@ -19,11 +19,11 @@ def pod_total(spec: Object, which: Which) -> Amounts:
     """
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        add(total, _asked(container, which))
+        add(total, _own_resources(container, which))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.get("initContainers") or ():
-        amounts = _asked(container, which)
+        amounts = _own_resources(container, which)
         if container.get("restartPolicy") == "Always":
             add(total, amounts)
             add(sidecars, amounts)
@@ -32,14 +32,14 @@ def pod_total(spec: Object, which: Which) -> Amounts:
             add(amounts, sidecars)
             _raise(peak, amounts)
     _raise(total, peak)
-    total.update(_asked(spec, which))  # pod-level resources replace the sum
+    total.update(_own_resources(spec, which))  # pod-level resources replace the sum
     overhead = {name: quantity.parse(text) for name, text in (spec.get("overhead") or {}).items()}
     # A pod without a limit has no overhead limit either.
     add(total, overhead if which == "requests" else {name: overhead[name] for name in overhead if name in total})
     return total
 
 
-def _asked(holder: Object, which: Which) -> Amounts:
+def _own_resources(holder: Object, which: Which) -> Amounts:
     amounts = (holder.get("resources") or {}).get(which) or {}
     return {name: quantity.parse(text) for name, text in amounts.items()}
 

@@ -170,12 +170,12 @@ def _check_narrower(nodes: Object, before: Object, errs: list[FieldError]) -> No
         errs.append(field_errors.invalid(at, terms, detail))
         return
     for index, (term, old_term) in enumerate(zip(terms, old_terms, strict=False)):
-        if not _only_added(term, old_term):
+        if not _has_only_additions(term, old_term):
             detail = "only additions are allowed (no mutations or deletions)"
             errs.append(field_errors.invalid(f"{at}[{index}]", term, detail))
 
 
-def _only_added(term: Object, before: Object) -> bool:
+def _has_only_additions(term: Object, before: Object) -> bool:
     if not before.get("matchExpressions") and not before.get("matchFields"):
         return not term.get("matchExpressions") and not term.get("matchFields")
     return all(
@@ -275,11 +275,13 @@ def apply_resize(pod: Object, sent: Object) -> Object:
     for kind in ("containers", "initContainers"):
         own, other = spec.get(kind) or [], sent_spec.get(kind) or []
         if own and len(own) == len(other):
-            spec[kind] = [_with(container, resized) for container, resized in zip(own, other, strict=True)]
+            spec[kind] = [
+                _with_sent_resources(container, resized) for container, resized in zip(own, other, strict=True)
+            ]
     return {**pod, "spec": spec}
 
 
-def _with(container: Object, resized: Object) -> Object:
+def _with_sent_resources(container: Object, resized: Object) -> Object:
     changed = {name: resized[name] for name in ("resources", "resizePolicy") if resized.get(name) is not None}
     return {**container, **changed}
 

@@ -11,7 +11,13 @@ from torchyard.api.objects import Object
 from torchyard.api.pod.references import FILE_FIELDS, check_field_ref, check_resource_ref
 from torchyard.api.pod.token import TOKEN_PROJECTION
 from torchyard.api.volume.claims import check_claim_template
-from torchyard.api.volume.sources import MORE_THAN_ONE, POD_SOURCES, REFUSED_AS, SHOWN_AS, check_key_to_path
+from torchyard.api.volume.sources import (
+    MORE_THAN_ONE,
+    NAMES_IF_FORBIDDEN,
+    NAMES_IN_MESSAGES,
+    POD_SOURCES,
+    check_key_to_path,
+)
 
 Volumes = Mapping[str, Object]
 
@@ -64,7 +70,7 @@ def _check_source(volume: Object, pod_name: str, at: str, index: int, errs: list
     source = volume[kind]
     check = POD_SOURCES.get(kind)
     if check is not None:
-        check(source, f"{field}.{SHOWN_AS.get(kind, kind)}", errs)
+        check(source, f"{field}.{NAMES_IN_MESSAGES.get(kind, kind)}", errs)
     elif kind == "projected":
         _check_projected(source, f"{field}.projected", errs)
     elif kind == "downwardAPI":
@@ -73,7 +79,9 @@ def _check_source(volume: Object, pod_name: str, at: str, index: int, errs: list
             _check_downward_file(item, f"{field}.downwardAPI", errs)
     elif kind == "ephemeral":
         _check_ephemeral(source, volume, pod_name, field, errs)
-    errs.extend(field_errors.forbidden(f"{field}.{REFUSED_AS.get(kind, kind)}", MORE_THAN_ONE) for kind in kinds[1:])
+    errs.extend(
+        field_errors.forbidden(f"{field}.{NAMES_IF_FORBIDDEN.get(kind, kind)}", MORE_THAN_ONE) for kind in kinds[1:]
+    )
 
 
 _ORDER = {
@@ -126,7 +134,7 @@ def _check_projected(projected: Object, at: str, errs: list[FieldError]) -> None
                 _check_projected_keys(keyed, f"{field}.{kind}", at, taken, errs)
         for item in (source.get("downwardAPI") or {}).get("items") or ():
             _check_downward_file(item, f"{field}.downwardAPI", errs)
-            _take(item.get("path"), item.get("path"), at, taken, errs)
+            _check_unique_path(item.get("path"), item.get("path"), at, taken, errs)
         if (token := source.get("serviceAccountToken")) is not None:
             _check_token(token, f"{field}.serviceAccountToken", at, errs)
         if (bundle := source.get("clusterTrustBundle")) is not None:
@@ -141,10 +149,10 @@ def _check_projected_keys(keyed: Object, field: str, at: str, taken: set[str], e
         errs.append(field_errors.required(f"{field}.name"))
     for index, item in enumerate(keyed.get("items") or ()):
         check_key_to_path(item, f"{field}.items[{index}]", errs)
-        _take(item.get("path"), name, at, taken, errs)
+        _check_unique_path(item.get("path"), name, at, taken, errs)
 
 
-def _take(path: str | None, value: Any, at: str, taken: set[str], errs: list[FieldError]) -> None:
+def _check_unique_path(path: str | None, value: Any, at: str, taken: set[str], errs: list[FieldError]) -> None:
     """Forbid two files with the same path in one projected volume."""
     if not path:
         return
@@ -180,7 +188,7 @@ def _check_trust_bundle(bundle: Object, field: str, at: str, taken: set[str], er
     if not path:
         errs.append(field_errors.required(f"{field}.path"))
     checks.local_non_reserved_path(path, f"{field}.path", errs)
-    _take(path, path, at, taken, errs)
+    _check_unique_path(path, path, at, taken, errs)
 
 
 def check_mounts(container: Object, volumes: Volumes, at: str, errs: list[FieldError]) -> None:

@@ -9,19 +9,19 @@ from torchyard.api.objects import Object
 from torchyard.api.pod.token import TOKEN_PROJECTION
 from torchyard.api.pod.validation import APP_ARMOR, all_containers
 
-_OLD_NODE_LABELS = {
+_DEPRECATED_NODE_LABELS = {
     "beta.kubernetes.io/arch": ("v1.14", "kubernetes.io/arch"),
     "beta.kubernetes.io/os": ("v1.14", "kubernetes.io/os"),
     "failure-domain.beta.kubernetes.io/region": ("v1.17", "topology.kubernetes.io/region"),
     "failure-domain.beta.kubernetes.io/zone": ("v1.17", "topology.kubernetes.io/zone"),
     "beta.kubernetes.io/instance-type": ("v1.17", "node.kubernetes.io/instance-type"),
 }
-_OLD_ANNOTATIONS = {
+_DEPRECATED_ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
     "seccomp.security.alpha.kubernetes.io/pod": 'non-functional in v1.27+; use the "seccompProfile" field instead',
 }
 _CONTAINER_SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
-_OLD_VOLUMES = {
+_DEPRECATED_VOLUMES = {
     "gitRepo": ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
     "scaleIO": ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
     "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
@@ -47,11 +47,11 @@ def template_warnings(template: Object, at: str) -> list[str]:
 
 def _warnings(spec: Object, meta: Object, at: str, meta_at: str) -> Iterator[str]:  # noqa: C901, PLR0912 - one branch per warning, in upstream's order
     for key in spec.get("nodeSelector") or ():
-        if key in _OLD_NODE_LABELS:
-            yield f"{at}.nodeSelector[{key}]: {_old_label(key)}"
+        if key in _DEPRECATED_NODE_LABELS:
+            yield f"{at}.nodeSelector[{key}]: {_deprecated_label(key)}"
     for key in meta.get("annotations") or ():
-        if key in _OLD_ANNOTATIONS:
-            yield f"{meta_at}.annotations[{key}]: {_OLD_ANNOTATIONS[key]}"
+        if key in _DEPRECATED_ANNOTATIONS:
+            yield f"{meta_at}.annotations[{key}]: {_DEPRECATED_ANNOTATIONS[key]}"
         elif key.startswith(_CONTAINER_SECCOMP):
             yield f'{meta_at}.annotations[{key}]: non-functional in v1.27+; use the "seccompProfile" field instead'
         elif key.startswith(APP_ARMOR):
@@ -62,17 +62,17 @@ def _warnings(spec: Object, meta: Object, at: str, meta_at: str) -> Iterator[str
         if constraint.get("labelSelector") is None:
             yield f"{at}.topologySpreadConstraints[{index}].labelSelector: {_NO_SELECTOR}"
         key = constraint.get("topologyKey")
-        if key in _OLD_NODE_LABELS:
-            yield f"{at}.topologySpreadConstraints[{index}].topologyKey: {key} is {_old_label(key)}"
+        if key in _DEPRECATED_NODE_LABELS:
+            yield f"{at}.topologySpreadConstraints[{index}].topologyKey: {key} is {_deprecated_label(key)}"
     for index, volume in enumerate(spec.get("volumes") or ()):
         for kind in volume:
-            if kind in _OLD_VOLUMES:
-                name, text = _OLD_VOLUMES[kind]
+            if kind in _DEPRECATED_VOLUMES:
+                name, text = _DEPRECATED_VOLUMES[kind]
                 yield f"{at}.volumes[{index}].{name}: {text}"
         if (projected := volume.get("projected")) and projected != TOKEN_PROJECTION:
             yield from _projected_warnings(volume)
     if spec.get("hostAliases") or spec.get("imagePullSecrets") or spec.get("dnsConfig"):
-        yield from _repeated(spec, at)
+        yield from _duplicate_warnings(spec, at)
     ports = 0
     for kind, index, container in all_containers(spec):
         ports += len(container.get("ports") or ())
@@ -83,8 +83,8 @@ def _warnings(spec: Object, meta: Object, at: str, meta_at: str) -> Iterator[str
         yield f"{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
 
 
-def _old_label(key: str) -> str:
-    since, use = _OLD_NODE_LABELS[key]
+def _deprecated_label(key: str) -> str:
+    since, use = _DEPRECATED_NODE_LABELS[key]
     return f'deprecated since {since}; use "{use}" instead'
 
 
@@ -101,8 +101,8 @@ def _affinity_warnings(affinity: Object, at: str) -> Iterator[str]:
     for where, term in terms:
         for number, expression in enumerate(term.get("matchExpressions") or ()):
             key = expression.get("key")
-            if key in _OLD_NODE_LABELS:
-                yield f"{at}.nodeAffinity.{where}.matchExpressions[{number}].key: {key} is {_old_label(key)}"
+            if key in _DEPRECATED_NODE_LABELS:
+                yield f"{at}.nodeAffinity.{where}.matchExpressions[{number}].key: {key} is {_deprecated_label(key)}"
     for kind in ("podAffinity", "podAntiAffinity"):
         pods = affinity.get(kind) or {}
         for index, term in enumerate(pods.get(_REQUIRED) or ()):
@@ -134,7 +134,7 @@ def _projected_warnings(volume: Object) -> Iterator[str]:
                 )
 
 
-def _repeated(spec: Object, at: str) -> Iterator[str]:
+def _duplicate_warnings(spec: Object, at: str) -> Iterator[str]:
     seen: set[object] = set()
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         if alias.get("ip") in seen:
@@ -149,12 +149,12 @@ def _repeated(spec: Object, at: str) -> Iterator[str]:
             yield f'{at}.imagePullSecrets[{index}].name: duplicate name "{name}"'
         names.add(name)
     for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
-        yield from _odd_address(server, f"{at}.dnsConfig.nameservers[{index}]")
+        yield from _address_warnings(server, f"{at}.dnsConfig.nameservers[{index}]")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
-        yield from _odd_address(alias.get("ip") or "", f"{at}.hostAliases[{index}].ip")
+        yield from _address_warnings(alias.get("ip") or "", f"{at}.hostAliases[{index}].ip")
 
 
-def _odd_address(text: str, field: str) -> Iterator[str]:
+def _address_warnings(text: str, field: str) -> Iterator[str]:
     address = checks.parse_ip(text)
     if address is not None and address.version == 4 and str(address) != text:
         yield (
@@ -188,13 +188,13 @@ def _port_warnings(spec: Object, at: str) -> Iterator[str]:
         for number, port in enumerate(container.get("ports") or ()):
             where = f"{at}.{kind}[{index}].ports[{number}]"
             for other_where, other in seen:
-                word = _clash(port, other)
+                word = _port_conflict(port, other)
                 if word:
                     yield f"{where}: {word} port definition with {other_where}"
             seen.append((where, port))
 
 
-def _clash(port: Object, other: Object) -> str:
+def _port_conflict(port: Object, other: Object) -> str:
     if any(port.get(name) != other.get(name) for name in ("containerPort", "protocol")):
         return ""
     pairs = [(port.get(name) or "", other.get(name) or "") for name in ("hostPort", "hostIP")]

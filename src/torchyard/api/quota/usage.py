@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from torchyard.api import quantity
-from torchyard.api.errors import qualified
+from torchyard.api.errors import qualified_resource
 from torchyard.api.objects import Object
 from torchyard.api.pod.totals import Amounts, add, pod_total
 from torchyard.api.quantity import Quantity
@@ -19,12 +19,12 @@ _PLAIN = {"configmaps", "persistentvolumeclaims", "pods", "replicationcontroller
 _PLAIN |= {"services"}
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 # Resources that every container must specify if a quota limits them.
-_DEMANDED = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+_REQUIRED_RESOURCES = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 
 
 def usage_of(group: str, resource: str, obj: Object, now: datetime) -> Amounts:
     """Return the usage of one object."""
-    used: Amounts = {f"count/{qualified(resource, group)}": ONE}
+    used: Amounts = {f"count/{qualified_resource(resource, group)}": ONE}
     if group:
         return used
     if resource == "pods":
@@ -109,9 +109,9 @@ def _claim_usage(claim: Object) -> Amounts:
     return used
 
 
-def undemanded(spec: Object, limited: set[str]) -> str:
+def missing_resources(spec: Object, limited: set[str]) -> str:
     """Return the limited resources that containers do not specify: `cpu for: a,b; memory for: a`."""
-    demanded = limited & _DEMANDED
+    demanded = limited & _REQUIRED_RESOURCES
     missing: dict[str, set[str]] = {}
     if spec.get("resources"):
         specified = _compute_usage(pod_total(spec, "requests"), pod_total(spec, "limits"))

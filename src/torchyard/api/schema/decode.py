@@ -141,7 +141,7 @@ def zero_of(type: Type) -> Any:
         return None
     match type.shape:
         case "object":
-            return {key: zero_of(child) for key, child in type.fields.items() if _always(key, type)}
+            return {key: zero_of(child) for key, child in type.fields.items() if _is_always_written(key, type)}
         case "boolean":
             return False
         case "integer" | "number" | "int-or-string":
@@ -151,7 +151,7 @@ def zero_of(type: Type) -> Any:
     return None
 
 
-def _always(key: str, type: Type) -> bool:
+def _is_always_written(key: str, type: Type) -> bool:
     """Whether a field is written even if it was not sent.
 
     A required list, map or pointer is not set to null here: validation reports it as missing.
@@ -210,7 +210,7 @@ def _object(type: Type) -> Decoder:  # noqa: C901 - the compiled decoder's cases
         _compiled[type.name] = decode_object
     for key, child in type.fields.items():
         table[key] = (_PLAIN.get((child.shape, child.format)), child.zero != "omit", _field(key, type))
-        if _always(key, type):
+        if _is_always_written(key, type):
             if child.shape == "object" and not child.nullable:
                 structs.append((key, zero_of(child)))
             else:
@@ -229,7 +229,12 @@ _PLAIN: dict[tuple[str, str], type_of_value] = {("string", ""): str, ("boolean",
 def _field(key: str, type: Type) -> Decoder:
     child = type.fields[key]
     inner = decoder_of(child)
-    if child.shape in ("list", "map") and child.nullable and _always(key, type) and kind_of(type.name) is None:
+    if (
+        child.shape in ("list", "map")
+        and child.nullable
+        and _is_always_written(key, type)
+        and kind_of(type.name) is None
+    ):
         # an empty slice does not survive Go's storage: it becomes null (`Strategy.empty_is_null` handles whole kinds,
         # because field ownership needs the empty list until the object is stored)
         return lambda value, unknown: inner(value, unknown) or None
@@ -331,7 +336,7 @@ def _number(go: str) -> Decoder:
     return decode_number
 
 
-def _spelled(canonical_spelling: Callable[[str], str]) -> Callable[[str], Decoder]:
+def _canonical_string(canonical_spelling: Callable[[str], str]) -> Callable[[str], Decoder]:
     """Return a decoder of strings that have a canonical form."""
 
     def spelled(go: str) -> Decoder:
@@ -371,9 +376,9 @@ _SCALARS: dict[tuple[str, str], Callable[[str], Decoder]] = {
     ("integer", ""): _integer(-(2**63), 2**63 - 1),
     ("number", "double"): _number,
     ("number", ""): _number,
-    ("string", "byte"): _spelled(scalars.base64),
-    ("string", "date-time"): _spelled(scalars.time),
-    ("string", "micro-time"): _spelled(scalars.micro_time),
+    ("string", "byte"): _canonical_string(scalars.base64),
+    ("string", "date-time"): _canonical_string(scalars.time),
+    ("string", "micro-time"): _canonical_string(scalars.micro_time),
     ("string", "duration"): _exactly(str),
     ("string", "quantity"): _quantity,
 }

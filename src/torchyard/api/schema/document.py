@@ -16,39 +16,39 @@ from torchyard.api import errors, field_errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema import builtin
 from torchyard.api.schema.decode import DecodeError, decode
-from torchyard.api.schema.strict import duplicates_in, errors_in, may_repeat
+from torchyard.api.schema.strict import duplicates_in, errors_in, may_have_duplicates
 from torchyard.api.schema.types import Type
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 Read = tuple[dict[str, Any], list[str]]
 
 # The name of upstream's type registry in error messages.
-_SCHEME = 'in scheme "pkg/runtime/scheme.go:110"'
-_SHOWN = 30
+_SCHEME_NAME = 'in scheme "pkg/runtime/scheme.go:110"'
+_EXCERPT_LENGTH = 30
 
 
 def read(body: bytes, gvk: GroupVersionKind, type: Type, validation: FieldValidation = "Warn") -> Read:
     """Read an object of a built-in kind from a JSON body."""
     obj, repeats = parse(body, gvk.kind)
     check_kind(obj, gvk)
-    decoded, strict_errors = _decoded(obj, gvk, type)
+    decoded, strict_errors = _decode(obj, gvk, type)
     if repeats and validation != "Ignore":
         strict_errors = errors_in(body, type)
-    return decoded, judged(strict_errors, gvk, validation)
+    return decoded, apply_field_validation(strict_errors, gvk, validation)
 
 
 def read_object(obj: dict[str, Any], gvk: GroupVersionKind, type: Type, validation: FieldValidation = "Warn") -> Read:
     """Read an object of a built-in kind from a parsed document. The document must not be used afterwards."""
     check_kind(obj, gvk)
-    decoded, strict_errors = _decoded(obj, gvk, type)
-    return decoded, judged(strict_errors, gvk, validation)
+    decoded, strict_errors = _decode(obj, gvk, type)
+    return decoded, apply_field_validation(strict_errors, gvk, validation)
 
 
 def read_custom(body: bytes, gvk: GroupVersionKind) -> Read:
     """Read a custom object as sent, and its duplicate fields. The document must have a kind."""
     obj, repeats = parse(body, gvk.kind)
     if not obj.get("kind"):
-        raise _unrecognized(body, gvk.kind, f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'")
+        raise _unrecognized_object(body, gvk.kind, f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'")
     check_custom_kind(obj, gvk)
     return obj, duplicates_in(body) if repeats else []
 
@@ -71,18 +71,20 @@ def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
     """Parse a JSON object; also return whether the text may have duplicate fields. `null` is an empty object."""
     try:
         obj = orjson.loads(body)
-        repeats = may_repeat(body, obj)
+        repeats = may_have_duplicates(body, obj)
     except orjson.JSONDecodeError:
-        raise _unrecognized(body, kind, f"couldn't get version/kind; json parse error: {syntax_error(body)}") from None
+        raise _unrecognized_object(
+            body, kind, f"couldn't get version/kind; json parse error: {syntax_error(body)}"
+        ) from None
     except TypeError:
         # too deeply nested to be encoded again, and so to be stored
-        raise _unrecognized(body, kind, "json: exceeded max depth") from None
+        raise _unrecognized_object(body, kind, "json: exceeded max depth") from None
     if obj is None:
         return {}, False
     if not isinstance(obj, dict):
-        raise _unrecognized(body, kind, f"couldn't get version/kind; json parse error: {_no_object(obj)}")
+        raise _unrecognized_object(body, kind, f"couldn't get version/kind; json parse error: {_not_an_object(obj)}")
     if trouble := _unreadable_kind(obj):
-        raise _unrecognized(body, kind, trouble)
+        raise _unrecognized_object(body, kind, trouble)
     return obj, repeats
 
 
@@ -93,7 +95,7 @@ def _unreadable_kind(obj: dict[str, Any]) -> str:
         if value.__class__ is not str and value is not None:
             return (
                 "couldn't get version/kind; json parse error: "
-                f"json: cannot unmarshal {_no_text(value)} into Go struct field .{name} of type string"
+                f"json: cannot unmarshal {_json_type_name(value)} into Go struct field .{name} of type string"
             )
     if (obj.get("apiVersion") or "").count("/") > 1:
         return f"unexpected GroupVersion string: {obj['apiVersion']}"
@@ -121,7 +123,7 @@ def wrong_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> str:
     if definition is not None and definition == builtin.definition_of(gvk):
         return ""
     if definition is None:
-        return f'no kind "{kind}" is registered for version "{api_version}" {_SCHEME}'
+        return f'no kind "{kind}" is registered for version "{api_version}" {_SCHEME_NAME}'
     internal = gvk.group.partition(".")[0] or "core"
     return f"converting ({version}.{kind}) to ({internal}.{gvk.kind}): unknown conversion"
 
@@ -136,36 +138,36 @@ def strict_error(strict_errors: list[str]) -> str:
     return f"strict decoding error: {', '.join(strict_errors)}"
 
 
-def _decoded(obj: dict[str, Any], gvk: GroupVersionKind, type: Type) -> tuple[dict[str, Any], list[str]]:
+def _decode(obj: dict[str, Any], gvk: GroupVersionKind, type: Type) -> tuple[dict[str, Any], list[str]]:
     try:
         return decode(obj, type)
     except DecodeError as error:
         raise cannot_handle(gvk, error.message) from None
 
 
-def judged(strict_errors: list[str], gvk: GroupVersionKind, validation: FieldValidation) -> list[str]:
+def apply_field_validation(strict_errors: list[str], gvk: GroupVersionKind, validation: FieldValidation) -> list[str]:
     """Return unknown and duplicate fields as warnings, or raise 400 if the client asked for strict validation."""
     if strict_errors and validation == "Strict":
         raise cannot_handle(gvk, strict_error(strict_errors))
     return strict_errors if validation == "Warn" else []
 
 
-def _unrecognized(body: bytes, kind: str, reason: str) -> errors.StatusError:
+def _unrecognized_object(body: bytes, kind: str, reason: str) -> errors.StatusError:
     if not body:
         excerpt = "<empty>"
     elif body.lstrip()[:1] == b"{":
-        excerpt = body[:_SHOWN].decode("utf-8", "replace") + (" ..." if len(body) > _SHOWN else "")
+        excerpt = body[:_EXCERPT_LENGTH].decode("utf-8", "replace") + (" ..." if len(body) > _EXCERPT_LENGTH else "")
     else:
-        excerpt = body[:_SHOWN].hex() + (" ..." if len(body) > _SHOWN else "")
+        excerpt = body[:_EXCERPT_LENGTH].hex() + (" ..." if len(body) > _EXCERPT_LENGTH else "")
     return errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {reason} ({excerpt})")
 
 
-def _no_object(value: Any) -> str:
+def _not_an_object(value: Any) -> str:
     header = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-    return f"json: cannot unmarshal {_no_text(value)} into Go value of type {header}"
+    return f"json: cannot unmarshal {_json_type_name(value)} into Go value of type {header}"
 
 
-def _no_text(value: Any) -> str:
+def _json_type_name(value: Any) -> str:
     match value:
         case bool():
             return "bool"
@@ -203,15 +205,15 @@ def syntax_error(body: bytes) -> str:
         if at >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
             return "unexpected end of JSON input"
         where = _WHERE.get(error.msg, _IN_OBJECT)
-        if where == _IN_OBJECT and _enclosing(text[:at]) == "[":
+        if where == _IN_OBJECT and _enclosing_bracket(text[:at]) == "[":
             where = "after array element"
-        return f"invalid character {_quoted(text[at])} {where}"
+        return f"invalid character {_quote_character(text[at])} {where}"
     except RecursionError:
         return "exceeded max depth"
     return "invalid number"
 
 
-def _enclosing(text: str) -> str:
+def _enclosing_bracket(text: str) -> str:
     """Return the bracket that is still open at the end of a text."""
     opened = []
     for mark in re.findall(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', text):
@@ -222,6 +224,6 @@ def _enclosing(text: str) -> str:
     return opened[-1] if opened else ""
 
 
-def _quoted(character: str) -> str:
+def _quote_character(character: str) -> str:
     special = {"'": "'\\''", "\n": "'\\n'", "\t": "'\\t'", "\r": "'\\r'"}
     return special.get(character) or f"'{character}'"

@@ -14,14 +14,14 @@ import orjson
 from torchyard.api.schema.types import Type
 
 # As in upstream, further errors are dropped.
-MOST_FAULTS = 100
+MAX_ERRORS = 100
 
 
 class Pairs(list[tuple[str, Any]]):
     """A JSON object as a list of all its key-value pairs, including duplicates."""
 
 
-def may_repeat(body: bytes, obj: Any) -> bool:
+def may_have_duplicates(body: bytes, obj: Any) -> bool:
     """Whether a JSON text may have duplicate fields, given its parsed form. Never returns False wrongly.
 
     Duplicate fields are missing in the parsed object, so its encoding has fewer quotation marks. Only quotation marks
@@ -38,15 +38,15 @@ def errors_in(body: bytes, type: Type) -> list[str]:
 def duplicates_in(body: bytes) -> list[str]:
     """Return `duplicate field "y"` of a JSON text without a known type."""
     errors: dict[str, None] = {}
-    _walk_freely(json.loads(body, object_pairs_hook=Pairs), "", errors)
-    return list(errors)[:MOST_FAULTS]
+    _walk_untyped(json.loads(body, object_pairs_hook=Pairs), "", errors)
+    return list(errors)[:MAX_ERRORS]
 
 
 def errors_of(document: Any, type: Type) -> list[str]:
     """Return `unknown field "x"` of a parsed document, which cannot have duplicate fields."""
     errors: dict[str, None] = {}
     _walk(document, type, "", errors)
-    return list(errors)[:MOST_FAULTS]
+    return list(errors)[:MAX_ERRORS]
 
 
 def _walk(node: Any, type: Type, path: str, errors: dict[str, None]) -> None:
@@ -69,7 +69,7 @@ def _walk(node: Any, type: Type, path: str, errors: dict[str, None]) -> None:
                 _walk(item, type.items, f"{path}[{index}]", errors)
 
 
-def _walk_freely(node: Any, path: str, errors: dict[str, None]) -> None:
+def _walk_untyped(node: Any, path: str, errors: dict[str, None]) -> None:
     if isinstance(node, Pairs):
         seen: set[str] = set()
         for key, value in node:
@@ -77,10 +77,10 @@ def _walk_freely(node: Any, path: str, errors: dict[str, None]) -> None:
             if key in seen:
                 errors[f'duplicate field "{below}"'] = None
             seen.add(key)
-            _walk_freely(value, below, errors)
+            _walk_untyped(value, below, errors)
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            _walk_freely(item, f"{path}[{index}]", errors)
+            _walk_untyped(item, f"{path}[{index}]", errors)
 
 
 def _pairs(node: dict[str, Any] | Pairs) -> Iterable[tuple[str, Any]]:

@@ -40,7 +40,7 @@ class FieldSelector:
         return all((values.get(field, "") == value) is (operator == EQUALS) for field, operator, value in self.terms)
 
     def __str__(self) -> str:
-        return ",".join(f"{field}{operator}{_escaped(value)}" for field, operator, value in self.terms)
+        return ",".join(f"{field}{operator}{_escape(value)}" for field, operator, value in self.terms)
 
 
 ANY_FIELDS = FieldSelector()
@@ -60,7 +60,7 @@ def parse_fields(text: str) -> FieldSelector:
         if compared is None:
             raise errors.bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         field, operator, value = compared.groups()
-        terms.append(Term(field, NOT_EQUALS if operator == NOT_EQUALS else EQUALS, _unescaped(value)))
+        terms.append(Term(field, NOT_EQUALS if operator == NOT_EQUALS else EQUALS, _unescape(value)))
     return FieldSelector(terms)
 
 
@@ -74,7 +74,7 @@ def _split_terms(text: str) -> Iterable[str]:
         at = match.end() + (match.end() == len(text) and not match.group(0).endswith(","))
 
 
-def _unescaped(value: str) -> str:
+def _unescape(value: str) -> str:
     written: list[str] = []
     letters = iter(value)
     for letter in letters:
@@ -90,12 +90,12 @@ def _unescaped(value: str) -> str:
     return "".join(written)
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return re.sub(r"([\\,=])", r"\\\1", value)
 
 
 # Kinds whose message about an unsupported field label differs from the generic one.
-_SHORT_REFUSAL = frozenset(
+_SHORT_MESSAGE = frozenset(
     {"Pod", "Node", "Namespace", "Secret", "Service", "ReplicationController", "Event", "CertificateSigningRequest"}
 )
 
@@ -105,7 +105,7 @@ def check_fields(
 ) -> None:
     """Raise 400 if the selector has a field that the kind does not support."""
     known = set(supported)
-    if not namespaced and (custom or kind in _SHORT_REFUSAL):
+    if not namespaced and (custom or kind in _SHORT_MESSAGE):
         # other cluster-scoped kinds accept it and select nothing
         known.discard("metadata.namespace")
     for field in selector.fields:
@@ -113,6 +113,6 @@ def check_fields(
             continue
         if kind == "Job" and not custom:
             raise errors.bad_request(f'field label "{field}" not supported for Job')
-        if custom or kind in _SHORT_REFUSAL:
+        if custom or kind in _SHORT_MESSAGE:
             raise errors.bad_request(f"field label not supported: {field}")
         raise errors.bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')

@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from torchyard.api import errors, field_errors, names
 
-EQUALS, NOT_EQUALS, IN, NOT_IN, EXISTS, ABSENT, GREATER, LESS = "=", "!=", "in", "notin", "exists", "!", "gt", "lt"
+EQUALS, NOT_EQUALS, IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GREATER, LESS = (
+    "=",
+    "!=",
+    "in",
+    "notin",
+    "exists",
+    "!",
+    "gt",
+    "lt",
+)
 _BINARY_OPERATORS = "in, notin, =, ==, !=, gt, lt"
 is_integer = re.compile(r"[-+]?\d{1,19}", re.ASCII).fullmatch
 
@@ -29,7 +38,7 @@ class _Parser:
     """Parses a label selector by upstream's grammar and with upstream's errors."""
 
     def __init__(self, text: str) -> None:
-        self._words = [*_words(text), ""]
+        self._words = [*_tokens(text), ""]
         self._at = 0
 
     def _next(self) -> str:
@@ -45,7 +54,7 @@ class _Parser:
         word = self._peek()
         if not word:
             return parsed
-        if word != "!" and not _is_word(word):
+        if word != "!" and not _is_identifier(word):
             raise errors.bad_request(f"found '{word}', expected: !, identifier, or 'end of string'")
         while True:
             parsed.append(self._requirement())
@@ -55,7 +64,7 @@ class _Parser:
             if word != ",":
                 raise errors.bad_request(f"found '{word}', expected: ',' or 'end of string'")
             word = self._peek()
-            if word != "!" and not _is_word(word):
+            if word != "!" and not _is_identifier(word):
                 raise errors.bad_request(f"found '{word}', expected: identifier after ','")
 
     def _requirement(self) -> Requirement:
@@ -63,12 +72,12 @@ class _Parser:
         absent = key == "!"
         if absent:
             key = self._next()
-        if not _is_word(key):
-            raise _unparsed(f"found '{key}', expected: identifier")
+        if not _is_identifier(key):
+            raise _parse_error(f"found '{key}', expected: identifier")
         if problems := names.qualified_name_problems(key):
-            raise _unparsed(f'<nil>: Invalid value: "{key}": {"; ".join(problems)}')
+            raise _parse_error(f'<nil>: Invalid value: "{key}": {"; ".join(problems)}')
         if absent:
-            return Requirement(key, ABSENT)
+            return Requirement(key, DOES_NOT_EXIST)
         if self._peek() in ("", ","):
             return Requirement(key, EXISTS)
         operator = self._next()
@@ -77,34 +86,34 @@ class _Parser:
         elif operator in ("=", "==", "!=", ">", "<"):
             values = (self._value(),)
         else:
-            raise _unparsed(f"found '{operator}', expected: {_BINARY_OPERATORS}")
-        return _checked(Requirement(key, {"==": EQUALS, ">": GREATER, "<": LESS}.get(operator, operator), values))
+            raise _parse_error(f"found '{operator}', expected: {_BINARY_OPERATORS}")
+        return _validate(Requirement(key, {"==": EQUALS, ">": GREATER, "<": LESS}.get(operator, operator), values))
 
     def _value(self) -> str:
         if self._peek() in ("", ","):
             return ""
         word = self._next()
-        if not _is_word(word):
-            raise _unparsed(f"found '{word}', expected: identifier")
+        if not _is_identifier(word):
+            raise _parse_error(f"found '{word}', expected: identifier")
         return word
 
     def _values(self) -> set[str]:
         word = self._next()
         if word != "(":
-            raise _unparsed(f"found '{word}' expected: '('")
+            raise _parse_error(f"found '{word}' expected: '('")
         word = self._peek()
         if word == ")":
             self._next()
             return {""}
-        if word != "," and not _is_word(word):
-            raise _unparsed(f"found '{word}', expected: ',', ')' or identifier")
+        if word != "," and not _is_identifier(word):
+            raise _parse_error(f"found '{word}', expected: ',', ')' or identifier")
         values: set[str] = set()
         last = ","
         while True:
             word = self._next()
-            if _is_word(word):
+            if _is_identifier(word):
                 if last != ",":
-                    raise _unparsed(f"found '{word}', expected: ',' or ')'")
+                    raise _parse_error(f"found '{word}', expected: ',' or ')'")
                 values.add(word)
             elif word in (",", ")"):
                 # nothing between two commas is the empty value
@@ -114,11 +123,11 @@ class _Parser:
                     return values
             else:
                 expected = "',', or identifier" if last == "," else "',' or ')'"
-                raise _unparsed(f"found '{word}', expected: {expected}")
+                raise _parse_error(f"found '{word}', expected: {expected}")
             last = word
 
 
-def _words(text: str) -> Iterable[str]:
+def _tokens(text: str) -> Iterable[str]:
     at = 0
     while match := _run.match(text, at):
         run = match.group(1)
@@ -130,15 +139,15 @@ def _words(text: str) -> Iterable[str]:
         at = match.start(1) + len(run)
 
 
-def _is_word(word: str) -> bool:
+def _is_identifier(word: str) -> bool:
     return bool(word) and word[0] not in "=!(),<>"
 
 
-def _unparsed(why: str) -> errors.StatusError:
+def _parse_error(why: str) -> errors.StatusError:
     return errors.bad_request(f"unable to parse requirement: {why}")
 
 
-def _checked(requirement: Requirement) -> Requirement:
+def _validate(requirement: Requirement) -> Requirement:
     problems = []
     for index, value in enumerate(requirement.values):
         at = f"values[{index}]"
@@ -149,7 +158,7 @@ def _checked(requirement: Requirement) -> Requirement:
         if value_problems := names.label_value_problems(value):
             problems.append(str(field_errors.invalid(f"{at}[{requirement.key}]", value, "; ".join(value_problems))))
     if problems:
-        raise _unparsed(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+        raise _parse_error(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return requirement
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from torchyard.api import field_errors, names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.selectors import grammar
-from torchyard.api.selectors.grammar import ABSENT, EQUALS, EXISTS, GREATER, IN, NOT_IN, Requirement, is_integer
+from torchyard.api.selectors.grammar import DOES_NOT_EXIST, EQUALS, EXISTS, GREATER, IN, NOT_IN, Requirement, is_integer
 
 Labels = Mapping[str, str]
 
@@ -30,7 +30,7 @@ class LabelSelector:
         return not self.requirements
 
     def __str__(self) -> str:
-        return ",".join(_written(requirement) for requirement in self.requirements)
+        return ",".join(_format_requirement(requirement) for requirement in self.requirements)
 
 
 class _Nothing(LabelSelector):
@@ -97,7 +97,7 @@ def _test(requirement: Requirement) -> Callable[[Labels], bool]:
     return beyond
 
 
-def _written(requirement: Requirement) -> str:
+def _format_requirement(requirement: Requirement) -> str:
     key, operator, values = requirement
     match operator:
         case "in" | "notin":
@@ -120,7 +120,7 @@ def parse_labels(text: str) -> LabelSelector:
     return LabelSelector(grammar.parse(text)) if text else EVERYTHING
 
 
-_OBJECT_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT}
+_OBJECT_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": DOES_NOT_EXIST}
 
 
 def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:

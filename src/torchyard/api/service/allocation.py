@@ -132,7 +132,7 @@ def _carry_node_ports(ports: list[Object], before: list[Object]) -> None:
 def drop_type_dependent_fields(new: Object, old: Object) -> None:
     """Drop the fields of the old type that the user did not change, when the type changes."""
     spec, before = new["spec"], old["spec"]
-    if needs_cluster_ip(old) and not needs_cluster_ip(new) and _untouched(spec, before, "clusterIP", "clusterIPs"):
+    if needs_cluster_ip(old) and not needs_cluster_ip(new) and _is_unchanged(spec, before, "clusterIP", "clusterIPs"):
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             spec.pop(name, None)
     if needs_node_ports(old) and not needs_node_ports(new):
@@ -141,21 +141,21 @@ def drop_type_dependent_fields(new: Object, old: Object) -> None:
                 port.pop("nodePort", None)
     gone = [
         ("healthCheckNodePort", needs_health_check_port(old) and not needs_health_check_port(new)),
-        ("allocateLoadBalancerNodePorts", _was_balancer(new, old)),
-        ("loadBalancerClass", _was_balancer(new, old)),
+        ("allocateLoadBalancerNodePorts", _was_load_balancer(new, old)),
+        ("loadBalancerClass", _was_load_balancer(new, old)),
         ("externalTrafficPolicy", is_externally_accessible(old) and not is_externally_accessible(new)),
         ("internalTrafficPolicy", needs_cluster_ip(old) and not needs_cluster_ip(new)),
     ]
     for name, applies in gone:
-        if applies and _untouched(spec, before, name):
+        if applies and _is_unchanged(spec, before, name):
             spec.pop(name, None)
 
 
-def _was_balancer(new: Object, old: Object) -> bool:
+def _was_load_balancer(new: Object, old: Object) -> bool:
     return bool(old["spec"].get("type") == "LoadBalancer" and new["spec"].get("type") != "LoadBalancer")
 
 
-def _untouched(spec: Object, before: Object, *names: str) -> bool:
+def _is_unchanged(spec: Object, before: Object, *names: str) -> bool:
     return all(spec.get(name) == before.get(name) for name in names)
 
 

@@ -21,7 +21,7 @@ from torchyard.api.table_cells import (
 )
 
 # The number of endpoints, hosts or ports in a cell.
-_SHOWN = 3
+_MAX_SHOWN = 3
 
 
 def _service_cells(service: Object, now: datetime) -> list[Cell]:
@@ -81,7 +81,7 @@ def _endpoints_cells(endpoints: Object, now: datetime) -> list[Cell]:
             continue
         for port in ports:
             listed += [f"[{ip}]:{port['port']}" if ":" in ip else f"{ip}:{port['port']}" for ip in addresses]
-    text = truncate_list(listed[:_SHOWN], len(listed), "") if subsets else NONE
+    text = truncate_list(listed[:_MAX_SHOWN], len(listed), "") if subsets else NONE
     return [name_of(endpoints), text, age_of(endpoints, now)]
 
 
@@ -94,8 +94,8 @@ def _endpoint_slice_cells(slice_: Object, now: datetime) -> list[Cell]:
     return [
         name_of(slice_),
         slice_.get("addressType") or "",
-        truncate_list(ports[:_SHOWN], len(ports), UNSET),
-        truncate_list(addresses[:_SHOWN], len(addresses), UNSET),
+        truncate_list(ports[:_MAX_SHOWN], len(ports), UNSET),
+        truncate_list(addresses[:_MAX_SHOWN], len(addresses), UNSET),
         age_of(slice_, now),
     ]
 
@@ -118,7 +118,7 @@ def _ingress_cells(ingress: Object, now: datetime) -> list[Cell]:
     return [
         name_of(ingress),
         spec.get("ingressClassName") or NONE,
-        truncate_list(hosts[:_SHOWN], len(hosts), "*"),
+        truncate_list(hosts[:_MAX_SHOWN], len(hosts), "*"),
         load_balancer(ingress.get("status")),
         "80, 443" if spec.get("tls") else "80",
         age_of(ingress, now),

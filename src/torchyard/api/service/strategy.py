@@ -10,7 +10,7 @@ from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 
-def _ignored_when_headless(spec: Object) -> list[str]:
+def _fields_ignored_when_headless(spec: Object) -> list[str]:
     ignored = [f"spec.{field}" for field in ("loadBalancerIP", "externalIPs") if spec.get(field)]
     # with a capital letter, as in upstream
     return ignored if spec.get("sessionAffinity") == "None" else [*ignored, "spec.SessionAffinity"]
@@ -60,7 +60,7 @@ class ServiceStrategy(StatusSubresourceStrategy):
         if spec.get("externalIPs") and external:
             warnings.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
         if spec.get("clusterIP") == "None":
-            warnings += [f"{field} is ignored for headless services" for field in _ignored_when_headless(spec)]
+            warnings += [f"{field} is ignored for headless services" for field in _fields_ignored_when_headless(spec)]
         return warnings
 
     def selectable(self, obj: Object) -> dict[str, str]:

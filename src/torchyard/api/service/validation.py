@@ -18,7 +18,7 @@ _TOPOLOGY_MODE = "service.kubernetes.io/topology-mode"
 _TOPOLOGY_HINTS = "service.kubernetes.io/topology-aware-hints"
 _SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _AFFINITY_LIMIT = 86400
-_ONLY_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
+_ONLY_LOAD_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
 _ONCE_SET = "may not change once set"
 
 
@@ -56,10 +56,10 @@ def _errors(service: Object) -> list[FieldError]:
     _check_node_ports(kind, ports, errs)
     _check_source_ranges(spec, annotations, errs)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
-        errs.append(field_errors.forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCERS))
+        errs.append(field_errors.forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_LOAD_BALANCERS))
     if spec.get("allocateLoadBalancerNodePorts") is None and kind == "LoadBalancer":
         errs.append(field_errors.required("allocateLoadBalancerNodePorts"))
-    _check_balancer_class(spec, errs)
+    _check_load_balancer_class(spec, errs)
     _check_traffic(service, errs)
     return errs
 
@@ -138,26 +138,26 @@ def _check_source_ranges(spec: Object, annotations: dict[str, str], errs: list[F
     ranges = spec.get("loadBalancerSourceRanges") or ()
     if ranges:
         if not balancer:
-            errs.append(field_errors.forbidden("spec.LoadBalancerSourceRanges", _ONLY_BALANCERS))
+            errs.append(field_errors.forbidden("spec.LoadBalancerSourceRanges", _ONLY_LOAD_BALANCERS))
         for index, text in enumerate(ranges):
             checks.cidr(text.strip(), f"spec.LoadBalancerSourceRanges[{index}]", errs)
     elif _SOURCE_RANGES in annotations:
         field = f"metadata.annotations[{_SOURCE_RANGES}]"
         if not balancer:
-            errs.append(field_errors.forbidden(field, _ONLY_BALANCERS))
+            errs.append(field_errors.forbidden(field, _ONLY_LOAD_BALANCERS))
         text = annotations[_SOURCE_RANGES].strip()
         for part in text.split(",") if text else ():
             checks.cidr(part.strip(), field, errs)
 
 
-def _check_balancer_class(spec: Object, errs: list[FieldError]) -> None:
+def _check_load_balancer_class(spec: Object, errs: list[FieldError]) -> None:
     name = spec.get("loadBalancerClass")
     if name is None:
         return
     if spec.get("type") == "LoadBalancer":
         checks.report_problems(names.qualified_name_problems(name), "spec.loadBalancerClass", name, errs)
     else:
-        errs.append(field_errors.forbidden("spec.loadBalancerClass", _ONLY_BALANCERS))
+        errs.append(field_errors.forbidden("spec.loadBalancerClass", _ONLY_LOAD_BALANCERS))
 
 
 def _check_traffic(service: Object, errs: list[FieldError]) -> None:
@@ -197,7 +197,7 @@ def validate_service_update(new: Object, old: Object) -> list[FieldError]:
         name = spec.get("loadBalancerClass")
         if name != before.get("loadBalancerClass"):
             errs.append(field_errors.invalid("spec.loadBalancerClass", name, _ONCE_SET))
-    _check_balancer_class(spec, errs)
+    _check_load_balancer_class(spec, errs)
     both_checked = needs_health_check_port(new) and needs_health_check_port(old)
     if both_checked and spec.get("healthCheckNodePort") != before.get("healthCheckNodePort"):
         errs.append(field_errors.forbidden("spec.healthCheckNodePort", names.IMMUTABLE))

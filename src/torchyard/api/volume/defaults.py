@@ -46,10 +46,10 @@ def default_claim_spec(spec: Object) -> None:
         canonical_list(resources.get("limits"))
 
 
-_OLD_DATA_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+_DATA_SOURCE_KINDS = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
-def settle_data_sources(spec: Object) -> None:
+def align_data_sources(spec: Object) -> None:
     """Make `dataSource` and `dataSourceRef` agree. The older field supports two kinds and silently drops all others.
 
     A reference to another namespace is behind a feature gate that Kubernetes 1.34 disables by default; it is dropped
@@ -60,7 +60,7 @@ def settle_data_sources(spec: Object) -> None:
         spec.pop("dataSourceRef")
         reference = None
     if reference is None:
-        if source is not None and (source.get("apiGroup") or "", source.get("kind")) not in _OLD_DATA_SOURCES:
+        if source is not None and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCE_KINDS:
             spec.pop("dataSource")
         elif source is not None:
             spec["dataSourceRef"] = dict(source)

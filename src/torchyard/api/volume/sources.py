@@ -28,7 +28,7 @@ _HOST_PATH_TYPES = (
 )
 
 
-def needs(*fields: str) -> Check:
+def require_fields(*fields: str) -> Check:
     """Return a check that only requires these fields."""
 
     def check(source: Object, at: str, errs: list[FieldError]) -> None:
@@ -67,7 +67,7 @@ def check_local(source: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def check_git_repo(source: Object, at: str, errs: list[FieldError]) -> None:
-    needs("repository")(source, at, errs)
+    require_fields("repository")(source, at, errs)
     checks.local_descending_path(source.get("directory") or "", f"{at}.directory", errs)
 
 
@@ -77,17 +77,17 @@ def _partition(source: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def check_gce(source: Object, at: str, errs: list[FieldError]) -> None:
-    needs("pdName")(source, at, errs)
+    require_fields("pdName")(source, at, errs)
     _partition(source, at, errs)
 
 
 def check_aws(source: Object, at: str, errs: list[FieldError]) -> None:
-    needs("volumeID")(source, at, errs)
+    require_fields("volumeID")(source, at, errs)
     _partition(source, at, errs)
 
 
 def check_nfs(source: Object, at: str, errs: list[FieldError]) -> None:
-    needs("server", "path")(source, at, errs)
+    require_fields("server", "path")(source, at, errs)
     path = source.get("path") or ""
     if not path.startswith("/"):
         errs.append(field_errors.invalid(f"{at}.path", path, "must be an absolute path"))
@@ -95,7 +95,7 @@ def check_nfs(source: Object, at: str, errs: list[FieldError]) -> None:
 
 def check_key_to_path(item: Object, at: str, errs: list[FieldError]) -> None:
     path = item.get("path") or ""
-    needs("key", "path")(item, at, errs)
+    require_fields("key", "path")(item, at, errs)
     checks.local_non_reserved_path(path, f"{at}.path", errs)
     checks.file_mode(item.get("mode"), f"{at}.mode", errs)
 
@@ -126,7 +126,7 @@ def _initiator(name: str, field: str, errs: list[FieldError]) -> None:
 
 
 def check_iscsi(source: Object, at: str, errs: list[FieldError]) -> None:
-    needs("targetPortal")(source, at, errs)
+    require_fields("targetPortal")(source, at, errs)
     if not source.get("iqn"):
         errs.append(field_errors.required(f"{at}.iqn"))
     else:
@@ -165,7 +165,7 @@ def check_flocker(source: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def check_cinder(source: Object, at: str, errs: list[FieldError]) -> None:
-    needs("volumeID")(source, at, errs)
+    require_fields("volumeID")(source, at, errs)
     _secret_of(source, at, errs, "name")
 
 
@@ -180,11 +180,11 @@ def check_quobyte(source: Object, at: str, errs: list[FieldError]) -> None:
     else:
         wrong = [pair for pair in registry.split(",") if pair.count(":") != 1]
         errs.extend(field_errors.invalid(f"{at}.registry", registry, pairs) for _ in wrong)
-    needs("volume")(source, at, errs)
+    require_fields("volume")(source, at, errs)
 
 
 def check_flex(source: Object, at: str, errs: list[FieldError]) -> None:
-    needs("driver")(source, at, errs)
+    require_fields("driver")(source, at, errs)
     for key in source.get("options") or {}:
         domain = "." + key.partition("/")[0].lower()
         if domain.endswith((".kubernetes.io", ".k8s.io")):
@@ -193,7 +193,7 @@ def check_flex(source: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def check_azure_disk(source: Object, at: str, errs: list[FieldError]) -> None:
-    needs("diskName", "diskURI")(source, at, errs)
+    require_fields("diskName", "diskURI")(source, at, errs)
     checks.optional_enum(source.get("cachingMode"), ("None", "ReadOnly", "ReadWrite"), f"{at}.cachingMode", errs)
     kind, uri = source.get("kind"), source.get("diskURI") or ""
     checks.optional_enum(kind, ("Dedicated", "Managed", "Shared"), f"{at}.kind", errs)
@@ -246,30 +246,30 @@ POD_SOURCES: dict[str, Check] = {
     "secret": _check_keyed("secretName"),
     "nfs": check_nfs,
     "iscsi": check_iscsi,
-    "glusterfs": needs("endpoints", "path"),
+    "glusterfs": require_fields("endpoints", "path"),
     "flocker": check_flocker,
-    "persistentVolumeClaim": needs("claimName"),
-    "rbd": needs("monitors", "image"),
+    "persistentVolumeClaim": require_fields("claimName"),
+    "rbd": require_fields("monitors", "image"),
     "cinder": check_cinder,
-    "cephfs": needs("monitors"),
+    "cephfs": require_fields("monitors"),
     "quobyte": check_quobyte,
     "fc": check_fc,
     "flexVolume": check_flex,
     "configMap": _check_keyed("name"),
-    "azureFile": needs("secretName", "shareName"),
-    "vsphereVolume": needs("volumePath"),
-    "photonPersistentDisk": needs("pdID"),
-    "portworxVolume": needs("volumeID"),
+    "azureFile": require_fields("secretName", "shareName"),
+    "vsphereVolume": require_fields("volumePath"),
+    "photonPersistentDisk": require_fields("pdID"),
+    "portworxVolume": require_fields("volumeID"),
     "azureDisk": check_azure_disk,
     "storageos": check_storageos,
-    "scaleIO": needs("gateway", "system", "volumeName"),
+    "scaleIO": require_fields("gateway", "system", "volumeName"),
     "csi": check_csi,
 }
 
 
 def _check_csi_volume(source: Object, at: str, errs: list[FieldError]) -> None:
     check_driver_name(source.get("driver") or "", f"{at}.driver", errs)
-    needs("volumeHandle")(source, at, errs)
+    require_fields("volumeHandle")(source, at, errs)
     for field in (
         "controllerPublishSecretRef",
         "controllerExpandSecretRef",
@@ -296,7 +296,7 @@ def _with_secret_namespace(check: Check) -> Check:
 
 
 def _check_glusterfs_volume(source: Object, at: str, errs: list[FieldError]) -> None:
-    needs("endpoints", "path")(source, at, errs)
+    require_fields("endpoints", "path")(source, at, errs)
     namespace = source.get("endpointsNamespace")
     if namespace == "":
         detail = "if the endpointnamespace is set, it must be a valid namespace name"
@@ -312,24 +312,24 @@ VOLUME_SOURCES: dict[str, Check] = {
     "glusterfs": _check_glusterfs_volume,
     "flocker": check_flocker,
     "nfs": check_nfs,
-    "rbd": needs("monitors", "image"),
+    "rbd": require_fields("monitors", "image"),
     "quobyte": check_quobyte,
-    "cephfs": needs("monitors"),
+    "cephfs": require_fields("monitors"),
     "iscsi": check_iscsi,
     "cinder": _with_secret_namespace(check_cinder),
     "fc": check_fc,
     "flexVolume": check_flex,
-    "azureFile": needs("secretName", "shareName"),
-    "vsphereVolume": needs("volumePath"),
-    "photonPersistentDisk": needs("pdID"),
-    "portworxVolume": needs("volumeID"),
+    "azureFile": require_fields("secretName", "shareName"),
+    "vsphereVolume": require_fields("volumePath"),
+    "photonPersistentDisk": require_fields("pdID"),
+    "portworxVolume": require_fields("volumeID"),
     "azureDisk": check_azure_disk,
-    "scaleIO": needs("gateway", "system", "volumeName"),
+    "scaleIO": require_fields("gateway", "system", "volumeName"),
     "local": check_local,
     "storageos": _with_secret_namespace(check_storageos),
     "csi": _check_csi_volume,
 }
 
 # names of sources in messages where they differ from the field
-SHOWN_AS = {"gcePersistentDisk": "persistentDisk"}
-REFUSED_AS = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+NAMES_IN_MESSAGES = {"gcePersistentDisk": "persistentDisk"}
+NAMES_IF_FORBIDDEN = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}

@@ -9,7 +9,7 @@ from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 from torchyard.api.volume import classes, defaults, validation
 
-_OLD_SOURCES = {
+_DEPRECATED_SOURCES = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
     "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
     "storageos": "deprecated in v1.22, non-functional in v1.25+",
@@ -19,7 +19,7 @@ _OLD_SOURCES = {
 }
 
 
-def _fractional(text: str | None, field: str) -> list[str]:
+def _fraction_warning(text: str | None, field: str) -> list[str]:
     if text is None or quantity.parse(text).whole:
         return []
     return [f'{field}: fractional byte value "{text}" is invalid, must be an integer']
@@ -50,7 +50,7 @@ class PersistentVolumeStrategy(StatusSubresourceStrategy):
                 "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the "
                 "recommended approach is to use dynamic provisioning."
             )
-        warnings += [f"spec.{kind}: {text}" for kind, text in _OLD_SOURCES.items() if spec.get(kind) is not None]
+        warnings += [f"spec.{kind}: {text}" for kind, text in _DEPRECATED_SOURCES.items() if spec.get(kind) is not None]
         return warnings
 
 
@@ -63,11 +63,11 @@ class PersistentVolumeClaimStrategy(StatusSubresourceStrategy):
 
     def prepare_create(self, obj: Object) -> None:
         obj["status"] = {"phase": "Pending"}
-        defaults.settle_data_sources(obj["spec"])
+        defaults.align_data_sources(obj["spec"])
 
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
-        defaults.settle_data_sources(new["spec"])
+        defaults.align_data_sources(new["spec"])
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_claim(obj)
@@ -84,7 +84,7 @@ class PersistentVolumeClaimStrategy(StatusSubresourceStrategy):
         return [
             line
             for kind in ("requests", "limits")
-            for line in _fractional((resources.get(kind) or {}).get("storage"), f"{at}.{kind}[storage]")
+            for line in _fraction_warning((resources.get(kind) or {}).get("storage"), f"{at}.{kind}[storage]")
         ]
 
 

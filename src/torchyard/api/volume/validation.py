@@ -10,7 +10,7 @@ from torchyard.api.field_errors import FieldError
 from torchyard.api.node_selectors import check_node_selector
 from torchyard.api.objects import Object
 from torchyard.api.volume.claims import VOLUME_MODES, check_access_modes, check_claim_spec, check_class_name
-from torchyard.api.volume.sources import MORE_THAN_ONE, REFUSED_AS, SHOWN_AS, VOLUME_SOURCES
+from torchyard.api.volume.sources import MORE_THAN_ONE, NAMES_IF_FORBIDDEN, NAMES_IN_MESSAGES, VOLUME_SOURCES
 
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
@@ -76,13 +76,13 @@ def _check_source(spec: Object, errs: list[FieldError]) -> None:
         errs.append(field_errors.required("spec", "must specify a volume type"))
         return
     kind = kinds[0]
-    VOLUME_SOURCES[kind](spec[kind], f"spec.{SHOWN_AS.get(kind, kind)}", errs)
+    VOLUME_SOURCES[kind](spec[kind], f"spec.{NAMES_IN_MESSAGES.get(kind, kind)}", errs)
     for extra in kinds[1:]:
         if extra == "flexVolume":
             # upstream does not count this source
             VOLUME_SOURCES[extra](spec[extra], f"spec.{extra}", errs)
         else:
-            errs.append(field_errors.forbidden(f"spec.{REFUSED_AS.get(extra, extra)}", MORE_THAN_ONE))
+            errs.append(field_errors.forbidden(f"spec.{NAMES_IF_FORBIDDEN.get(extra, extra)}", MORE_THAN_ONE))
     if kind == "local" and spec.get("nodeAffinity") is None:
         errs.append(field_errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
     root = (spec.get("hostPath") or {}).get("path")

@@ -15,7 +15,7 @@ from torchyard.api.workload.autoscaler import SOURCES, source_of
 _PREFIX = "autoscaling.alpha.kubernetes.io/"
 _METRICS, _STRATEGY = f"{_PREFIX}metrics", f"{_PREFIX}behavior"
 _CURRENT, _CONDITIONS = f"{_PREFIX}current-metrics", f"{_PREFIX}conditions"
-_OURS = (_METRICS, _STRATEGY, _CURRENT, _CONDITIONS)
+_ANNOTATIONS = (_METRICS, _STRATEGY, _CURRENT, _CONDITIONS)
 
 
 def to_v1(autoscaler: Object) -> Object:
@@ -24,14 +24,14 @@ def to_v1(autoscaler: Object) -> Object:
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     carried: dict[str, Any] = {}
     metrics = spec.pop("metrics", None) or []
-    cpu = next((metric for metric in metrics if _is_cpu_use(metric, "target")), None)
+    cpu = next((metric for metric in metrics if _is_cpu_utilization(metric, "target")), None)
     if cpu is not None:
         spec["targetCPUUtilizationPercentage"] = cpu["resource"]["target"]["averageUtilization"]
     carried[_METRICS] = [_old_metric(metric, "target") for metric in metrics if metric is not cpu]
     strategy = spec.pop("behavior", None)
-    carried[_STRATEGY] = _capitalised(strategy) if strategy else None
+    carried[_STRATEGY] = _capitalize_keys(strategy) if strategy else None
     current = status.pop("currentMetrics", None) or []
-    used = next((metric for metric in current if _is_cpu_use(metric, "current")), None)
+    used = next((metric for metric in current if _is_cpu_utilization(metric, "current")), None)
     if used is not None:
         status["currentCPUUtilizationPercentage"] = used["resource"]["current"]["averageUtilization"]
     carried[_CURRENT] = [_old_metric(metric, "current") for metric in current]
@@ -48,7 +48,7 @@ def from_v1(autoscaler: Object) -> Object:
     obj = {**autoscaler, "metadata": dict(autoscaler["metadata"])}
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     annotations = dict(obj["metadata"].get("annotations") or {})
-    carried = {key: _read(annotations.pop(key)) for key in _OURS if key in annotations}
+    carried = {key: _read(annotations.pop(key)) for key in _ANNOTATIONS if key in annotations}
     metrics = [_new_metric(metric, "target") for metric in carried.get(_METRICS) or ()]
     use = spec.pop("targetCPUUtilizationPercentage", None)
     if use is not None:
@@ -57,7 +57,7 @@ def from_v1(autoscaler: Object) -> Object:
     if metrics:
         spec["metrics"] = metrics
     if carried.get(_STRATEGY):
-        spec["behavior"] = _uncapitalised(carried[_STRATEGY])
+        spec["behavior"] = _uncapitalize_keys(carried[_STRATEGY])
     status.pop("currentCPUUtilizationPercentage", None)
     if carried.get(_CURRENT):
         status["currentMetrics"] = [_new_metric(metric, "current") for metric in carried[_CURRENT]]
@@ -70,7 +70,7 @@ def from_v1(autoscaler: Object) -> Object:
     return {**obj, "spec": spec, "status": status}
 
 
-def _is_cpu_use(metric: Object, which: str) -> bool:
+def _is_cpu_utilization(metric: Object, which: str) -> bool:
     resource = metric.get("resource") or {}
     return resource.get("name") == "cpu" and (resource.get(which) or {}).get("averageUtilization") is not None
 
@@ -82,7 +82,7 @@ def _read(text: str) -> Any:
         return None
 
 
-def _prefixed(which: str, name: str) -> str:
+def _with_prefix(which: str, name: str) -> str:
     return f"{which}{name[:1].upper()}{name[1:]}"
 
 
@@ -99,8 +99,8 @@ def _old_metric(metric: Object, which: str) -> Object:
         flat["metricName"] = identifier["name"]
     if "name" in body:
         flat["name"] = body.pop("name")
-    renamed = {"value": _prefixed(which, "value"), "averageUtilization": _prefixed(which, "averageUtilization")}
-    average = "averageValue" if source == "object" else _prefixed(which, "averageValue")
+    renamed = {"value": _with_prefix(which, "value"), "averageUtilization": _with_prefix(which, "averageUtilization")}
+    average = "averageValue" if source == "object" else _with_prefix(which, "averageValue")
     for name, value in values.items():
         if name == "averageValue":
             flat[average] = value
@@ -123,7 +123,7 @@ def _new_metric(metric: Object, which: str) -> Object:
             body["metric"]["selector"] = flat.pop("selector")
     values: Object = {}
     for name in ("value", "averageValue", "averageUtilization"):
-        for written in (_prefixed(which, name), name):
+        for written in (_with_prefix(which, name), name):
             if written in flat:
                 values[name] = flat.pop(written)
     if which == "target":
@@ -133,15 +133,15 @@ def _new_metric(metric: Object, which: str) -> Object:
     return {"type": metric.get("type"), source: {**body, **flat, which: values}}
 
 
-def _capitalised(value: Any) -> Any:
+def _capitalize_keys(value: Any) -> Any:
     """Convert keys to upstream's internal form of `behavior`, in which names begin with a capital letter."""
     if isinstance(value, dict):
-        return {f"{key[:1].upper()}{key[1:]}": _capitalised(inner) for key, inner in value.items()}
-    return [_capitalised(item) for item in value] if isinstance(value, list) else value
+        return {f"{key[:1].upper()}{key[1:]}": _capitalize_keys(inner) for key, inner in value.items()}
+    return [_capitalize_keys(item) for item in value] if isinstance(value, list) else value
 
 
-def _uncapitalised(value: Any) -> Any:
+def _uncapitalize_keys(value: Any) -> Any:
     if isinstance(value, dict):
-        pairs = {f"{key[:1].lower()}{key[1:]}": _uncapitalised(inner) for key, inner in value.items()}
+        pairs = {f"{key[:1].lower()}{key[1:]}": _uncapitalize_keys(inner) for key, inner in value.items()}
         return {key: inner for key, inner in pairs.items() if inner is not None}
-    return [_uncapitalised(item) for item in value] if isinstance(value, list) else value
+    return [_uncapitalize_keys(item) for item in value] if isinstance(value, list) else value

@@ -176,7 +176,7 @@ DISRUPTION_BUDGETS = Columns(
 
 def _autoscaler_cells(obj: Object, now: datetime) -> list[Cell]:
     if obj.get("apiVersion") == "autoscaling/v1":
-        obj = _in_v2(obj)
+        obj = _to_v2(obj)
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     target = spec.get("scaleTargetRef") or {}
     least = spec.get("minReplicas")
@@ -191,7 +191,7 @@ def _autoscaler_cells(obj: Object, now: datetime) -> list[Cell]:
     ]
 
 
-def _in_v2(obj: Object) -> Object:
+def _to_v2(obj: Object) -> Object:
     """Return the autoscaler as v2. v1 has cpu utilization as a separate field; it becomes the first metric."""
     converted = from_v1(obj)
     if "targetCPUUtilizationPercentage" in (obj.get("spec") or {}):

@@ -61,7 +61,7 @@ class DeploymentStrategy(_TemplateStrategy):
         return validation.validate_deployment(obj)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return validation.with_fixed_selector(validation.validate_deployment, new, old)
+        return validation.validate_with_immutable_selector(validation.validate_deployment, new, old)
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return status.validate_deployment_status(new, old)
@@ -92,7 +92,7 @@ class ReplicaSetStrategy(_TemplateStrategy):
         return validation.validate_replica_set(obj)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return validation.with_fixed_selector(validation.validate_replica_set, new, old)
+        return validation.validate_with_immutable_selector(validation.validate_replica_set, new, old)
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return status.validate_replica_set_status(new, old)
@@ -162,7 +162,7 @@ class DaemonSetStrategy(_TemplateStrategy):
         return validation.validate_daemon_set(obj)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return validation.with_fixed_selector(validation.validate_daemon_set, new, old)
+        return validation.validate_with_immutable_selector(validation.validate_daemon_set, new, old)
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return status.validate_daemon_set_status(new, old)

@@ -109,7 +109,9 @@ def validate_replica_set(replica_set: Object) -> list[FieldError]:
     return errs
 
 
-def with_fixed_selector(validate: Callable[[Object], list[FieldError]], new: Object, old: Object) -> list[FieldError]:
+def validate_with_immutable_selector(
+    validate: Callable[[Object], list[FieldError]], new: Object, old: Object
+) -> list[FieldError]:
     """Validate an update of a workload whose selector is immutable."""
     errs = validate(new)
     checks.immutable(new["spec"].get("selector"), old["spec"].get("selector"), "spec.selector", errs)
@@ -138,12 +140,12 @@ def validate_stateful_set(stateful_set: Object, *, claims: bool = True) -> list[
         _check_labels(spec, errs)
         # errors of labels and annotations are reported twice, as in upstream
         check_template_metadata(spec["template"], "spec.template", errs)
-        validate_template(_as_its_pods(spec), "spec.template", errs)
+        validate_template(_effective_template(spec), "spec.template", errs)
     _check_always(spec, errs, kind="StatefulSet")
     return errs
 
 
-def _as_its_pods(spec: Object) -> Object:
+def _effective_template(spec: Object) -> Object:
     """Return the template as its pods will have it: with a volume per claim template and host names set by the
     StatefulSet.
     """

@@ -13,7 +13,7 @@ import orjson
 from torchyard.api import errors, field_errors
 from torchyard.api.objects import Object
 from torchyard.api.schema.document import syntax_error
-from torchyard.api.schema.strict import Pairs, may_repeat
+from torchyard.api.schema.strict import Pairs, may_have_duplicates
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.patch import json_patch, merge_patch, strategic_merge
 from torchyard.apiserver.patch.go_format import format_v, json_type
@@ -163,7 +163,7 @@ def _json_or_yaml(body: bytes, *, look_for_repeated: bool) -> tuple[Any, list[st
     """An applied document, and its duplicate keys. Most clients send JSON, which is also YAML and parses faster."""
     try:
         document = orjson.loads(body)
-        if not look_for_repeated or not may_repeat(body, document):
+        if not look_for_repeated or not may_have_duplicates(body, document):
             return document, []
     except orjson.JSONDecodeError:
         pass
@@ -175,7 +175,7 @@ def _json_or_yaml(body: bytes, *, look_for_repeated: bool) -> tuple[Any, list[st
 
 def _duplicate_fields(body: bytes, document: Object) -> list[str]:
     """`duplicate field "spec.x"` for each duplicate field of the patch."""
-    if not may_repeat(body, document):
+    if not may_have_duplicates(body, document):
         return []
     messages: list[str] = []
     _collect_duplicates(json.loads(body, object_pairs_hook=Pairs), "", messages)

@@ -17,7 +17,7 @@ import orjson
 from torchyard.api.names import generate_name, label_value_problems, subdomain_problems
 from torchyard.api.objects import Object
 from torchyard.api.queue.names import QUEUE_NAME
-from torchyard.api.schema.strict import may_repeat
+from torchyard.api.schema.strict import may_have_duplicates
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.access.admission.service_account import VOLUME_PREFIX
 from torchyard.apiserver.registry.registry import AdmissionInputs, Registry
@@ -105,7 +105,7 @@ def parse_pod(ctx: RequestContext, body: bytes) -> SubmittedPod | None:
         pod = orjson.loads(body)
         metadata = pod["metadata"]
         name, labels = metadata.get("name"), metadata.get("labels")
-        if may_repeat(body, pod) or not _are_valid(name, labels):
+        if may_have_duplicates(body, pod) or not _are_valid(name, labels):
             return None
         if name is not None:
             metadata["name"] = _PLACEHOLDER

@@ -86,6 +86,6 @@ def _read_custom(ctx: RequestContext, body: bytes, content_type: str) -> Draft:
         normalized = {"status": obj.pop("status")}  # pruning would not change it
     unknown = [f'unknown field "{path}"' for path in resource.custom.prune(obj)]
     obj |= normalized
-    for sentence in document.judged(duplicates + unknown, resource.gvk, ctx.validation):
+    for sentence in document.apply_field_validation(duplicates + unknown, resource.gvk, ctx.validation):
         ctx.warn(sentence)
     return Draft(obj, status_normalized=bool(normalized))

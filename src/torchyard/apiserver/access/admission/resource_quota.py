@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.api import quantity
-from torchyard.api.errors import qualified
+from torchyard.api.errors import qualified_resource
 from torchyard.api.objects import Object
 from torchyard.api.pod.totals import Amounts
 from torchyard.api.quantity import ZERO
 from torchyard.api.quota.scopes import counts
-from torchyard.api.quota.usage import total_usage, undemanded, usage_of
+from torchyard.api.quota.usage import missing_resources, total_usage, usage_of
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 from torchyard.apiserver.access.lister import Lister
 
@@ -71,7 +71,7 @@ class QuotaAccountant:
         name, spec = quota["metadata"]["name"], quota.get("spec") or {}
         hard = {key: quantity.parse(text) for key, text in (spec.get("hard") or {}).items()}
         if attributes.resource == "pods" and not attributes.group:
-            missing = undemanded(attributes.new["spec"], set(hard))
+            missing = missing_resources(attributes.new["spec"], set(hard))
             if missing:
                 raise attributes.forbidden_error(f"failed quota: {name}: must specify {missing}")
         cost = {key: amount for key, amount in cost.items() if key in hard}
@@ -121,7 +121,7 @@ def _concerns(quota: Object, attributes: AdmissionAttributes) -> bool:
     spec: dict[str, Any] = quota.get("spec") or {}
     hard = spec.get("hard") or {}
     if attributes.group or attributes.resource not in ("pods", "services", "persistentvolumeclaims"):
-        names = {attributes.resource, f"count/{qualified(attributes.resource, attributes.group)}"}
+        names = {attributes.resource, f"count/{qualified_resource(attributes.resource, attributes.group)}"}
         if not names & hard.keys():
             return False
     return counts(spec, attributes.resource, attributes.new)
