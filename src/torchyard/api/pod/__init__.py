@@ -16,5 +16,8 @@ Modules in reading order:
 - `warnings`: texts of the Warning header
 - `qos`: the QoS class
 - `totals`: the total requests and limits of a pod
+- `status_messages`: reasons and messages of a pod's status
+- `kubelet_messages`: reasons and messages of a node about pods and containers
+- `scheduler_messages`: reasons and messages of the scheduler and of evictions
 - `columns`: table columns
 """

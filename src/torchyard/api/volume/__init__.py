@@ -10,5 +10,6 @@ Modules in reading order:
 - `sources`: validation of volume sources
 - `classes`: validation of StorageClass, VolumeAttributesClass and the CSI kinds
 - `messages`: annotations, reasons and messages of the volume controllers
+- `mount_messages`: why a node cannot mount a volume
 - `columns`: table columns
 """
