@@ -35,6 +35,13 @@ SOURCES = {page: source for source, page in PAGES.items()}
 LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 
 
+def on_config(config: Any) -> Any:
+    """Add every design note to the last section of the navigation."""
+    (pages,) = config["nav"][-1].values()
+    pages += [f"design/{path.name}" for path in sorted((ROOT / "docs" / "design").glob("*.md"))]
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages and files that are outside docs/."""
     for source, page in PAGES.items():
