@@ -255,9 +255,9 @@ class Client:
             raise
 
     def _persistent_connection(self, *, fresh: bool) -> _PersistentConnection:
-        connection: _PersistentConnection | None = getattr(self._local, "kept", None)
+        connection: _PersistentConnection | None = getattr(self._local, "connection", None)
         if connection is None or fresh:
-            connection = self._local.kept = _PersistentConnection(self.connect())
+            connection = self._local.connection = _PersistentConnection(self.connect())
         return connection
 
     def _prepare(

@@ -15,20 +15,20 @@ from pathlib import Path
 
 _DESCRIBE = """
 import importlib.metadata as metadata, json, re, sys, sysconfig
-wanted, found = list(sys.argv[1:]), {}
-while wanted:
-    name = re.split(r"[ ;<>=!~\\[(]", wanted.pop())[0]
+pending, distributions = list(sys.argv[1:]), {}
+while pending:
+    name = re.split(r"[ ;<>=!~\\[(]", pending.pop())[0]
     key = re.sub(r"[-_.]+", "-", name).lower()
-    if key in found:
+    if key in distributions:
         continue
     try:
-        one = metadata.distribution(name)
+        distribution = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         continue
-    found[key] = [str(one.locate_file(path)) for path in one.files or ()]
-    wanted += [each for each in one.requires or () if "extra ==" not in each]
+    distributions[key] = [str(distribution.locate_file(path)) for path in distribution.files or ()]
+    pending += [requirement for requirement in distribution.requires or () if "extra ==" not in requirement]
 print(json.dumps({
-    "files": sorted({path for paths in found.values() for path in paths}),
+    "files": sorted({path for paths in distributions.values() for path in paths}),
     "site": sysconfig.get_path("purelib"), "base": sys.base_prefix, "version": sysconfig.get_python_version(),
 }))
 """

@@ -32,16 +32,16 @@ def test_a_write_is_seen_by_a_watch(kube_bare: Server) -> None:
     before = kube_bare.admin.get(CONFIG_MAPS).json["metadata"]["resourceVersion"]
     with kube_bare.admin.watch(CONFIG_MAPS, query={"resourceVersion": before}) as watch:
         assert watch.quiet()
-        made = kube_bare.admin.post(CONFIG_MAPS, {"metadata": {"name": "seen"}, "data": {"a": "1"}})
-        assert made.status == 201
+        created = kube_bare.admin.post(CONFIG_MAPS, {"metadata": {"name": "seen"}, "data": {"a": "1"}})
+        assert created.status == 201
         event = watch.next()
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "seen")
     assert kube_bare.admin.delete(f"{CONFIG_MAPS}/seen").status == 200
 
 
 def test_every_kubectl_reads_from_it(kubectl: Kubectl, kube_bare: Server, tmp_path: Path) -> None:
-    said = kubectl.using(kube_bare.kubeconfig, tmp_path)("get", "namespaces", "-o", "name")
-    assert "namespace/default" in said.split()
+    output = kubectl.using(kube_bare.kubeconfig, tmp_path)("get", "namespaces", "-o", "name")
+    assert "namespace/default" in output.split()
 
 
 def test_housekeeping_makes_the_default_service_account(kube: Server) -> None:

@@ -11,21 +11,25 @@ T = TypeVar("T")
 TIMEOUT = 30.0
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = TIMEOUT) -> None:
+def eventually(condition: Callable[[], bool], description: str, seconds: float = TIMEOUT) -> None:
     """Return as soon as the condition holds; AssertionError when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen in {seconds:.0f} s"
+        assert time.monotonic() < deadline, f"{description} did not happen in {seconds:.0f} s"
         time.sleep(0.02)
 
 
 async def first_answer(
-    query: Callable[[], Awaitable[T | None]], what: str = "it", *, seconds: float = TIMEOUT, pause: float = 0.02
+    query: Callable[[], Awaitable[T | None]],
+    description: str = "the result",
+    *,
+    seconds: float = TIMEOUT,
+    pause: float = 0.02,
 ) -> T:
     """Return the first true result of an async query; AssertionError when there is none in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while not (answer := await query()):
-        assert loop.time() < deadline, f"{what} did not happen in {seconds:.0f} s"
+        assert loop.time() < deadline, f"{description} did not happen in {seconds:.0f} s"
         await asyncio.sleep(pause)
     return answer
