@@ -163,9 +163,9 @@ class NodeAgent:
                 except YardError as error:
                     log.warning("pod directory not removed: path=%s error=%r", path, str(error))
 
-    def figures(self, kind: str) -> list[Object]:
+    def usage_metrics(self, plural: str) -> list[Object]:
         """The objects of `kubectl top`, with the labels that it selects by."""
-        if kind == "nodes":
+        if plural == "nodes":
             node_metrics = self.metrics.node(self._settings.name)
             node_metrics["metadata"]["labels"] = self._node["metadata"].get("labels") or {}
             return [node_metrics]

@@ -105,7 +105,7 @@ def _queues(deps: Dependencies) -> Runnable:
         pytorchjobs="pytorchjob" in deps.registry.controllers,
         provision_local_queues=LOCAL_QUEUES in deps.registry.controllers,
     )
-    deps.registry.figures.append(queues.metrics.text)
+    deps.registry.metrics_sources.append(queues.metrics.text)
     return queues.run()
 
 

@@ -1,4 +1,4 @@
-"""What answers a request once it is routed and authorized.
+"""The handlers of requests that are routed and authorized.
 
 Read in this order:
 - `resource`: the eight verbs of stored resources;

@@ -70,7 +70,7 @@ class NonResourceHandler:
             case "/metrics":
                 from torchyard.apiserver.metrics.exposition import expose  # loads prometheus_client, on first use
 
-                text = b"".join((expose(self._metrics), *(figures() for figures in self._registry.figures)))
+                text = b"".join((expose(self._metrics), *(source() for source in self._registry.metrics_sources)))
                 return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
             case "/openid/v1/jwks":
                 return Response(200, orjson.dumps(self._accounts.key_set()), "application/jwk-set+json")

@@ -64,14 +64,14 @@ class TemplateCache(Protocol):
 class PodStreams(Protocol):
     """The node's side of log, exec, attach and port-forward."""
 
-    async def answer(self, ctx: RequestContext, request: Request, pod: Object) -> Response: ...
+    async def handle(self, ctx: RequestContext, request: Request, pod: Object) -> Response: ...
 
 
 class UsageSource(Protocol):
     """The resource usage of pods and nodes, for metrics.k8s.io."""
 
-    def figures(self, kind: str) -> list[Object]:
-        """By plural: objects with metadata (labels included), timestamp, window and usage."""
+    def usage_metrics(self, plural: str) -> list[Object]:
+        """Objects with metadata (labels included), timestamp, window and usage."""
         ...
 
 
@@ -111,7 +111,7 @@ class Registry:
     # missing is stored with a warning.
     controllers: frozenset[str] = frozenset()
     # Metrics of other parts of this process in Prometheus' text format, appended to the server's own.
-    figures: list[Callable[[], bytes]] = field(default_factory=list)
+    metrics_sources: list[Callable[[], bytes]] = field(default_factory=list)
     # CustomResourceDefinitions whose objects are being deleted: no new objects are accepted.
     terminating: set[str] = field(default_factory=set)
 

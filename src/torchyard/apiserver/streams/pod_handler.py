@@ -29,7 +29,7 @@ class PodStreamHandler:
     def __init__(self, backend: PodBackend) -> None:
         self._backend = backend
 
-    async def answer(self, ctx: RequestContext, request: Request, pod: Object) -> Response:
+    async def handle(self, ctx: RequestContext, request: Request, pod: Object) -> Response:
         if ctx.subresource == "log":
             return await self._log(request.query, pod)
         if ctx.subresource == "portforward":

@@ -32,4 +32,4 @@ async def stream(resources: ResourceHandler, ctx: RequestContext, request: Reque
     streams = resources.registry.streams
     if streams is None:
         raise errors.not_implemented(f"{ctx.subresource} without a node agent")
-    return await streams.answer(ctx, request, pod)
+    return await streams.handle(ctx, request, pod)

@@ -27,7 +27,7 @@ async def handle(resources: ResourceHandler, ctx: RequestContext, request: Reque
         raise errors.method_not_allowed()
     resource = ctx.resource
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
-    items = [metrics for metrics in usage.figures(resource.plural) if _is_selected(metrics, ctx)]
+    items = [metrics for metrics in usage.usage_metrics(resource.plural) if _is_selected(metrics, ctx)]
     if ctx.name:
         if not items:
             raise errors.not_found(resource.plural, GROUP, ctx.name)
