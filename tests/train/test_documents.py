@@ -104,7 +104,8 @@ def reached(log: str) -> float:
     return float(ACCURACY.findall(log)[-1])
 
 
-def test_s0_7_the_gloo_demo_trains(shell: Kubectl) -> None:
+@pytest.mark.row("S0.7")
+def test_the_gloo_demo_trains(shell: Kubectl) -> None:
     few = () if FULL else ("--limit", "1280")
     trained(shell, manifest("000/pytorch_job_mnist_gloo_demo.yaml", *few))
     log = shell("logs", "pytorch-dist-mnist-gloo-demo-master-0")
@@ -124,7 +125,8 @@ def claimed(shell: Kubectl, claim: str) -> Path:
     return Path((spec.get("local") or spec["hostPath"])["path"])
 
 
-def test_s1_3_and_7_the_batches_are_dealt_out_and_the_result_is_the_same(shell: Kubectl) -> None:
+@pytest.mark.row("S1.3", "S1.7")
+def test_batches_divided_among_replicas_give_the_result_of_a_single_pod(shell: Kubectl) -> None:
     """48 steps alone, 16 on each of three replicas; every replica ends with the same model, as good as the lone one."""
     shell("apply", "-f", str(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml"))
     output = claimed(shell, "data")
@@ -155,7 +157,8 @@ def test_s1_3_and_7_the_batches_are_dealt_out_and_the_result_is_the_same(shell: 
     assert abs(reached(averaged) - reached(logs[0])) < 0.01, "dealing out the batches changes nothing"
 
 
-def test_s2_5_the_model_lies_in_the_host_path(shell: Kubectl, tmp_path: Path) -> None:
+@pytest.mark.row("S2.5")
+def test_the_model_is_in_the_host_path(shell: Kubectl, tmp_path: Path) -> None:
     """The volume, the claim and the job of the document, in its namespace."""
     shell = replace(shell, namespace="kubeflow")
     volume: Object = yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-volume.yaml").read_text())
@@ -175,7 +178,8 @@ def test_s2_5_the_model_lies_in_the_host_path(shell: Kubectl, tmp_path: Path) ->
         assert reached(shell("logs", "traindb-training-mnist-master-0")) >= 0.7928, "two replicas, one epoch"
 
 
-def test_s3_1_and_3_to_5_a_program_is_copied_into_the_claim_and_trains_there(shell: Kubectl, tmp_path: Path) -> None:
+@pytest.mark.row("S3.1", "S3.3", "S3.4", "S3.5")
+def test_a_program_copied_into_the_claim_trains_there(shell: Kubectl, tmp_path: Path) -> None:
     """On a machine without the GPU that the document's job asks for, so without that request."""
     shell("create", "-f", str(EXAMPLES / "queued-jobs" / "pytorch-pvc.yaml"))
     volume = claimed(shell, "pytorch-pvc")
@@ -227,7 +231,8 @@ def program(name: str, *flags: str) -> str:
     return python(str(EXAMPLES / "mnist" / name), "--no-cuda", *flags)
 
 
-def test_s1_8_a_training_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+@pytest.mark.row("S1.8")
+def test_a_training_resumed_from_its_checkpoint_gives_the_same_result(tmp_path: Path) -> None:
     few = ("--limit", "256", "--seed", "3")
     whole = program("mnist.py", *few, "--epochs", "2", "--models", str(tmp_path / "whole"))
     program("mnist.py", *few, "--epochs", "1", "--models", str(tmp_path / "parts"))
@@ -261,7 +266,8 @@ def fashion(directory: Path) -> None:
 
 
 @pytest.mark.skipif(not FULL, reason="an epoch of 60,000 images: TORCHYARD_TESTS=full")
-def test_s2_4_fashion_mnist_reaches_the_documents_accuracy(tmp_path: Path) -> None:
+@pytest.mark.row("S2.4")
+def test_fashion_mnist_reaches_the_documents_accuracy(tmp_path: Path) -> None:
     fashion(tmp_path / "data")
     said = program("mnist_training.py", "--data", str(tmp_path / "data"), "--models", str(tmp_path / "models"))
     assert reached(said) >= 0.7928

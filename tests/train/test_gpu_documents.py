@@ -50,7 +50,8 @@ def ended(shell: Kubectl, what: str, word: str) -> None:
     eventually(lambda: word in shell("get", what, "--no-headers"), f"{what} {word}", PATIENCE)
 
 
-def test_s0_9_with_a_gpu_it_trains_on_it(shell: Kubectl) -> None:
+@pytest.mark.row("S0.9")
+def test_the_demo_trains_on_a_gpu(shell: Kubectl) -> None:
     """The demo with the comment before its limit taken away; one GPU is enough for its master alone."""
     job: Object = yaml.safe_load(
         (EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml").read_text().replace("#", "")
@@ -68,7 +69,8 @@ def test_s0_9_with_a_gpu_it_trains_on_it(shell: Kubectl) -> None:
     shell("delete", "pytorchjob", name)
 
 
-def test_s0_9_without_cuda_it_leaves_the_gpu_alone(shell: Kubectl) -> None:
+@pytest.mark.row("S0.9")
+def test_no_cuda_does_not_use_the_gpu(shell: Kubectl) -> None:
     job: Object = yaml.safe_load((EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml").read_text())
     del job["spec"]["pytorchReplicaSpecs"]["Worker"]
     container = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
@@ -79,7 +81,8 @@ def test_s0_9_without_cuda_it_leaves_the_gpu_alone(shell: Kubectl) -> None:
     assert "Using CUDA" not in shell("logs", "no-cuda-master-0")
 
 
-def test_s1_4_one_of_two_replicas_gets_the_gpu_and_the_other_says_what_it_waits_for(shell: Kubectl) -> None:
+@pytest.mark.row("S1.4")
+def test_of_two_replicas_one_gets_the_gpu_and_the_other_waits_with_the_reason(shell: Kubectl) -> None:
     node = json.loads(shell("get", "nodes", "-o", "json"))["items"][0]
     if int(node["status"]["allocatable"]["nvidia.com/gpu"]) > 1:
         pytest.skip("this machine has a GPU for each replica")
@@ -95,7 +98,8 @@ def test_s1_4_one_of_two_replicas_gets_the_gpu_and_the_other_says_what_it_waits_
     eventually(lambda: not shell("get", "pods", "-l", f"job-name={job}", "-o", "name"), "the pods gone", PATIENCE)
 
 
-def test_s3_5_the_training_runs_where_its_make_of_gpu_is(shell: Kubectl) -> None:
+@pytest.mark.row("S3.5")
+def test_a_training_runs_on_the_selected_gpu_product(shell: Kubectl) -> None:
     shell("create", "-f", str(EXAMPLES / "queued-jobs" / "pytorch-pvc.yaml"))
     eventually(lambda: shell("get", "pvc", "pytorch-pvc", "-o", "jsonpath={.status.phase}") == "Bound", "the claim")
     name = shell("get", "pvc", "pytorch-pvc", "-o", "jsonpath={.spec.volumeName}")
