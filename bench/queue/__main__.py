@@ -94,7 +94,7 @@ class WorkloadRunner:
         if conditions.get("Admitted", {}).get("status") != "True" or name in self._runs:
             return
         self.admitted.setdefault(name, time.perf_counter())
-        workload_class = next(one for one in CLASSES if one.name == obj["metadata"]["labels"]["class"])
+        workload_class = next(known for known in CLASSES if known.name == obj["metadata"]["labels"]["class"])
         loop = asyncio.get_running_loop()
         delay = workload_class.runtime if self._runtimes else 0.0
         self._runs[name] = loop.call_later(delay, lambda: self.spawn(self._finish(name, obj)))

@@ -356,7 +356,7 @@ def local_queue_created(kind: str, name: str) -> str:
     return f"created {kind} {name} for this machine; `yard up --no-local-queues` turns this off"
 
 
-# Errors in what a job asks for: the message, and a hint.
+# Invalid labels and annotations of jobs: the message, and a hint.
 MAX_SECONDS_HINT = "set it to a number of seconds, 1 or more"
 POD_GROUP_SIZE_ERROR = f"the pods of a group must have the same annotation {names.POD_GROUP_SIZE}"
 POD_GROUP_SIZE_HINT = "set it to the number of pods of the group in each of them"

@@ -25,6 +25,7 @@ from torchyard.core.queue.integrations import CannotStart, JobIntegration, JobRe
 from torchyard.core.queue.requirements import intern_pod_sets
 from torchyard.core.queue.workload_info import to_timestamp
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
 
@@ -57,6 +58,16 @@ class _JobCache:
         return written
 
 
+class _JobEvents:
+    def __init__(self, recorder: EventRecorder, gvr: GroupVersionResource, kind: str) -> None:
+        self._recorder, self._type = recorder, {"apiVersion": gvr.api_version, "kind": kind}
+
+    def record(
+        self, job: Object, type: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False
+    ) -> None:
+        self._recorder.event({**job, **self._type}, type, reason, message, once=once)
+
+
 class JobReconciler:
     def __init__(
         self,
@@ -68,13 +79,14 @@ class JobReconciler:
         workload_created: Callable[[str, float], None] = lambda _kind, _seconds: None,
     ) -> None:
         """`workload_created` is called with the kind of a job and the seconds from its creation to its workload's."""
-        self._store, self._integration, self._gvr = store, integration, gvr
+        self._store, self._integration = store, integration
         self._client, self._workload_created = store.client, workload_created
         informer = informers.for_resource(gvr)
         self._jobs = _JobCache(store.client, gvr, informer)
         self._composer = WorkloadComposer(informers, integration, gvr)
         name = messages.job_component(integration.framework)
         self.recorder = store.new_recorder(name)
+        self._events = _JobEvents(self.recorder, gvr, integration.kind)
         sources: list[Informer] = [informer, *self._composer.informers, *store.informers]
         self._controller = Controller(name, self._reconcile, sources)
         self._pending_events = PendingEvents()
@@ -125,10 +137,10 @@ class JobReconciler:
         try:
             workload = self._composer.compose(job)
         except PriorityClassNotFound as error:
-            self._record(job, "Warning", messages.EVENT_PRIORITY_CLASS_NOT_FOUND, str(error))
+            self._events.record(job, "Warning", messages.EVENT_PRIORITY_CLASS_NOT_FOUND, str(error))
             return
         except YardError as error:
-            self._record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
+            self._events.record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
             return
         try:
             await self._client.create(WORKLOADS, workload)
@@ -136,19 +148,23 @@ class JobReconciler:
             if error.reason == "AlreadyExists":
                 return  # the informer has not seen it yet
             if error.status in (400, 422):
-                self._record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
+                self._events.record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
                 return
             raise
         age = max(0.0, self._store.now() - to_timestamp(job["metadata"]["creationTimestamp"]))
         self._workload_created(self._integration.kind, age)
-        self._record(job, "Normal", messages.EVENT_CREATED_WORKLOAD, messages.created_workload(*key_of(workload)))
+        self._events.record(
+            job, "Normal", messages.EVENT_CREATED_WORKLOAD, messages.created_workload(*key_of(workload))
+        )
 
     async def _finish(self, job: Object, workload: Object, result: JobResult) -> None:
         reason = messages.REASON_SUCCEEDED if result.succeeded else messages.REASON_FAILED
         status = lifecycle.finish(workload, reason, result.message, self._store.now())
         if await self._store.writer.write_status(key_of(workload), workload, status) is None:
             raise StatusError(409, "Conflict", messages.WORKLOAD_CHANGED)
-        self._record(job, "Normal", messages.EVENT_FINISHED_WORKLOAD, messages.workload_finished(*key_of(workload)))
+        self._events.record(
+            job, "Normal", messages.EVENT_FINISHED_WORKLOAD, messages.workload_finished(*key_of(workload))
+        )
 
     async def _reconcile_job(self, job: Object, workload: Object) -> None:
         """Bring an unfinished job into the state that its workload requires."""
@@ -163,7 +179,7 @@ class JobReconciler:
         elif is_true(conditions, messages.ADMITTED) and status.get("admission"):
             if suspended:
                 await self._start(job, workload)
-            elif self._exceeds_admission(job, workload):
+            elif _exceeds_admission(self._integration, job, workload):
                 await self._delete_workload(job, workload)
             else:
                 await self._report_pods(job, workload)
@@ -174,7 +190,7 @@ class JobReconciler:
 
     async def _stop(self, job: Object, why: str) -> None:
         await self._jobs.patch(job, self._integration.suspend(job))
-        self._record(job, "Normal", messages.EVENT_STOPPED, why)
+        self._events.record(job, "Normal", messages.EVENT_STOPPED, why)
 
     async def _release(self, job: Object, workload: Object) -> None:
         """When all pods have stopped: restore the job, then release its quota."""
@@ -191,20 +207,11 @@ class JobReconciler:
             status = lifecycle.release_quota(workload, self._store.now())
             await self._store.writer.write_status(key_of(workload), workload, status)
 
-    def _exceeds_admission(self, job: Object, workload: Object) -> bool:
-        """Whether a running job has more pods than were admitted. Elastic jobs get another workload for them."""
-        if slices.is_elastic(job):
-            return False
-        assignments = workload["status"]["admission"]["podSetAssignments"]
-        admitted = {assignment["name"]: assignment.get("count", 0) for assignment in assignments}
-        pod_sets = self._integration.pod_sets(job)
-        return any(pod_set["count"] > admitted.get(pod_set["name"], 0) for pod_set in pod_sets)
-
     async def _delete_workload(self, job: Object, workload: Object) -> None:
         """The workload does not match the job any more: the job is stopped, and gets a new workload."""
         namespace, name = key_of(workload)
         await self._client.delete(WORKLOADS, name, namespace, uid=workload["metadata"]["uid"])
-        self._record(job, "Normal", messages.EVENT_DELETED_WORKLOAD, messages.deleted_workload(namespace, name))
+        self._events.record(job, "Normal", messages.EVENT_DELETED_WORKLOAD, messages.deleted_workload(namespace, name))
 
     async def _start(self, job: Object, workload: Object) -> None:
         try:
@@ -219,12 +226,12 @@ class JobReconciler:
             await self._fail_to_start(job, workload, str(error))
             return
         cluster_queue = workload["status"]["admission"]["clusterQueue"]
-        self._record(job, "Normal", messages.EVENT_STARTED, messages.admitted_by(cluster_queue))
+        self._events.record(job, "Normal", messages.EVENT_STARTED, messages.admitted_by(cluster_queue))
 
     async def _fail_to_start(self, job: Object, workload: Object, why: str) -> None:
         status = lifecycle.finish(workload, messages.REASON_FAILED_TO_START, why, self._store.now())
         await self._store.writer.write_status(key_of(workload), workload, status)
-        self._record(job, "Warning", messages.REASON_FAILED_TO_START, why)
+        self._events.record(job, "Warning", messages.REASON_FAILED_TO_START, why)
 
     async def _report_pods(self, job: Object, workload: Object) -> None:
         """Write into the workload which pods of the running job are ready, and which are not needed any more."""
@@ -241,11 +248,11 @@ class JobReconciler:
         """Report why a job is pending, and let its workload follow changes of its size, queue and priority."""
         why = self._pending_events.next_event(workload)
         if why is not None:
-            self._record(job, "Warning", *why, once=True)
+            self._events.record(job, "Warning", *why, once=True)
         try:
             spec = self._composer.compose(job)["spec"]
         except YardError as error:
-            self._record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
+            self._events.record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
             return
         current = workload["spec"]
         has_same_pods = intern_pod_sets(spec["podSets"]) is intern_pod_sets(current["podSets"])
@@ -253,10 +260,15 @@ class JobReconciler:
             return
         changed = {**workload, "spec": {**spec, "active": current.get("active", True)}}
         await self._client.update(WORKLOADS, changed)
-        self._record(job, "Normal", messages.EVENT_UPDATED_WORKLOAD, messages.updated_workload(*key_of(workload)))
+        self._events.record(
+            job, "Normal", messages.EVENT_UPDATED_WORKLOAD, messages.updated_workload(*key_of(workload))
+        )
 
-    def _record(
-        self, job: Object, type: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False
-    ) -> None:
-        reference = {**job, "apiVersion": self._gvr.api_version, "kind": self._integration.kind}
-        self.recorder.event(reference, type, reason, message, once=once)
+
+def _exceeds_admission(integration: JobIntegration, job: Object, workload: Object) -> bool:
+    """Whether a running job has more pods than were admitted. Elastic jobs get another workload for them."""
+    if slices.is_elastic(job):
+        return False
+    assignments = workload["status"]["admission"]["podSetAssignments"]
+    admitted = {assignment["name"]: assignment.get("count", 0) for assignment in assignments}
+    return any(pod_set["count"] > admitted.get(pod_set["name"], 0) for pod_set in integration.pod_sets(job))

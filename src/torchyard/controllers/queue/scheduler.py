@@ -54,7 +54,7 @@ class SchedulerController:
             if decisions:
                 is_success = any(isinstance(decision, Admit) for decision in decisions)
                 self._metrics.admission_attempt(time.perf_counter() - started, is_success)
-            # All writes are queued before the first one starts: until then news from the watch must not count.
+            # All writes are queued before the first starts: from now on the watch must not undo what was assumed.
             to_write: list[tuple[Admit | Preempt, list[QueuedWrite]]] = []
             for decision in decisions:
                 if isinstance(decision, StayPending):

@@ -9,8 +9,8 @@ Kueue's cache, pending queues, snapshot and scheduler, in reading order:
 - `cluster_queue`: a ClusterQueue at run time, with its heaps of pending workloads
 - `hierarchy`, `quota_objects`: the ClusterQueues under their cohorts, built from the objects
 - `eligibility`: whether a workload may be queued at all
-- `preemption`, `nomination`, `preemptors`: whom to preempt; the candidates of a cycle; those that wait for preemption
-- `cache`, `pending`, `requeue`: who holds quota; who is pending; whom to retry when quota is released
+- `preemption`, `nomination`, `preemptors`: preemption targets; the workloads of a cycle; those that wait for targets
+- `cache`, `pending`, `requeue`: quota in use; pending workloads; which of them to retry when quota is released
 - `state`: the three of them together, updated object by object
 - `snapshot`, `scheduler`: one scheduling cycle
 - `lifecycle`, `kueue_configuration`: the status of a workload over time, and the settings for it

@@ -13,6 +13,33 @@ from torchyard.core.queue.quota import NodeUsage, QuotaNode
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
+class LocalQueueIndex:
+    """Workloads by the LocalQueue they name, whether it exists or not."""
+
+    def __init__(self) -> None:
+        self._workloads: dict[Key, dict[Key, WorkloadInfo]] = {}
+
+    def put(self, info: WorkloadInfo) -> None:
+        self._workloads.setdefault(info.local_queue, {})[info.key] = info
+
+    def remove(self, info: WorkloadInfo) -> None:
+        workloads = self._workloads[info.local_queue]
+        del workloads[info.key]
+        if not workloads:
+            del self._workloads[info.local_queue]
+
+    def used_in(self, namespace: str) -> list[Key]:
+        """The LocalQueues that workloads of a namespace name."""
+        return [key for key in self._workloads if key[0] == namespace]
+
+    def reserving(self, local_queue: Key) -> list[WorkloadInfo]:
+        return [info for info in self._workloads.get(local_queue, {}).values() if info.reserved_in]
+
+    def pending(self, local_queues: Iterable[Key]) -> list[WorkloadInfo]:
+        workloads = (info for key in local_queues for info in self._workloads.get(key, {}).values())
+        return [info for info in workloads if not info.reserved_in]
+
+
 class QueueCache:
     def __init__(self, labels_of: NamespaceLabels, *, block_admission: bool = False) -> None:
         """`block_admission`: admit nothing before the pods of all admitted workloads are ready."""
@@ -21,7 +48,7 @@ class QueueCache:
         self.local_queues: dict[Key, Object] = {}  # their specs
         self.cluster_queues: dict[str, ClusterQueue] = {}
         self.changed: set[str] = set()  # ClusterQueues whose status is out of date
-        self._by_local_queue: dict[Key, dict[Key, WorkloadInfo]] = {}
+        self.by_local_queue = LocalQueueIndex()
         self._members: dict[QuotaNode, list[ClusterQueue]] = {}
         self._strict_members: dict[QuotaNode, list[ClusterQueue]] = {}
         self._not_ready: set[Key] = set()  # workloads with quota whose pods are not all ready
@@ -40,19 +67,13 @@ class QueueCache:
     def put_workload(self, info: WorkloadInfo) -> None:
         previous = self.workloads.get(info.key)
         if previous is not None:
-            self._remove_from_local_queue(previous)
+            self.by_local_queue.remove(previous)
         self.workloads[info.key] = info
-        self._by_local_queue.setdefault(info.local_queue, {})[info.key] = info
+        self.by_local_queue.put(info)
 
     def remove_workload(self, info: WorkloadInfo) -> None:
         del self.workloads[info.key]
-        self._remove_from_local_queue(info)
-
-    def _remove_from_local_queue(self, info: WorkloadInfo) -> None:
-        workloads = self._by_local_queue[info.local_queue]
-        del workloads[info.key]
-        if not workloads:
-            del self._by_local_queue[info.local_queue]
+        self.by_local_queue.remove(info)
 
     def replace_reserving(self, previous: WorkloadInfo, info: WorkloadInfo) -> bool:
         """Exchange a workload for a version with the same reservation. False if there is something to recompute.
@@ -63,7 +84,7 @@ class QueueCache:
         if cq is None or cq.reserving.get(info.key) is not previous or not previous.has_same_reservation(info):
             return False
         self.workloads[info.key] = cq.reserving[info.key] = info
-        self._by_local_queue[info.local_queue][info.key] = info
+        self.by_local_queue.put(info)
         if info.is_ready:
             self._not_ready.discard(info.key)
         else:
@@ -109,21 +130,11 @@ class QueueCache:
     def reserving_workloads(self, namespace: str, queue: str) -> list[WorkloadInfo]:
         """The workloads with quota of a LocalQueue or, without a namespace, of a ClusterQueue."""
         if namespace:
-            workloads = self._by_local_queue.get((namespace, queue), {}).values()
-            return [info for info in workloads if info.reserved_in]
+            return self.by_local_queue.reserving((namespace, queue))
         cq = self.cluster_queues.get(queue)
         if cq is None:  # the hierarchy does not have it yet
             return [info for info in self.workloads.values() if info.reserved_in == queue]
         return list(cq.reserving.values())
-
-    def used_local_queues(self, namespace: str) -> list[Key]:
-        """The LocalQueues that workloads of a namespace name, whether they exist or not."""
-        return [key for key in self._by_local_queue if key[0] == namespace]
-
-    def pending_in(self, local_queues: Iterable[Key]) -> list[WorkloadInfo]:
-        return [
-            info for key in local_queues for info in self._by_local_queue.get(key, {}).values() if not info.reserved_in
-        ]
 
     def quota_held_from(self, cq: ClusterQueue) -> dict[str, NodeUsage]:
         """By StrictFIFO queue: quota that others must not borrow, because its head needs it and cannot reclaim it."""

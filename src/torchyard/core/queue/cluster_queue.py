@@ -136,7 +136,8 @@ class ClusterQueue:
         head = _first(self.heaps.values()) if self.inactive is None else None
         if head is None or not head.heap.is_inadmissible:
             return {}
-        unused = {key: min(need, self.node.unused_nominal(key)) for key, need in head.heap.unreclaimable.items()}
+        nominal, usage = self.node.nominal, self.node.usage
+        unused = {key: min(need, nominal(key) - usage.get(key, 0)) for key, need in head.heap.unreclaimable.items()}
         return {key: amount for key, amount in unused.items() if amount > 0}
 
     def retry_preemptors_of(self, priority: int) -> None:
@@ -150,9 +151,10 @@ class ClusterQueue:
 
 
 def _first(heaps: Iterable[PendingHeap]) -> QueueHead | None:
-    first: QueueHead | None = None
+    first: PendingHeap | None = None
+    first_info: WorkloadInfo | None = None
     for heap in heaps:
         info = heap.head
-        if info is not None and (first is None or info.order < first.info.order):
-            first = QueueHead(heap, info)
-    return first
+        if info is not None and (first_info is None or info.order < first_info.order):
+            first, first_info = heap, info
+    return None if first is None or first_info is None else QueueHead(first, first_info)

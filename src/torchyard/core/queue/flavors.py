@@ -33,7 +33,9 @@ def untolerated_taint(flavor: Flavor, pod_set: PodSet) -> Object | None:
     """The first taint that keeps these pods off the flavor's nodes."""
     tolerations = (*pod_set.tolerations, *flavor.tolerations)
     for taint in flavor.taints:
-        if taint.get("effect") in _EXCLUDING_EFFECTS and not any(_tolerates(one, taint) for one in tolerations):
+        if taint.get("effect") in _EXCLUDING_EFFECTS and not any(
+            _tolerates(toleration, taint) for toleration in tolerations
+        ):
             return taint
     return None
 
@@ -62,7 +64,7 @@ def matches_node_affinity(flavor: Flavor, pod_set: PodSet) -> bool:
 
 def _term_matches(term: Object, labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or ()
-    return all(_expression_matches(one, labels) for one in expressions if one["key"] in labels)
+    return all(_expression_matches(expression, labels) for expression in expressions if expression["key"] in labels)
 
 
 def _expression_matches(expression: Object, labels: Mapping[str, str]) -> bool:

@@ -90,9 +90,6 @@ class QuotaNode:
     def nominal(self, key: FlavorResource) -> int:
         return self.quotas.get(key, _NO_QUOTA).nominal
 
-    def unused_nominal(self, key: FlavorResource) -> int:
-        return self.nominal(key) - self.usage.get(key, 0)
-
     def is_borrowing(self, key: FlavorResource) -> bool:
         return self.parent is not None and self.usage.get(key, 0) > self.subtree_quota.get(key, 0)
 

@@ -39,10 +39,10 @@ class SchedulingRequirements:
     @property
     def reducible_pod_set(self) -> PodSet | None:
         """The pod set that partial admission may make smaller."""
-        return next(
-            (one for one in self.pod_sets if one.min_count is not None and one.min_count < one.count),
-            None,
+        reducible = (
+            pod_set for pod_set in self.pod_sets if pod_set.min_count is not None and pod_set.min_count < pod_set.count
         )
+        return next(reducible, None)
 
 
 _INTERNED: WeakValueDictionary[bytes, InternedPodSets] = WeakValueDictionary()

@@ -42,7 +42,7 @@ class QueueState:
         previous = local_queues.get(key)
         affected = [key]
         if previous is None or spec is None:  # the message for a missing LocalQueue lists those that exist
-            used = self.cache.used_local_queues(key[0])
+            used = self.cache.by_local_queue.used_in(key[0])
             affected += [other for other in used if other not in local_queues and other != key]
         with self._reevaluate(affected):
             if spec is None:
@@ -55,14 +55,14 @@ class QueueState:
 
     def namespace_changed(self, namespace: str) -> None:
         """It was created, or its labels changed: ClusterQueues may select it now, or no longer."""
-        with self._reevaluate(self.cache.used_local_queues(namespace)):
+        with self._reevaluate(self.cache.by_local_queue.used_in(namespace)):
             pass
 
     @contextmanager
     def _reevaluate(self, local_queues: Iterable[Key]) -> Iterator[None]:
         """Remove the pending workloads of these LocalQueues, and add them again after the change."""
         # A rebuild is due and evaluates all workloads anyway.
-        workloads = [] if self.objects.has_changed else self.cache.pending_in(local_queues)
+        workloads = [] if self.objects.has_changed else self.cache.by_local_queue.pending(local_queues)
         for info in workloads:
             self._remove(info)
         yield
