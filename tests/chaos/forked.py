@@ -1,4 +1,4 @@
-"""`yard up` and a node's agent that start in a moment: their modules are loaded once, and every start is a fork."""
+"""`yard up` and a node's agent that start quickly: modules are imported once, and every start is a fork."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _serve(state: Path, port: int, controllers: str, node: bool) -> None:
 
 
 class ForkedYard(Yard):
-    """For tests that kill a plane hundreds of times; everything else about it is the same."""
+    """For tests that kill a plane hundreds of times; otherwise the same."""
 
     child: BaseProcess | None = None
 
@@ -67,7 +67,7 @@ class ForkedYard(Yard):
 
 @dataclass
 class ForkedAgent:
-    """The agent of a node, on a machine that was looked at before."""
+    """The agent of a node, on a machine that was inspected before."""
 
     root: Path
     name: str

@@ -1,4 +1,6 @@
-"""A kubelet that the test plays while the control plane is killed: every pod has one fate, told until it is heard."""
+"""A kubelet that the test plays while the control plane is killed: every pod has one result, reported until it is
+stored.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from tests.chaos.fates import Plan
+from tests.chaos.expected_results import Plan
 from tests.support.http import MERGE, Client
 
 from torchyard.api.times import to_rfc3339
 
 Object = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
-# So long ago that no back-off is left to wait for.
+# Long enough ago that no back-off remains.
 ENDED = to_rfc3339(datetime.now(UTC) - timedelta(hours=1))
 
 
@@ -33,7 +35,7 @@ class Kubelet(threading.Thread):
         self.fault = ""
 
     def allow(self, count: int) -> None:
-        """So many more pods may end."""
+        """Allow this many more pods to end."""
         self._room = count
 
     def run(self) -> None:
@@ -41,7 +43,7 @@ class Kubelet(threading.Thread):
             try:
                 self._look()
             except (OSError, http.client.HTTPException):
-                time.sleep(0.02)  # the server is away
+                time.sleep(0.02)  # the server is down
             except Exception as error:
                 self.fault = repr(error)
                 return

@@ -1,4 +1,4 @@
-"""Requests nobody in their right mind would send, mixed with ones that are nearly right."""
+"""Invalid requests, mixed with almost valid ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOTS = [
     *("/api", "", "/openapi/v3", "/openapi/v2", "/version", "/healthz", "/livez", "/metrics", "/apis/policy/v1"),
     *("/apis/authorization.k8s.io/v1", "/apis/metrics.k8s.io/v1beta1", "/api/v1/watch", "/apis/autoscaling/v2"),
 ]
-# Where each resource really lives, so that most requests get past the first door.
+# Where each resource really is, so that most requests get past routing.
 HOMES = {
     "/api/v1": [
         *("pods", "configmaps", "secrets", "services", "events", "persistentvolumeclaims", "serviceaccounts"),
@@ -48,7 +48,7 @@ CLUSTER_WIDE = [
     *("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", "/apis/authentication.k8s.io/v1/x"),
 ]
 SUBRESOURCES = ["status", "scale", "log", "exec", "binding", "eviction", "token", "finalize", "proxy", "nothing", ""]
-# Nothing here may delete what the other tests of the session need, so the namespace is always one of these.
+# The namespace is always one of these, so that nothing that other tests need is deleted.
 NAMESPACES = ["fuzz", "nowhere", "", "Up Per", "%2e%2e", "fuzz%00", "x" * 300]
 NAMES = ["a", "b", "..", "%2F", "a%20b", "ä", "x" * 300, "%", "%zz", "a;b", "fuzz", "system:x", "\u202e"]
 QUERIES: dict[str, list[str]] = {
@@ -182,13 +182,13 @@ Draw = Callable[[Drawn], Any]
 
 
 def _often(usual: list[str], *rest: str) -> Drawn:
-    """One of the usual ones nearly always."""
+    """Almost always one of the usual values."""
     return st.one_of(*[st.sampled_from(usual)] * 9, st.sampled_from([*usual, *rest]))
 
 
 @st.composite
 def paths(draw: Draw, method: str) -> str:
-    """Usually a collection or an object that could exist, now and then nonsense."""
+    """Usually a collection or an object that could exist, sometimes nonsense."""
     kind = draw(st.integers(0, 11))
     if kind == 0:
         nonsense = st.sampled_from(["", "/", "/nonsense", "/a/b/c/d/e", "//"])
@@ -197,7 +197,7 @@ def paths(draw: Draw, method: str) -> str:
         at = draw(st.sampled_from(CLUSTER_WIDE))
     else:
         root = draw(st.sampled_from(sorted(HOMES)))
-        # Collections over all namespaces may be read, not emptied: others live here too.
+        # Collections over all namespaces may be read, not deleted: other tests use them.
         namespace = "fuzz" if method == "DELETE" else draw(_often(NAMESPACES[:1], *NAMESPACES))
         within = f"/namespaces/{namespace}" if namespace else ""
         at = f"{root}{within}/{draw(st.sampled_from(HOMES[root]))}"
@@ -211,7 +211,7 @@ def paths(draw: Draw, method: str) -> str:
 _SPEC: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
 _TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": _SPEC}
 _SELECTOR = {"matchLabels": {"a": "b"}}
-# A good object for each of the resources people write; the fuzzer breaks it in one place.
+# A valid object for each resource that users write; the fuzzer breaks it in one place.
 GOOD: dict[str, dict[str, Any]] = {
     "pods": {"spec": {**_SPEC, "tolerations": [{"key": "k", "operator": "Exists"}]}},
     "configmaps": {"data": {"a": "b"}},
@@ -242,7 +242,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 @st.composite
 def nearly_right(draw: Draw, path: str) -> Any:
-    """A good object for the path, usually with one thing wrong in it."""
+    """A valid object for the path, usually with one error in it."""
     resource = next((part for part in path.split("/") if part in GOOD), "configmaps")
     obj = json.loads(json.dumps({"metadata": {"name": draw(st.sampled_from(["a", "b"]))}, **GOOD[resource]}))
     if draw(st.integers(0, 4)) > 0:
@@ -263,7 +263,7 @@ def _bodies(path: str) -> Drawn:
 
 @st.composite
 def requests(draw: Draw) -> Request:
-    """One request: a path, a query, headers and a body, each usually of the right shape and never quite right."""
+    """One request: path, query, headers and body, each usually of the right shape and never quite right."""
     method = draw(_often(METHODS[:5], *METHODS))
     path = draw(paths(method))
     names = draw(st.one_of(st.just([]), st.lists(st.sampled_from(sorted(QUERIES)), max_size=2, unique=True)))

@@ -1,4 +1,4 @@
-"""`kill -9` during a write load, again and again: nothing acknowledged is lost, no list is torn, watches go on."""
+"""`kill -9` during a write load, repeatedly: no acknowledged write is lost, no list is torn, watches continue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def listed(api: Client) -> tuple[int, dict[str, tuple[str, int]]]:
 
 
 def judge(api: Client, writers: list[Writer]) -> None:
-    """What is there now is what was acknowledged, or what one unanswered request asked for."""
+    """The current state is what was acknowledged, or what one unanswered request asked for."""
     version, items = listed(api)
     for writer in writers:
         assert not writer.fault, writer.fault
@@ -40,7 +40,7 @@ def judge(api: Client, writers: list[Writer]) -> None:
         for key in writer.keys:
             key.settle(items[key.name][0] if key.name in items else GONE)
     assert all(item_version <= version for _, item_version in items.values())
-    # No list is torn: each of its items is what a get answers, and pages make the same list.
+    # No list is torn: each item equals the response to a get, and pages add up to the same list.
     for name, (value, item_version) in list(items.items())[:5]:
         one = api.get(f"{COLLECTION}/{name}").json
         assert (one["data"]["v"], int(one["metadata"]["resourceVersion"])) == (value, item_version)
@@ -82,12 +82,12 @@ def test_nothing_acknowledged_is_lost_by_killing_the_server(tmp_path: Path) -> N
         follower.stopping.set()
         yard.stop()
     assert acknowledged > 0
-    # It lists once; every crash is survived by resuming the watch, or by a 410 and one more list.
+    # It lists once; after a crash it resumes the watch, or lists once more after a 410.
     assert follower.lists <= 1 + ROUNDS
 
 
 def catches_up(follower: Follower, truth: dict[str, str]) -> None:
-    """The follower's mirror becomes the truth, event by event."""
+    """The follower's mirror reaches the server's state event by event."""
 
     def wrong() -> dict[str, tuple[str | None, str | None]]:
         with follower.lock:

@@ -1,4 +1,4 @@
-"""Junk on every door: never a 5xx, never a hang, never a traceback, and the server stays what it was."""
+"""Invalid requests to every endpoint: never a 5xx, a hang or a traceback, and the server's state does not change."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ THINGS = {
         ],
     },
 }
-# Only a hang is a fault: the machine may be busy with something else.
+# Only a hang is an error: the machine may be busy.
 PATIENCE = 60
 ALLOWED = {
     501: "what is not served says so by name",
@@ -62,7 +62,7 @@ ALLOWED = {
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """A server of its own: what is left of it afterwards is nobody's ground."""
+    """A server of its own, because no other test should use it afterwards."""
     yard = Yard(tmp_path_factory.mktemp("fuzz"))
     with yard as server:
         server.admin.post("/api/v1/namespaces", {"metadata": {"name": "fuzz"}})
@@ -78,17 +78,17 @@ def prober(ours: Yard) -> Iterator[Prober]:
 
 
 class Prober:
-    """Sends one request after the other over one connection and judges the answers."""
+    """Sends one request after the other over one connection and checks the responses."""
 
     def __init__(self, server: Server) -> None:
         self.client = server.admin
         self.connection = self.client.connect(timeout=PATIENCE)
         self.answers: Counter[int] = Counter()
-        # What came just before may be to blame.
+        # The previous request may be the cause.
         self.latest: deque[Request] = deque(maxlen=2)
 
     def populate(self) -> None:
-        """What most requests name is there, so that they get to the inner doors."""
+        """Create the objects that most requests name, so that requests reach the handlers."""
         for root, resources in HOMES.items():
             for resource in GOOD.keys() & set(resources):
                 for name in ("a", "b"):
@@ -135,7 +135,7 @@ class Prober:
         self.connection = self.client.connect(timeout=PATIENCE)
 
 
-# Whatever is drawn, one request is good: one that is refused would tell that all are, for a reason of their own.
+# One request is always valid: if it were rejected, all others would be rejected for the same reason.
 GOOD_ONE = Request(
     "POST",
     "/api/v1/namespaces/fuzz/configmaps",
@@ -152,7 +152,7 @@ def test_invalid_requests_are_rejected_without_a_server_error(prober: Prober, re
 
 
 def test_the_server_is_unchanged_after_invalid_requests(ours: Yard, prober: Prober) -> None:
-    # Junk that never gets past the first door would prove little.
+    # Requests that never get past routing would prove little.
     assert {200, 201, 400, 404, 405, 415, 422} <= prober.answers.keys(), prober.answers
     assert ours.process is not None
     assert ours.process.running

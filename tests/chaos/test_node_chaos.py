@@ -1,6 +1,7 @@
-"""Agent, API server, zygote and shims killed at random under twenty pods: nothing lost, nothing twice, nothing left.
+"""Agent, API server, zygote and shims are killed at random under twenty pods: nothing is lost, duplicated or left
+behind.
 
-The agent runs in a process of its own here, so that it and the API server can be killed apart.
+The agent runs in a separate process, so that it and the API server can be killed separately.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ NODE = "here"
 
 @dataclass
 class Machine:
-    """An API server, and a node agent beside it."""
+    """An API server, and a node agent next to it."""
 
     server: ForkedYard
     agent: ForkedAgent
@@ -67,7 +68,7 @@ class Machine:
 
     async def kill_server(self, _: random.Random) -> bool:
         self.server.kill()
-        # on a busy machine it takes its time; whoever asks then asks again
+        # on a busy machine this takes time; callers retry
         with contextlib.suppress(AssertionError):
             await asyncio.to_thread(self.server.start)
         return True
@@ -87,7 +88,7 @@ class Machine:
         return True
 
     async def kill(self, rng: random.Random) -> None:
-        """Whoever it hits; what is not there to be killed does not count."""
+        """Kill a random process; one that does not exist does not count."""
         while True:
             name = rng.choices(("agent", "server", "zygote", "shim"), weights=(35, 15, 15, 35))[0]
             if await getattr(self, f"kill_{name}")(rng):
@@ -97,10 +98,10 @@ class Machine:
 
 
 def _shoot(lock: Path, root: Path) -> bool:
-    """Kill whoever holds the lock file, which names its holder: if that one has ended, nobody."""
+    """Kill the process that the lock file names, if it still runs."""
     try:
         pid = int(lock.read_text())
-        # the number may by now be somebody else's
+        # the process id may have been reused
         if str(root).encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
             return False
         os.kill(pid, signal.SIGKILL)
@@ -125,7 +126,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def pod(number: int, marks: Path) -> Object:
-    """Leaves a mark per start, prints numbered lines, ends with a code of its own."""
+    """Leaves a file per start, prints numbered lines, and exits with its own code."""
     script = f"mktemp /marks/{number}-XXXXXX; for i in $(seq {LINES}); do echo $i; sleep 0.1; done; exit {number % 7}"
     container = {
         "name": "main",
@@ -145,7 +146,7 @@ def pod(number: int, marks: Path) -> Object:
 
 
 async def patiently(work: Callable[[], Awaitable[T]], seconds: float = 120) -> T:
-    """What was asked, asked again while nobody answers."""
+    """Repeat a request while the server does not respond."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -157,7 +158,7 @@ async def patiently(work: Callable[[], Awaitable[T]], seconds: float = 120) -> T
 
 
 async def _create(client: Client, wanted: Object) -> None:
-    """Once, also when the answer to the first request was lost."""
+    """Create once, even if the response to the first request was lost."""
     try:
         await client.create(PODS, wanted, "default")
     except StatusError as failed:
@@ -193,11 +194,11 @@ async def test_no_pod_is_lost_or_started_twice_whichever_process_is_killed(machi
     while sum(machine.kills.values()) < KILLS:
         pods = await _list(client)
         await _dismiss(machine, client, pods, marks=marks, judged=judged)
-        for _ in range(PODS_AT_ONCE - sum(not _over(one) for one in pods)):
+        for _ in range(PODS_AT_ONCE - sum(not _over(pod) for pod in pods)):
             wanted = pod(made, marks)
             await patiently(partial(_create, client, wanted))
             made += 1
-        # or else kills in a row would only ever hit an agent that is starting
+        # otherwise repeated kills would only hit an agent that is starting
         if machine.running_pods() < PODS_AT_ONCE / 2:
             await asyncio.sleep(0.1)
             continue
@@ -217,11 +218,11 @@ async def test_no_pod_is_lost_or_started_twice_whichever_process_is_killed(machi
 
 
 async def _dismiss(machine: Machine, client: Client, pods: list[Object], *, marks: Path, judged: set[str]) -> None:
-    """Judge every pod that has ended, and delete it, so that deletions are hit by kills as well."""
-    for one in pods:
-        name, uid = one["metadata"]["name"], one["metadata"]["uid"]
-        if _over(one) and uid not in judged:
-            _judge(machine, one, _starts(marks)[name.removeprefix("p")])
+    """Check and delete every pod that has ended, so that kills also hit deletions."""
+    for pod in pods:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        if _over(pod) and uid not in judged:
+            _judge(machine, pod, _starts(marks)[name.removeprefix("p")])
             judged.add(uid)
             await patiently(partial(_delete, client, name))
 
@@ -244,7 +245,7 @@ def _judge(machine: Machine, ended: Object, starts: int) -> None:
     numbers = [int(line) for line in lines if line.isdigit()]
     assert numbers == list(range(1, len(numbers) + 1)), f"p{number}: lines are missing or out of order"
     if uid in machine.shot:
-        # it may have been killed before the container was started, or after it had ended
+        # it may have been killed before the container started, or after it had ended
         assert starts <= 1, f"p{number} was started twice"
         assert code in (137, int(number) % 7)
     else:
@@ -254,7 +255,7 @@ def _judge(machine: Machine, ended: Object, starts: int) -> None:
 
 
 async def _nothing_left(machine: Machine, marks: Path) -> None:
-    """No container, no directory, no process of the node's but its zygote, its spare shims and its namespace holder."""
+    """No container, directory or process of the node remains, except its zygote, spare shims and namespace holder."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         containers = support.processes_with(f": {marks}")

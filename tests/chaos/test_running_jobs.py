@@ -1,4 +1,4 @@
-"""`kill -9` of the plane while the pods of its jobs really run: none is lost or started twice, all end as planned."""
+"""`kill -9` of the plane while real pods of its jobs run: none is lost or started twice, all end as planned."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.chaos import fates
-from tests.chaos.fates import Plan
+from tests.chaos import expected_results
+from tests.chaos.expected_results import Plan
 from tests.chaos.forked import ForkedYard
 from tests.node.support import need_network
 from tests.support.effort import rounds
@@ -30,7 +30,7 @@ QUIET_SECONDS = 3.0
 
 
 def program(job: str, plan: Plan) -> str:
-    """Leaves a mark, and ends when its job is let go. So many pods fail, the first to come: each takes a directory."""
+    """Leaves a file, and ends when its job is released. The first pods fail: each claims a directory."""
     fails = "".join(
         f'if mkdir "/marks/failed.{job}.{number}" 2>/dev/null; then exit {plan.code}; fi\n'
         for number in range(plan.failures)
@@ -43,7 +43,7 @@ def program(job: str, plan: Plan) -> str:
 
 
 def some_writes(client: Client, count: int) -> None:
-    """Wait until the plane has written so often, or has nothing to write: time says little on a busy machine."""
+    """Wait until the plane has written this often, or has nothing to write: time says little on a busy machine."""
     begun, deadline = revision(client), time.monotonic() + QUIET_SECONDS
     while revision(client) < begun + count and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -54,7 +54,7 @@ def revision(client: Client) -> int:
 
 
 def with_program(job: Object, plan: Plan, marks: Path) -> Object:
-    """The job, its containers replaced by the program that leaves marks."""
+    """The job with its containers replaced by the program."""
     name, spec = job["metadata"]["name"], job["spec"]
     replicas = spec.get("pytorchReplicaSpecs")
     for template in [one["template"] for one in replicas.values()] if replicas else [spec["template"]]:
@@ -78,8 +78,8 @@ def test_killing_the_plane_repeatedly_does_not_change_how_running_jobs_end(tmp_p
     need_network()
     rng, marks = Random(12), tmp_path / "marks"
     marks.mkdir(mode=0o777)
-    made = [(fates.JOBS, *fates.job(number)) for number in range(EACH)]
-    made += [(fates.TRAININGS, *fates.training(number)) for number in range(EACH)]
+    made = [(expected_results.JOBS, *expected_results.job(number)) for number in range(EACH)]
+    made += [(expected_results.TRAININGS, *expected_results.training(number)) for number in range(EACH)]
     plans = {job["metadata"]["name"]: plan for _, job, plan in made}
     waiting = [(path, with_program(job, plan, marks)) for path, job, plan in made]
     yard = ForkedYard(tmp_path, controllers="*", port=free_port(), flags=("--node",))
@@ -88,23 +88,23 @@ def test_killing_the_plane_repeatedly_does_not_change_how_running_jobs_end(tmp_p
     try:
         held = sorted(plans, key=lambda _: rng.random())
         for number in range(KILLS):
-            waiting = [one for one in waiting if not fates.send(server.admin, *one)]
-            # the last quarter of the kills hits jobs that have ended, or are ending
+            waiting = [one for one in waiting if not expected_results.send(server.admin, *one)]
+            # the last quarter of the kills hits jobs that have ended or are ending
             while held and len(held) > len(plans) * (1 - number / (0.75 * KILLS)):
                 (marks / f"go.{held.pop()}").touch()
             some_writes(server.admin, rng.randint(0, 30))
             yard.kill()
             server = yard.start()
-        waiting = [one for one in waiting if not fates.send(server.admin, *one)]
+        waiting = [one for one in waiting if not expected_results.send(server.admin, *one)]
         assert not waiting
         for name in held:
             (marks / f"go.{name}").touch()
-        eventually(lambda: fates.are_over(server.admin), "the end of all jobs", seconds=600)
+        eventually(lambda: expected_results.are_over(server.admin), "the end of all jobs", seconds=600)
         time.sleep(1)  # the last events are written after the last status
         for mark in marks.glob("*.*.*-*-*-*-*"):
             name, pod, uuid = mark.name.split(".")
             plans[name].pods[uuid] = pod
-        fates.judge(server.admin, plans)
+        expected_results.judge(server.admin, plans)
         pods = sum(len(plan.pods) for plan in plans.values())
         print(f"{KILLS} kills, {len(plans)} jobs, {pods} pods, {time.monotonic() - begun:.0f} s")
     finally:

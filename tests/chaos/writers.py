@@ -1,4 +1,4 @@
-"""A write load that remembers what was acknowledged, and a follower that mirrors a collection by list and watch."""
+"""A write load that records what was acknowledged, and a follower that mirrors a collection by list and watch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ GONE = "gone"
 
 @dataclass
 class Key:
-    """One object: what the server said it is, and what an unanswered request may have made of it."""
+    """One object: the acknowledged state, and what an unanswered request may have made of it."""
 
     name: str
     acknowledged: str = GONE
     possible: list[str] = field(default_factory=list)
 
     def settle(self, actual: str) -> None:
-        """After a crash: the object is what was acknowledged, or what the last, unanswered request asked for."""
+        """After a crash the object is what was acknowledged, or what the last, unanswered request asked for."""
         assert actual in (self.acknowledged, *self.possible), (
             f"{self.name} is {actual}; acknowledged was {self.acknowledged}, unanswered {self.possible}"
         )
@@ -31,13 +31,13 @@ class Key:
 
 
 class Writer(threading.Thread):
-    """Creates, changes and deletes its own keys as fast as it can until it is told to stop or the server goes away."""
+    """Creates, changes and deletes its own keys as fast as it can until stopped or the server is down."""
 
     def __init__(self, client: Client, keys: list[Key], seed: int) -> None:
         super().__init__(daemon=True)
         self.client, self.keys, self.rng = client, keys, Random(seed)
         self.stopping = threading.Event()
-        self.latest = 0  # the highest version that was acknowledged
+        self.latest = 0  # the highest acknowledged version
         self.count = 0
         self.fault = ""
 
@@ -54,7 +54,7 @@ class Writer(threading.Thread):
             headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
             answer = self.client.once(method, at, body, headers=headers)
         except (OSError, http.client.HTTPException):
-            return False  # unanswered: it may have happened or not
+            return False  # unanswered: it may have been applied
         return self._acknowledge(key, wanted, answer)
 
     def _next(self, key: Key) -> tuple[str, str, str, Any]:
@@ -68,7 +68,7 @@ class Writer(threading.Thread):
 
     def _acknowledge(self, key: Key, wanted: str, answer: Answer) -> bool:
         if answer.status not in (200, 201):
-            if answer.status != 503:  # a server on its way down may say so
+            if answer.status != 503:  # a server that shuts down may say so
                 self.fault = f"{key.name}: {answer!r}"
             return False
         key.acknowledged, key.possible = wanted, []
@@ -79,7 +79,7 @@ class Writer(threading.Thread):
 
 
 class Follower(threading.Thread):
-    """A client's cache: list once, watch on from there, list again only when told that the version is too old."""
+    """A client's cache: list once, then watch; list again only if the version is too old."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(daemon=True)

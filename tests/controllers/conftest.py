@@ -1,4 +1,4 @@
-"""A namespace of a plane of our own, and of a real cluster with its own controllers: what a test says holds on both."""
+"""A namespace of a plane, and of a real cluster with its own controllers: every test holds on both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 class Place:
-    """One namespace of a cluster whose controllers run: objects are made, and what follows is waited for."""
+    """One namespace of a cluster with running controllers."""
 
     def __init__(
         self, client: Client, namespace: str, *, server: Server | None = None, state: Path | None = None
@@ -58,11 +58,11 @@ class Place:
         await self.client.delete(ref, name, self.namespace if ref.namespaced else "", grace=grace)
 
     async def until(self, what: Callable[[], Awaitable[T | None]], *, why: str = "it") -> T:
-        """The first answer of an async question that is true."""
+        """The first true result of an async function."""
         return await first_answer(what, why, seconds=self.patience, pause=0.05)
 
     async def becomes(self, ref: GroupVersionResource, name: str, holds: Callable[[Object], object]) -> Object:
-        """Wait until an object is there and something holds for it; the failure shows the object."""
+        """Wait until an object exists and a condition holds for it; a failure shows the object."""
         seen: list[Object | None] = [None]
 
         async def look() -> Object | None:
@@ -96,7 +96,7 @@ class Place:
             raise AssertionError(f"no event {reason} with {part!r} about {name}, only {seen}") from error
 
     async def pod(self, name: str, *, node: str = "", labels: dict[str, str] | None = None, **spec: Any) -> Object:
-        """A pod that nobody runs, on a node that may not exist."""
+        """A pod that no kubelet runs, on a node that may not exist."""
         container = {"name": "c", "image": "busybox", **spec.pop("container", {})}
         wanted = {"containers": [container], "automountServiceAccountToken": False, **spec}
         if node:
@@ -104,7 +104,7 @@ class Place:
         return await self.create(PODS, {"metadata": {"name": name, "labels": labels or {}}, "spec": wanted})
 
     async def move(self, name: str, phase: str, *, address: str = "", ready: bool = True) -> None:
-        """What a kubelet would report of a pod."""
+        """Report a pod's phase as a kubelet would."""
         conditions = [{"type": "Ready", "status": str(ready)}]
         status: Object = {"phase": phase, "conditions": conditions}
         if address:
@@ -112,14 +112,14 @@ class Place:
         await self.patch(PODS, name, {"status": status}, subresource="status")
 
     async def node(self, name: str, *, ready: bool = True) -> Object:
-        """A node that says it is well, with nobody behind it."""
+        """A node that reports to be ready, without a kubelet."""
         labels = {"kubernetes.io/hostname": name}
         await self.client.create(NODES, {"metadata": {"name": name, "labels": labels}})
         room = {"cpu": "8", "memory": "8Gi", "pods": "100"}
         condition = {"type": "Ready", "status": str(ready), "reason": "KubeletReady", "message": "well"}
         status = {"capacity": room, "allocatable": room, "conditions": [condition]}
         await self.client.patch(NODES, name, {"status": status}, subresource="status")
-        # A real cluster marks a new node until its own controller has seen it to be well.
+        # A real cluster taints a new node until its controller has seen that it is ready.
         return await self.becomes(NODES, name, lambda node: not node["spec"].get("taints"))
 
 
@@ -134,7 +134,7 @@ async def _namespace(client: Client) -> str:
 async def _embedded(directory: Path) -> AsyncIterator[Place]:
     async with Plane(PlaneSettings(state=directory / "state", port=0, node_name="here")) as plane:
         client = plane.client("test")
-        # It comes with a node otherwise; the nodes of these tests are only objects.
+        # Normally it comes with a node; the nodes of these tests are only objects.
         informers = InformerFactory(client)
         scheduler = Scheduler(client, informers)
         tasks = [asyncio.create_task(work) for work in (scheduler.run(), informers.run())]
@@ -152,7 +152,7 @@ def kube_full(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory)
     missing = [name for name in ("kube-controller-manager", "kube-scheduler") if not real.has(name)]
     if missing:
         pytest.skip(f"this Kubernetes has no {', '.join(missing)}")
-    # What it does by the clock it does more often, so that nobody waits for it.
+    # Shorter periods, so that tests need not wait for its timers.
     often = ("--pvclaimbinder-sync-period=2s",)
     directory = tmp_path_factory.mktemp("kube-full")
     with Kubernetes(directory, controllers="*", scheduler=True, manager_flags=often) as server:
@@ -177,6 +177,6 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture
 async def own_place(tmp_path: Path) -> AsyncIterator[Place]:
-    """A plane of our own, for what a real cluster has not."""
+    """A plane, for tests that do not apply to a real cluster."""
     async for found in _embedded(tmp_path):
         yield found

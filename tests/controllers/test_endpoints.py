@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices follow services and pods, on our plane and on a real cluster alike."""
+"""Endpoints and EndpointSlices follow services and pods, on a plane and on a real cluster."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_endpoints_of_a_service_without_a_selector_are_kept(place: Place) 
 async def test_a_pod_that_changes_its_labels_moves_to_another_service(place: Place) -> None:
     await place.create(SERVICES, service("web"))
     await place.create(SERVICES, service("db", selector={"app": "db", "tier": "back"}))
-    node = f"{place.namespace}-node"  # slices, other than Endpoints, hold no pod of an unknown node
+    node = f"{place.namespace}-node"  # slices, unlike Endpoints, contain no pod of an unknown node
     await place.node(node)
     await place.pod("p", node=node, labels={"app": "web", "tier": "back"})
     await place.move("p", "Running", address="10.0.0.1")

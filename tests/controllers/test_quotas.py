@@ -1,4 +1,4 @@
-"""The quota controller on a running plane: the status follows what comes and goes."""
+"""The quota controller on a running plane: the status follows created and deleted objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets that ask for a service account's token, on our plane and on a real cluster alike."""
+"""Service account token secrets, on a plane and on a real cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission reviews: what the API server is answered about a PyTorchJob."""
+"""Admission reviews of PyTorchJobs."""
 
 from __future__ import annotations
 

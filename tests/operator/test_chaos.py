@@ -1,4 +1,4 @@
-"""The operator is killed at random points while jobs run: every job ends as it would have, no replica is made twice."""
+"""The operator is killed at random points while jobs run: jobs end as without kills, no replica is created twice."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ REPLICAS = 3
 
 
 def operator(kubeconfig: Path, log: Path) -> Process:
-    """As two copies of a Deployment are: one acts, the other waits."""
+    """Two replicas of a Deployment: one leads, the other waits."""
     command = [sys.executable, "-m", "torchyard.cli", "operator", "--kubeconfig", str(kubeconfig), "--no-webhook"]
     command += ["--host", "127.0.0.1", "--metrics-port", "0", "--health-port", "0", "--beside-upstream"]
     return Process(command, log, env={"PYTHONPATH": os.pathsep.join(sys.path)})
 
 
 class Kubelet:
-    """Moves pods on, and remembers every one that was ever there."""
+    """Advances pods, and records every pod that was ever observed."""
 
     def __init__(self, installed: Installed, informers: InformerFactory) -> None:
         self._client = installed.admin
@@ -48,7 +48,7 @@ class Kubelet:
         self.made.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
 
     async def step(self) -> None:
-        """One random pod goes one phase further."""
+        """Advance one random pod by one phase."""
         phases = {"Pending": "Running", "Running": "Succeeded"}
         waiting = [pod for pod in self._pods.all() if pod["status"].get("phase") in phases]
         if waiting:

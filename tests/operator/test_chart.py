@@ -1,6 +1,6 @@
-"""The chart as Helm itself reads it: linted, rendered, installed on a real API server, upgraded, and removed again.
+"""The chart with Helm itself: linted, rendered, installed on a real API server, upgraded and removed.
 
-Helm comes as a library in the package `helm-python-sdk`; it runs in a process of its own.
+Helm comes as a library in the package `helm-python-sdk` and runs in a separate process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPACE, RELEASE = "by-helm", "yard"
 
 
 def helm(work: str, **given: Any) -> Any:
-    """What an expression in terms of `helm` (the library) and `given` is worth."""
+    """The value of an expression over `helm` (the library) and `given`."""
     program = "import json, sys, helm_python as helm; given = json.load(sys.stdin)\n" + work
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -74,7 +74,7 @@ def test_the_rendered_chart_equals_what_yard_install_applies(queues: bool) -> No
     files = helm(work, values=values, name=RELEASE, space=SPACE)
     rendered = [one for text in files.values() for one in yaml.safe_load_all(text) if one]
     to = Installation(values["image"], SPACE, replicas=3, queues=queues)
-    wanted = [one for one in objects(to) if one["kind"] != "Namespace"]  # Helm makes it where it is told to
+    wanted = [one for one in objects(to) if one["kind"] != "Namespace"]  # Helm creates it on request
 
     def key(one: Object) -> tuple[str, str]:
         return one["kind"], one["metadata"]["name"]
@@ -87,7 +87,7 @@ async def test_a_release_is_installed_upgraded_and_removed_and_leaves_the_defini
     installed: Installed, kube: Server
 ) -> None:
     admin = installed.admin
-    await uninstall(admin, installed.to, lambda _: None)  # Helm does not take over what others have made
+    await uninstall(admin, installed.to, lambda _: None)  # Helm does not adopt objects of other owners
     await installed.namespace(SPACE)
     made = await asyncio.to_thread(release, kube, "install", str(CHART), RELEASE, {"replicas": 0})
     assert (made["revision"], made["status"]) == (1, "deployed")

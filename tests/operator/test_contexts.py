@@ -1,4 +1,4 @@
-"""The commands for jobs and queues against a context that is named and is not the current one: a real API server."""
+"""Commands for jobs and queues with a named context that is not the current one: a real API server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMEOUT = 120
 
 @pytest.fixture
 def elsewhere(kube: Server, tmp_path: Path) -> list[str]:
-    """The words that lead to the real server, in a kubeconfig whose current context leads nowhere."""
+    """The options for the real server, with a kubeconfig whose current context is unreachable."""
     config: Object = yaml.safe_load(kube.kubeconfig.read_text())
     config["clusters"].append({"name": "nobody", "cluster": {"server": "https://127.0.0.1:9"}})
     config["contexts"].append({"name": "nowhere", "context": {"cluster": "nobody", "user": "test"}})

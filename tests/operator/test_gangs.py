@@ -1,4 +1,4 @@
-"""PodGroups of the two gang schedulers on a real API server, under the role that an installation for them gives."""
+"""PodGroups of the two gang schedulers on a real API server, with the role that an installation grants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AMOUNTS = {
     "type": "object",
     "additionalProperties": {"anyOf": [{"type": "integer"}, _TEXT], "x-kubernetes-int-or-string": True},
 }
-# What each of the schedulers lets a PodGroup say; a field that is not here would be dropped, and missed below.
+# The fields of a PodGroup for each scheduler; a field that is not listed would be dropped.
 _SPECS = {
     VOLCANO_GROUPS: {"minMember": _NUMBER, "minResources": _AMOUNTS, "queue": _TEXT, "priorityClassName": _TEXT},
     PLUGIN_GROUPS: {"minMember": _NUMBER, "minResources": _AMOUNTS, "scheduleTimeoutSeconds": _NUMBER},
@@ -142,7 +142,7 @@ async def test_scheduler_plugins_get_pods_at_once(kube: Server) -> None:
 
 
 async def _u12_another_scheduler_stays(installed: Installed, namespace: str) -> None:
-    """A template that names a scheduler keeps it, and its owner is told that the gang's will not see it."""
+    """A template that names a scheduler keeps it, with an event that the gang scheduler will not see it."""
     alone = job("other", master=replica(1, spec={"schedulerName": "mine"}), worker=None)
     alone["metadata"] = {"name": "other", "namespace": namespace}
     await installed.admin.create(JOBS, alone)
@@ -151,7 +151,7 @@ async def _u12_another_scheduler_stays(installed: Installed, namespace: str) -> 
 
     async def told() -> bool:
         events = (await installed.admin.list(EVENTS, namespace)).items
-        return any(one["reason"] == messages.SCHEDULER_SET for one in events)
+        return any(event["reason"] == messages.SCHEDULER_SET for event in events)
 
     await installed.until(told)
 

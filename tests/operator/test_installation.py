@@ -1,4 +1,4 @@
-"""What an installation gives, seen from outside: rights in some namespaces only, and what `yard doctor` says of it."""
+"""Installations from the outside: permissions in some namespaces only, and what `yard doctor` reports."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ async def test_a_namespace_with_jobs_is_kept(kube: Server) -> None:
     to, said = replace(INSTALLATION, namespace="with-jobs"), list[str]()
     async with administered(kube) as admin:
         await install(admin, to, lambda _: None)
-        await admin.delete(VALIDATING, WEBHOOK)  # nobody answers here, which the server may notice a moment later
+        # the webhook is unreachable, which the server may notice a moment later
+        await admin.delete(VALIDATING, WEBHOOK)
 
         async def taken() -> bool:
             try:

@@ -1,6 +1,6 @@
-"""The operator in containers of a real node, from its manifests: the documents' jobs, refusals, hand-over, kills.
+"""The operator in containers of a real node, from its manifests: the documents' jobs, rejections, hand-over, kills.
 
-Takes a machine with root, containerd and the script that starts such a node, and some minutes: full effort only.
+Needs a machine with root, containerd and the script that starts such a node, and some minutes: full effort only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ RUNTIME = (
     "uvloop",
 )
 _MODELS = "projects.registry.vmware.com/models/kubeflow-docs"
-# The documents' images: their programs lie at these places, and are what the images run.
+# The documents' images: their programs are at these paths, and are what the images run.
 TRAINING = {
     "docker.io/kubeflow/pytorch-dist-mnist-test:1.0": "/var/mnist.py",
     f"{_MODELS}/model-training-pytorch:1.11.0-cpu-py3.8-v0.1": "/opt/pytorch/train.py",
@@ -72,7 +72,7 @@ class Node:
         subprocess.run(command, check=True, capture_output=True)
 
     def apply(self, *objects: Object) -> None:
-        """As soon as it is taken: a copy that was just killed is asked for its review for a moment more."""
+        """Retry until it is accepted: a replica that was just killed still receives reviews for a moment."""
         text = yaml.safe_dump_all(objects)
 
         def taken() -> bool:
@@ -92,7 +92,7 @@ class Node:
         return str(lease["spec"].get("holderIdentity") or "").split("_")[0]
 
     def kill(self, pod: str) -> None:
-        """End the operator's process in a pod, as a machine's failure would."""
+        """Kill the operator's process in a pod, as a machine failure would."""
         found = self.get("pod", pod, "-n", NAMESPACE)
         (container,) = found["status"]["containerStatuses"]
         socket = self.directory / "containerd" / "containerd.sock"
@@ -103,7 +103,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The kubeconfig of a cluster with a node: that of TORCHYARD_REAL_NODE, or one that is started for these tests."""
+    """The kubeconfig of a cluster with a node: TORCHYARD_REAL_NODE, or one that is started for these tests."""
     if not FULL:
         pytest.skip("a real node takes minutes: TORCHYARD_TESTS=full")
     if os.geteuid() != 0 or not SCRIPT.exists() or not all(map(shutil.which, ("containerd", "runc", "ctr", "busybox"))):
@@ -140,12 +140,12 @@ def node(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 
 def load_images(node: Node, directory: Path) -> None:
-    """TORCHYARD_NODE_ARCHIVES names a directory that keeps them for the next time."""
+    """TORCHYARD_NODE_ARCHIVES names a directory that caches them."""
     kept = Path(os.environ.get("TORCHYARD_NODE_ARCHIVES") or directory / "archives")
     kept.mkdir(parents=True, exist_ok=True)
     for name, make in (("operator", make_operator), ("alpine", make_alpine), ("training", make_training)):
         archive = kept / f"{name}.tar"
-        # The operator's code is what is tested; the others change with the machine only.
+        # The operator's code is under test; the other images change only with the machine.
         if name == "operator" or not archive.exists():
             make(directory / name, archive)
             shutil.rmtree(directory / name)
@@ -184,7 +184,7 @@ def ready(node: Node) -> None:
 
 
 def document(path: str, *flags: str) -> Object:
-    """A manifest of the documents; images are loaded into this node, which has no way to a registry."""
+    """A manifest of the documents. The images are loaded into this node, which has no access to a registry."""
     read: Object = yaml.safe_load((EXAMPLES / path).read_text())
     for replica in read["spec"]["pytorchReplicaSpecs"].values():
         container = replica["template"]["spec"]["containers"][0]
@@ -195,7 +195,7 @@ def document(path: str, *flags: str) -> Object:
 
 
 def trained(node: Node, job: Object) -> str:
-    """Create the job, wait for its end; the master's log."""
+    """Create the job and wait for its end; returns the master's log."""
     name = job["metadata"]["name"]
     begun = time.monotonic()
     node.apply(job)
@@ -240,7 +240,7 @@ def test_document_002_trains_and_stores_its_model_in_the_host_path(node: Node, t
     volume = yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-volume.yaml").read_text())
     volume["spec"]["hostPath"]["path"] = str(tmp_path)
     node.apply(volume, yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-claim.yaml").read_text()))
-    # The document trains on Fashion-MNIST, which would have to be fetched.
+    # The document trains on Fashion-MNIST, which would have to be downloaded.
     trained(node, document("002/traindb-training-mnist.yaml", "--dataset=mnist", f"--limit={LIMIT}"))
     assert list(tmp_path.glob("*.pt"))
 
@@ -292,7 +292,7 @@ def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_twice(no
     for number in range(KILLS):
         if number % (KILLS // KILL_JOBS) == 0 and names:
             node.apply(small(names.pop(), 3))
-        pods = [one["metadata"]["name"] for one in node.get("pods", "-n", NAMESPACE)["items"]]
+        pods = [pod["metadata"]["name"] for pod in node.get("pods", "-n", NAMESPACE)["items"]]
         if pods:
             victim = random.choice(pods)
             done = node.kubectl.run("-n", NAMESPACE, "delete", "pod", victim, "--grace-period=0", "--force")

@@ -1,4 +1,4 @@
-"""The operator on a real API server, under its own account: it works, says what it lacks, reviews and hands over."""
+"""The operator on a real API server with its own service account: jobs, missing parts, reviews, hand-over."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def train(namespace: str, name: str = "train", **labels: str) -> Object:
 
 
 async def finish(installed: Installed, namespace: str, count: int) -> None:
-    """The kubelet's part: every pod runs and ends well."""
+    """As a kubelet: every pod runs and succeeds."""
     for phase in ("Running", "Succeeded"):
         for pod in await installed.pods(namespace, count):
             patch = {"status": {"phase": phase}}
@@ -90,7 +90,7 @@ async def test_a_job_runs_to_its_end_under_the_operators_own_role(
         "rest_client_requests",
     ):
         assert f"\n{name}" in figures, name
-    # Every denied call is a failure.
+    # Every denied request is a failure.
     assert 'code="403"' not in figures
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
@@ -181,7 +181,7 @@ async def test_a_missing_permission_is_named(installed: Installed) -> None:
     await installed.admin.update(ROLES, role)
     operator = started(installed)
     with pytest.raises(ClusterNotReady, match="create services"):
-        # The authorizer's cache follows in its own time.
+        # The authorizer's cache is updated with a delay.
         while True:
             await check_permissions(operator._client, job_permissions())
             await asyncio.sleep(0.1)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import TypeVar
+
+from torchyard.api.times import to_rfc3339
 
 T = TypeVar("T")
 TIMEOUT = 30.0
@@ -33,3 +36,12 @@ async def first_answer(
         assert loop.time() < deadline, f"{description} did not happen in {seconds:.0f} s"
         await asyncio.sleep(pause)
     return answer
+
+
+def passed(timestamp: str) -> Callable[[], Awaitable[bool]]:
+    """A query: whether the second of an RFC 3339 timestamp is over."""
+
+    async def query() -> bool:
+        return to_rfc3339(datetime.now(UTC)) > timestamp
+
+    return query

@@ -1,4 +1,4 @@
-"""A store is put in the place of another whole, or not at all."""
+"""A restore replaces the store completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from torchyard.apiserver.store.log import Log, Row
 
-# Files that may not grow beyond 100 kB stand for a disk that is full; Python ignores the signal that comes with it.
+# A file size limit of 100 kB simulates a full disk; Python ignores the signal.
 FULL = (
     "import resource, sys; from pathlib import Path; from torchyard.api.errors import YardError;"
     "from torchyard.yard.backups import backup, restore; one, other = map(Path, sys.argv[2:]);"

@@ -1,4 +1,4 @@
-"""The kept log answers what `kubectl logs` can ask for, and follows."""
+"""The controllers' log supports the options of `kubectl logs`, and can be followed."""
 
 from __future__ import annotations
 

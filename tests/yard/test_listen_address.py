@@ -1,4 +1,4 @@
-"""Where a plane listens, and what its certificate must say."""
+"""Where a plane listens, and the names in its certificate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_listening_on_every_address_lists_all_addresses_of_the_machine(everywher
     found = resolve_listen_address(everywhere)
     assert found.address == here
     assert "127.0.0.1" in found.names
-    assert all(ipaddress.ip_address(name) for name in found.names)  # the certificate knows how to write them
+    assert all(ipaddress.ip_address(name) for name in found.names)  # valid in the certificate
 
 
 def test_a_host_name_is_listed_with_its_addresses() -> None:

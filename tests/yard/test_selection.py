@@ -1,4 +1,4 @@
-"""Choosing controllers, in kube-controller-manager's syntax."""
+"""Selecting controllers, in kube-controller-manager's syntax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `yard up` goes by where it is told nothing."""
+"""The defaults of `yard up`."""
 
 from __future__ import annotations
 

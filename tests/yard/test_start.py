@@ -1,4 +1,4 @@
-"""What a start loads, and what it leaves for those who need it: a plane is up in a second, its help at once."""
+"""What a start imports, and what is imported only when needed: a plane starts in a second, its help at once."""
 
 from __future__ import annotations
 

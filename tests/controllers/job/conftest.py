@@ -28,20 +28,20 @@ from torchyard.kube.kubeconfig import load
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
 
-# On both: what keeps house, and what is tested; nothing that would tidy away the pods of a node that is only played.
+# On both: the tested controllers and those they need; none that would delete the pods of the simulated node.
 CONTROLLERS = f"{HOUSEKEEPING},job-controller,cronjob-controller,ttl-after-finished-controller"
 PATIENCE = 40.0
 _numbers = itertools.count()
 
 
 class Cluster:
-    """One namespace of a cluster with Job controllers: jobs are made, pods moved, and what follows is waited for."""
+    """One namespace of a cluster with Job controllers."""
 
     def __init__(self, client: Client, namespace: str, kubeconfig: Path, *, is_ours: bool) -> None:
         self.client, self.namespace, self.kubeconfig, self.is_ours = client, namespace, kubeconfig, is_ours
 
     async def ask(self, method: str, *, body: Object | None = None, accept: str = JSON) -> ApiResponse:
-        """A request about jobs over the wire, with everything that comes back."""
+        """Send a request about jobs over the network; returns the whole response."""
         transport = HttpTransport(load(self.kubeconfig), user_agent="test")
         data = b"" if body is None else orjson.dumps(body)
         answer = await transport.request(
@@ -73,11 +73,11 @@ class Cluster:
         return sorted(found, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
 
     async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
-        """The first answer of an async question that is true."""
+        """The first true result of an async function."""
         return await first_answer(what, seconds=seconds)
 
     async def pods(self, count: int, *phases: str) -> list[Object]:
-        """Wait for so many pods in these phases (by default those that have not ended and are not on their way out)."""
+        """Wait for this many pods in these phases (by default active pods)."""
         wanted = phases or ("Pending", "Running")
         seen: list[Object] = []
 
@@ -96,7 +96,7 @@ class Cluster:
         return seen
 
     async def counted(self, **counters: Any) -> Object:
-        """Wait for these fields of the status; 0 stands for none."""
+        """Wait for these fields of the status; 0 stands for unset."""
         seen: Object = {}
 
         async def reached() -> Object | None:
@@ -111,12 +111,12 @@ class Cluster:
         return dict(seen)
 
     async def conditions(self, *expected: tuple[str, str]) -> Object:
-        """Wait for exactly these conditions in this order; answers the status."""
+        """Wait for exactly these conditions in this order; returns the status."""
         seen: list[tuple[str, str]] = []
 
         async def reached() -> Object | None:
             status = await self.status()
-            seen[:] = [(one["type"], one["status"]) for one in status.get("conditions") or ()]
+            seen[:] = [(condition["type"], condition["status"]) for condition in status.get("conditions") or ()]
             return status if seen == list(expected) else None
 
         try:
@@ -132,7 +132,7 @@ class Cluster:
         return await self.conditions(("FailureTarget", "True"), ("Failed", "True"))
 
     async def events(self, *told: tuple[str, str]) -> list[Object]:
-        """Wait until these reasons and beginnings of messages have been told; answers all events."""
+        """Wait for events with these reasons and message prefixes; returns all events."""
 
         async def heard() -> list[Object] | None:
             items = (await self.client.list(EVENTS, self.namespace)).items
@@ -147,7 +147,7 @@ class Cluster:
         return found
 
     async def bind(self, pod: Object) -> None:
-        """Put a pod on a node, so that deleting it takes until the kubelet agrees."""
+        """Bind a pod to a node, so that its deletion waits for the kubelet."""
         name = pod["metadata"]["name"]
         body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "node"}}
         await self.client.create(PODS, body, self.namespace, name=name, subresource="binding")
@@ -166,7 +166,7 @@ class Cluster:
     async def fail(
         self, *pods: Object, code: int = 1, container: str = "main", ago: float = 3600, **status: Any
     ) -> None:
-        """It ended so long ago that no back-off is left to wait for, unless the test says otherwise."""
+        """By default it failed long enough ago that no back-off remains."""
         for pod in pods:
             ended = {"phase": "Failed", "containerStatuses": [_container(container, _ended(code, ago))]}
             await self._report(pod, {**ended, **status})
@@ -220,7 +220,7 @@ async def _real(server: Server) -> AsyncIterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def kube_jobs(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A real Kubernetes with its own Job, CronJob and TTL controllers: the judge of ours."""
+    """A real Kubernetes with its own Job, CronJob and TTL controllers, as the reference."""
     if not real.has("kube-controller-manager"):
         pytest.skip("this Kubernetes has no kube-controller-manager")
     with Kubernetes(tmp_path_factory.mktemp("kube-jobs"), controllers=CONTROLLERS) as server:
@@ -229,7 +229,7 @@ def kube_jobs(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
 async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
-    """Our controllers on our plane, and Kubernetes' own on a real API server: what a test says holds for both."""
+    """Our controllers on a plane, and Kubernetes' own on a real API server: every test holds on both."""
     if request.param == "embedded":
         made = _embedded(tmp_path)
     else:
@@ -239,7 +239,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The judge hears every test once; all their variants only in the full run."""
+    """The real cluster runs every test once; all parameters only in the full run."""
     if effort.FULL:
         return
     heard: set[object] = set()

@@ -1,4 +1,4 @@
-"""What the server itself owes a Job. Numbers are those of the Job conformance points."""
+"""Jobs in the API server: defaults, validation, columns. Numbers are those of the Job conformance points."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""CronJobs by our controller and by the real one.
+"""CronJobs with our controller and with the real one.
 
-Nobody waits for a minute to pass: a status that says the last start was years ago makes one due now, and a schedule
-that comes round once a year says which.
+No test waits for a minute to pass: a status with a last start years ago makes a start due now, and a yearly schedule
+says which.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def _until_jobs(cluster: Cluster, *days: int) -> None:
 
 
 async def _until_active(cluster: Cluster, day: int) -> None:
-    """The job is there, and the status says so: a change before that would meet the controller half way."""
+    """Wait until the job exists and the status lists it: an earlier change would interfere with the controller."""
 
     async def noted() -> bool:
         active = (await _status(cluster)).get("active") or ()
@@ -98,7 +98,7 @@ async def test_forbid_skips_while_a_job_runs_and_replace_replaces_it(cluster: Cl
     await _create(cluster, concurrencyPolicy="Forbid")
     await _until_active(cluster, 1)
     await _patch(cluster, schedule="0 0 2 1 *")
-    # A changed schedule is looked at again when it next comes round: another change brings that forward.
+    # A changed schedule is evaluated when it is next due; another change makes that happen now.
     await _patch(cluster, startingDeadlineSeconds=10**8)
     told = "Not starting job because prior execution is running and concurrency policy is Forbid"
     await cluster.events(("JobAlreadyActive", told))
@@ -112,7 +112,7 @@ async def test_a_start_after_its_deadline_is_skipped(cluster: Cluster) -> None:
     await _create(cluster, startingDeadlineSeconds=10)
     await cluster.create(manifest())
     await cluster.succeed(*await cluster.pods(1))
-    await cluster.complete()  # by now the controllers have looked
+    await cluster.complete()  # by now the controllers have reconciled it
     assert await _names(cluster) == ["work"]
     await _patch(cluster, startingDeadlineSeconds=10**8)
     await _until_due(cluster)

@@ -113,7 +113,7 @@ async def test_creation_stops_at_the_first_rejection_with_an_event(cluster: Clus
     """Conformance point 12."""
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}}
     await cluster.client.create(RESOURCE_QUOTAS, quota, cluster.namespace)
-    # No quota controller runs: the figures it would keep are written by hand.
+    # No quota controller runs, so the test writes the usage.
     known = {"hard": {"pods": "2"}, "used": {"pods": "0"}}
     await cluster.client.patch(RESOURCE_QUOTAS, "few", {"status": known}, cluster.namespace, subresource="status")
     await cluster.create(manifest(completions=9, parallelism=9))
@@ -121,7 +121,7 @@ async def test_creation_stops_at_the_first_rejection_with_an_event(cluster: Clus
     events = await cluster.events(
         ("FailedCreate", 'Error creating: pods "work-'), ("SuccessfulCreate", "Created pod: ")
     )
-    refused = [one for one in events if one["reason"] == "FailedCreate"]
+    refused = [event for event in events if event["reason"] == "FailedCreate"]
     assert all(one["type"] == "Warning" and "exceeded quota: few" in one["message"] for one in refused)
     await cluster.counted(active=2)
 

@@ -1,4 +1,4 @@
-"""kubectl's own commands about Jobs, with pods that really run."""
+"""kubectl's commands about Jobs, with real pods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
-    """The newest kubectl of this machine, in a namespace of its own, on a plane with a node that is ready."""
+    """The newest kubectl of this machine, in its own namespace, on a plane with a ready node."""
     kubectl = kubectls.need()
     namespace = f"documents-{next(_numbers)}"
     admin = kubectl.using(plane.kubeconfig, tmp_path)

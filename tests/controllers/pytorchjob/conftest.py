@@ -1,8 +1,9 @@
-"""The PyTorchJob controller on its own plane, and as the operator on a real API server, with the test as kubelet."""
+"""The PyTorchJob controller on a plane, and as the operator on a real API server, with the test as kubelet."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import re
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import pytorchjobs
 from tests.support.kubernetes import Server
 from tests.support.operator import denied, installation, running
 from tests.support.waiting import first_answer
 
+from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import EVENTS, HORIZONTAL_POD_AUTOSCALERS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.api.objects import Object
@@ -30,7 +33,7 @@ _numbers = itertools.count()
 
 
 class Cluster:
-    """One namespace of a cluster with the controller: jobs are made, pods moved, and what follows is waited for."""
+    """One namespace of a cluster with the controller."""
 
     def __init__(self, client: Client, namespace: str, kubeconfig: Path | None = None) -> None:
         self.client, self.namespace = client, namespace
@@ -42,7 +45,7 @@ class Cluster:
         return await self.client.create(JOBS, {**job, "metadata": metadata})
 
     async def warnings(self, job: Object) -> list[str]:
-        """What a user is told beside the answer when the job is created."""
+        """The warnings in the response when the job is created."""
         assert self._kubeconfig
         transport = HttpTransport(load(self._kubeconfig), user_agent="test")
         metadata = {"name": job["metadata"]["name"]}
@@ -71,7 +74,7 @@ class Cluster:
         return await self.client.get(PODS, name, self.namespace)
 
     async def move(self, name: str, phase: str, *, code: int | None = None, restarts: int = 0) -> None:
-        """What a kubelet would report of a pod."""
+        """Report a pod's phase as a kubelet would."""
         pod = await self.pod(name)
         ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
         state: Object = {"running": {}} if code is None else {"terminated": ended}
@@ -87,7 +90,7 @@ class Cluster:
         await self.client.patch(PODS, pod["metadata"]["name"], {"status": status}, self.namespace, subresource="status")
 
     async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
-        """The first answer of an async question that is true."""
+        """The first true result of an async function."""
         return await first_answer(what, seconds=seconds)
 
     async def pods(self, *expected: str) -> None:
@@ -103,12 +106,12 @@ class Cluster:
         await self.until(there)
 
     async def conditions(self, *expected: tuple[str, str], name: str = "train", seconds: float = PATIENCE) -> Object:
-        """Wait for exactly these conditions in this order; answers the status."""
+        """Wait for exactly these conditions in this order; returns the status."""
         seen: list[tuple[str, str]] = []
 
         async def reached() -> Object | None:
             status: Object = (await self.get(name)).get("status") or {}
-            seen[:] = [(one["type"], one["status"]) for one in status.get("conditions") or ()]
+            seen[:] = [(condition["type"], condition["status"]) for condition in status.get("conditions") or ()]
             return status if seen == list(expected) else None
 
         try:
@@ -117,6 +120,26 @@ class Cluster:
             raise AssertionError(f"conditions are {seen}, not {list(expected)}") from error
         return found
 
+    async def settle(self) -> None:
+        """Wait until the controller has handled everything so far: a job that is created now has its event."""
+        name = f"barrier-{next(_numbers)}"
+        await self.create(pytorchjobs.job(name, worker=None))
+
+        async def recorded() -> bool:
+            events = (await self.client.list(EVENTS, self.namespace)).items
+            return any(event["involvedObject"]["name"] == name for event in events)
+
+        await self.until(recorded)
+        await self.client.delete(JOBS, name, self.namespace)
+        for ref in (PODS, SERVICES):
+            with contextlib.suppress(StatusError):  # the garbage collector may be faster
+                await self.client.delete(ref, f"{name}-master-0", self.namespace, grace=0)
+
+        async def removed() -> bool:
+            return not any(left.startswith(name) for left in await self.names(PODS))
+
+        await self.until(removed)
+
     async def gone(self, name: str) -> None:
         async def missing() -> bool:
             return await self.client.find(JOBS, name, self.namespace) is None
@@ -124,7 +147,7 @@ class Cluster:
         await self.until(missing)
 
     async def events(self, *reasons: str) -> list[Object]:
-        """Wait until these have been told; answers all events."""
+        """Wait for events with these reasons; returns all events."""
 
         async def told() -> list[Object] | None:
             items = (await self.client.list(EVENTS, self.namespace)).items
@@ -155,7 +178,7 @@ async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
 
 
 async def _real(server: Server) -> AsyncIterator[Cluster]:
-    """The operator as it is installed: its own account, its own role, its webhook asked about every job."""
+    """The operator as it is installed: its own service account, role and webhook."""
     async with installation(server) as installed:
         namespace = await _namespace(installed.admin)
         async with running(installed, namespaces=(namespace,), elect=False, webhook=True) as operator:
@@ -165,7 +188,7 @@ async def _real(server: Server) -> AsyncIterator[Cluster]:
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
 async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
-    """The same controller on both planes: what a test says holds on each."""
+    """The same controller on both planes: every test holds on each."""
     if request.param == "embedded":
         made = _embedded(tmp_path)
     else:

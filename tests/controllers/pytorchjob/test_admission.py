@@ -1,4 +1,4 @@
-"""What both planes answer to jobs that cannot be: 422 with every field, its fault and what would be right."""
+"""Invalid jobs on both planes: 422 with every field, its error and what to do."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ async def test_all_field_errors_are_reported_together(cluster: Cluster) -> None:
 
 
 async def test_every_validation_rule_holds_on_admission(cluster: Cluster) -> None:
-    """Row U5: Each with its path and its words: what is wrong, and what would be right."""
+    """Row U5: each error has its path and message: what is wrong, and what is valid."""
     for case, (given, errs) in CASES.items():
         if not errs:
             continue
         error = await refused(cluster, given)
         causes = [(one["field"], one["message"]) for one in (error.details or {})["causes"]]
-        # what the schema refuses is not looked at further
+        # fields that the schema rejects are not validated further
         expected = errs if not case.startswith(("null ", "a null ")) else causes
         assert (case, causes) == (case, expected)
         assert all(field in error.message and words in error.message for field, words in causes), case

@@ -1,4 +1,4 @@
-"""Many jobs at once: every one gets its pods before any is told about, and is told about all the same."""
+"""Many jobs at once: every job gets its pods before the first status and event are written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOB_COUNT = 6
 
 
 class Noted(Client):
-    """Notes what is written, in its order."""
+    """Records writes in order."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client._transport, manager="test")
@@ -67,6 +67,6 @@ async def test_pods_of_all_jobs_are_created_before_the_first_status(tmp_path: Pa
                 task.cancel()
             await asyncio.wait(tasks)
         kinds = [kind for kind, _ in client.written[: JOB_COUNT + 1]]
-        # The last one has nobody waiting behind it, and is told about first.
+        # No other job is queued behind the last one, so its status is written first.
         assert kinds.count("pod") >= JOB_COUNT - 1
         assert len(client.written) == len(set(client.written)), "nothing is written twice"

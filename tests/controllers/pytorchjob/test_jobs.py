@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import conditions, job, replica
+from tests.support.waiting import passed
 
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SERVICES
@@ -17,8 +16,6 @@ from torchyard.controllers.pytorchjob import JOBS
 
 ALL = ("train-master-0", "train-worker-0", "train-worker-1")
 CREATED, RUNNING, SUCCEEDED = ("Created", "True"), ("Running", "True"), ("Succeeded", "True")
-# Long enough to see that something does not happen, where nothing tells that it will not.
-A_WHILE = 0.5
 
 
 async def test_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> None:
@@ -30,7 +27,7 @@ async def test_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> None
     for name in ALL:
         pod = await cluster.pod(name)
         service = await cluster.client.get(SERVICES, name, cluster.namespace)
-        env = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+        env = {container["name"]: container["value"] for container in pod["spec"]["containers"][0]["env"]}
         assert env["MASTER_PORT"] == str(service["spec"]["ports"][0]["port"]) == "8080"
         assert env["MASTER_ADDR"] == "train-master-0"
         assert env["PET_NPROC_PER_NODE"] == "auto"
@@ -44,7 +41,9 @@ async def test_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> None
     assert status["replicaStatuses"]["Master"]["succeeded"] == 1
     assert status["completionTime"] >= status["startTime"]
     events = await cluster.events(messages.HAS_SUCCEEDED, messages.EXITED)
-    counts = [(one["reason"], one.get("count")) for one in events if one["involvedObject"]["kind"] == "PyTorchJob"]
+    counts = [
+        (event["reason"], event.get("count")) for event in events if event["involvedObject"]["kind"] == "PyTorchJob"
+    ]
     assert sorted(counts) == sorted(
         [(messages.POD_CREATED, 1)] * 3
         + [(messages.SERVICE_CREATED, 1)] * 3
@@ -72,7 +71,8 @@ async def test_a_job_can_be_suspended_and_resumed_repeatedly(cluster: Cluster) -
     for name in ALL:
         await cluster.move(name, "Running")
     first = await cluster.conditions(CREATED, ("Suspended", "False"), RUNNING)
-    await asyncio.sleep(1.1)  # times have whole seconds, and the next start must differ
+    # Timestamps have whole seconds, and the next start must differ.
+    await cluster.until(passed(first["startTime"]))
     await cluster.patch("train", {"spec": {"runPolicy": {"suspend": True}}})
     await cluster.pods()
     await cluster.services()
@@ -95,7 +95,7 @@ async def test_a_job_of_another_manager_is_ignored(cluster: Cluster) -> None:
     await cluster.create(job("other", worker=None))
     await cluster.patch("train", {"spec": {"runPolicy": {"suspend": False}}})
     await cluster.pods("other-master-0")
-    await asyncio.sleep(A_WHILE)
+    await cluster.settle()
     assert await cluster.names(PODS) == ["other-master-0"]
     assert conditions((await cluster.get()).get("status")) == []
 
@@ -109,7 +109,7 @@ async def test_an_elastic_job_with_metrics_has_an_autoscaler(cluster: Cluster) -
     await cluster.pods("train-worker-0")
     await cluster.autoscalers("train")
     pod = await cluster.pod("train-worker-0")
-    env = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+    env = {container["name"]: container["value"] for container in pod["spec"]["containers"][0]["env"]}
     assert env["PET_RDZV_BACKEND"] == "c10d"
     assert env["PET_NNODES"] == "1:3"
     assert env["PET_RDZV_ENDPOINT"] == "train-worker-0:23456"
@@ -188,7 +188,7 @@ async def test_a_replica_killed_by_a_signal_is_recreated_and_counted(cluster: Cl
     await cluster.move("train-worker-0", "Failed", code=137)
     await cluster.conditions(CREATED, ("Running", "False"), ("Failed", "True"))
     events = await cluster.events(messages.IS_RESTARTING, messages.HAS_FAILED)
-    assert [one.get("count") for one in events if one["reason"] == messages.IS_RESTARTING] == [1]
+    assert [event.get("count") for event in events if event["reason"] == messages.IS_RESTARTING] == [1]
 
 
 async def test_an_error_exit_fails_the_job_with_a_completion_time(cluster: Cluster) -> None:
@@ -260,7 +260,7 @@ async def test_pods_deleted_after_success_are_not_recreated(cluster: Cluster) ->
     await cluster.conditions(CREATED, SUCCEEDED)
     await cluster.client.delete(PODS, "train-master-0", cluster.namespace, grace=0)
     await cluster.pods()
-    await asyncio.sleep(A_WHILE)
+    await cluster.settle()
     assert await cluster.names(PODS) == []
 
 

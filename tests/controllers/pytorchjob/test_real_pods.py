@@ -1,4 +1,4 @@
-"""Whole jobs with real pods: the master's name resolves, ranks meet, exit codes and logs are the programs' own."""
+"""Whole jobs with real pods: the master's name resolves, ranks rendezvous, exit codes and logs are the programs'."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ async def test_the_exit_code_of_a_real_program_fails_the_job(tmp_path: Path) -> 
 
         async def failed() -> bool:
             status = (await cluster.get()).get("status") or {}
-            return any(one["type"] == "Failed" for one in status.get("conditions") or ())
+            return any(condition["type"] == "Failed" for condition in status.get("conditions") or ())
 
         await cluster.until(failed)
         events = await cluster.events(messages.EXITED)
-        assert "Pod: default.train-master-0 exited with code 3" in [one["message"] for one in events]
+        assert "Pod: default.train-master-0 exited with code 3" in [event["message"] for event in events]
 
 
 @pytest.mark.train
@@ -107,7 +107,7 @@ async def test_a_master_and_a_worker_reduce_with_gloo(tmp_path: Path) -> None:
     async with running(tmp_path, interpreter()) as (plane, cluster):
         spec: Object = {"container": program(REDUCE), "policy": "OnFailure"}
         await cluster.create(job(master=replica(1, **spec), worker=replica(1, **spec)))
-        await cluster.conditions(*ENDED, seconds=150)  # importing torch takes its time on a busy machine
+        await cluster.conditions(*ENDED, seconds=150)  # importing torch takes time on a busy machine
         assert "sum 3.0 of 2" in await log(plane, cluster, "train-master-0")
 
 
@@ -118,12 +118,12 @@ async def test_a_gang_is_pending_until_it_is_complete_or_its_minimum_is_lowered(
         gang = {"schedulingPolicy": {"minAvailable": 10}}
         await cluster.create(job(master=replica(1, **spec), worker=replica(1, **spec), run=gang))
         events = await cluster.events("FailedScheduling")
-        assert any("gang has" in one["message"] for one in events)
+        assert any("gang has" in event["message"] for event in events)
         await cluster.conditions(("Created", "True"))
         await cluster.patch("train", {"spec": {"runPolicy": {"schedulingPolicy": {"minAvailable": 2}}}})
 
         async def succeeded() -> bool:
             status = (await cluster.get()).get("status") or {}
-            return any(one["type"] == "Succeeded" for one in status.get("conditions") or ())
+            return any(condition["type"] == "Succeeded" for condition in status.get("conditions") or ())
 
         await cluster.until(succeeded)

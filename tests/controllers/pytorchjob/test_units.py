@@ -1,8 +1,6 @@
-"""What upstream tests on functions alone, seen through the API: the same on our own plane and on a real server."""
+"""Upstream's unit tests of functions, through the API: the same on a plane and on a real server."""
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 from tests.controllers.pytorchjob.conftest import Cluster
@@ -16,23 +14,21 @@ from torchyard.api.pytorchjob.validation import DEPRECATED_PROCESSES
 from torchyard.controllers.pytorchjob import JOBS
 
 CREATED, RUNNING = ("Created", "True"), ("Running", "True")
-# Long enough to see that something does not happen, where nothing tells that it will not.
-A_WHILE = 0.5
 
 
 async def pod_of(cluster: Cluster, name: str) -> Object:
-    """The pod, once it is made."""
+    """The pod, once it exists."""
     found: Object = await cluster.until(lambda: cluster.client.find(PODS, name, cluster.namespace))
     return found
 
 
 async def environment(cluster: Cluster, name: str) -> dict[str, str]:
     pod = await pod_of(cluster, name)
-    return {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0]["env"]}
+    return {container["name"]: container.get("value", "") for container in pod["spec"]["containers"][0]["env"]}
 
 
 async def state(cluster: Cluster, name: str) -> set[str]:
-    """The conditions that hold."""
+    """The types of the conditions that are true."""
     return {kind for kind, status in conditions((await cluster.get(name)).get("status")) if status == "True"}
 
 
@@ -133,7 +129,7 @@ async def test_only_jobs_of_this_manager_are_reconciled(cluster: Cluster) -> Non
         with pytest.raises(StatusError, match="managedBy: Unsupported value"):
             await cluster.create(job("refused", worker=None, run={"managedBy": name}))
     await cluster.pods("nobodys-master-0", "ours-master-0")
-    await asyncio.sleep(A_WHILE)
+    await cluster.settle()
     await cluster.pods("nobodys-master-0", "ours-master-0")
     assert "status" not in await cluster.get("theirs")
 

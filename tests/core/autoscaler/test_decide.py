@@ -1,4 +1,4 @@
-"""How many replicas an autoscaler asks for, by what its pods use, its limits and its pace."""
+"""How many replicas an autoscaler asks for, by usage, limits and scaling behavior."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def look(
     current: int | None = None,
     now: datetime = NOW,
 ) -> AutoscalerDecision:
-    """A pod per figure, None for one that was not measured."""
+    """One pod for each usage; None for a pod without metrics."""
     found = pods or [pod(f"p{number}") for number in range(len(used))]
     usage = {
         one["metadata"]["name"]: {"containers": [{"name": "pytorch", "usage": {"cpu": amount}}]}
@@ -58,10 +58,12 @@ def look(
 
 
 def conditions(decision: AutoscalerDecision) -> dict[str, tuple[str, str]]:
-    return {one["type"]: (one["status"], one["reason"]) for one in decision.status["conditions"]}
+    return {
+        condition["type"]: (condition["status"], condition["reason"]) for condition in decision.status["conditions"]
+    }
 
 
-# Long ago enough for a scale-down.
+# Long enough ago for a scale-down.
 CALM = ScaleHistory(recommended=((at(-301), 9),))
 
 
@@ -74,9 +76,9 @@ CALM = ScaleHistory(recommended=((at(-301), 9),))
         (["100m", "100m"], 4),
         (["100m", "50m"], 3),
         (["10m", "10m", "10m", "10m"], 1),
-        (["100m", None], None),  # as if the second did nothing
+        (["100m", None], None),  # as if the second used nothing
         (["100m", None, "100m"], 4),
-        (["20m", None], None),  # as if the second did what it should
+        (["20m", None], None),  # as if the second used its target
     ],
 )
 def test_replicas_follow_usage(used: list[str | None], wanted: int | None) -> None:
@@ -196,6 +198,6 @@ def test_a_condition_keeps_its_transition_time_until_its_status_changes() -> Non
     later = look(["50m"], hpa=autoscaler(status=first.status), now=at(15))
     assert later.status == first.status
     changed = look([None], hpa=autoscaler(status=first.status), now=at(30))
-    times = {one["type"]: one["lastTransitionTime"] for one in changed.status["conditions"]}
+    times = {condition["type"]: condition["lastTransitionTime"] for condition in changed.status["conditions"]}
     assert times["ScalingActive"] == "2026-01-01T12:00:30Z"
     assert times["AbleToScale"] == "2026-01-01T12:00:00Z"

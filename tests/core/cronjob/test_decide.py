@@ -1,4 +1,4 @@
-"""What a CronJob decides, with a clock of the test's own."""
+"""Decisions about a CronJob, with the test's clock."""
 
 from __future__ import annotations
 

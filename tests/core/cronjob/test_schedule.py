@@ -1,4 +1,4 @@
-"""When schedules come round."""
+"""When schedules are due."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _at(text: str) -> datetime:
         ("0 0 29 feb ?", "2028-02-29 00:00"),
         ("0 0 13 * fri", "2026-01-02 00:00"),  # the 13th or a Friday
         ("0 0 * * 0", "2026-01-04 00:00"),
-        ("0 0 */31 * fri", "2026-01-02 00:00"),  # a step is no star
+        ("0 0 */31 * fri", "2026-01-02 00:00"),  # a step is not a star
         ("@hourly", "2026-01-01 13:00"),
         ("@daily", "2026-01-02 00:00"),
         ("@midnight", "2026-01-02 00:00"),
@@ -53,8 +53,8 @@ def test_the_next_time_after_noon_on_new_years_day(schedule: str, expected: str 
         ("0 9 * * *", BERLIN, "2026-01-01 12:00", "2026-01-02 08:00"),
         ("0 9 * * *", BERLIN, "2026-07-01 12:00", "2026-07-02 07:00"),
         ("15 9 * * *", DELHI, "2026-01-01 12:00", "2026-01-02 03:45"),
-        ("30 2 * * *", BERLIN, "2026-03-28 12:00", "2026-03-30 00:30"),  # that night has no half past two
-        ("30 2 * * *", BERLIN, "2026-10-24 12:00", "2026-10-25 00:30"),  # that night has two of them
+        ("30 2 * * *", BERLIN, "2026-03-28 12:00", "2026-03-30 00:30"),  # 02:30 does not exist that night
+        ("30 2 * * *", BERLIN, "2026-10-24 12:00", "2026-10-25 00:30"),  # 02:30 exists twice that night
         ("30 2 * * *", BERLIN, "2026-10-25 00:30", "2026-10-25 01:30"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Garbage collection, decided: tables of owners and what follows."""
+"""Decisions of the garbage collector: tables of owners and the resulting action."""
 
 from __future__ import annotations
 

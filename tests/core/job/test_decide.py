@@ -1,4 +1,4 @@
-"""What a Job decides: the cases that need a clock, a crash, or a pod in a state that is hard to reach."""
+"""Decisions about a Job: the cases that need a clock, a crash, or a pod in a rare state."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_each_index_has_its_own_backoff() -> None:
     note = "batch.kubernetes.io/job-index-failure-count"
     assert [(name, notes[note]) for name, notes in made] == [("work-1-", "1")]
     assert first.wake_after == 8.0
-    assert first.release == []  # what is replaced in this pass keeps its count of failures until the other is there
+    # a pod that is replaced in this pass keeps its failure count until the replacement exists
+    assert first.release == []
     later = look(job, *pods, pod(index=2), pod(index=1, failures=1), now=13)
     assert later.release == [pods[1]]
 
@@ -77,11 +78,11 @@ def test_a_finished_pod_is_recorded_before_its_finalizer_is_removed_and_counted_
     assert noted.status["uncountedTerminatedPods"] == {"succeeded": ["good"], "failed": ["bad"]}
     assert ("succeeded" in noted.status, "failed" in noted.status) == (False, False)
     assert noted.release == [good, bad]
-    # A crash before any finalizer went: the same again, with nothing noted twice.
+    # A crash before any finalizer was removed: the same again, and nothing is recorded twice.
     again = look({**job, "status": noted.status}, good, bad)
     assert again.release == [good, bad]
     assert again.status is None or again.status["uncountedTerminatedPods"] == noted.status["uncountedTerminatedPods"]
-    # A crash after one of them: only that one is counted. A pod that is gone altogether has lost its finalizer too.
+    # A crash after one of them: only that pod is counted. A deleted pod has lost its finalizer too.
     half = look({**job, "status": noted.status}, pod("Succeeded", uid="good", tracked=False), bad)
     assert half.status is not None
     assert (half.status["succeeded"], half.status["uncountedTerminatedPods"]) == (1, {"failed": ["bad"]})

@@ -1,4 +1,4 @@
-"""A node's taints follow its conditions, and leave what others put there alone."""
+"""A node's taints follow its conditions; taints of other writers are kept."""
 
 from __future__ import annotations
 

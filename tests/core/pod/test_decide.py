@@ -1,4 +1,4 @@
-"""Which containers start, restart and stop, and how the status tells it: the kubelet's rules, case by case."""
+"""Which containers start, restart and stop, and the resulting status: the kubelet's rules, case by case."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_delayed_restart_shows_crash_loop_back_off() -> None:
 
 
 def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {one["type"]: (one["status"], one.get("reason", "")) for one in status["conditions"]}
+    return {condition["type"]: (condition["status"], condition.get("reason", "")) for condition in status["conditions"]}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The rules by which conditions come, replace each other and end."""
+"""The rules by which conditions are set, replace each other and become final."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided about a job in every situation that upstream's tests know, and in those they leave out."""
+"""Decisions about a job in every situation of upstream's tests, and in those that they leave out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def told(decision: PyTorchJobDecision) -> list[str]:
 
 def message(decision: PyTorchJobDecision, kind: str) -> str:
     assert decision.status
-    return next(str(one["message"]) for one in decision.status["conditions"] if one["type"] == kind)
+    return next(str(condition["message"]) for condition in decision.status["conditions"] if condition["type"] == kind)
 
 
 def test_a_new_job_gets_its_replicas_master_first_and_a_start_time() -> None:
@@ -355,7 +355,7 @@ def test_a_number_of_workers_outside_the_elastic_limits_is_created_with_an_event
     workers: int, told: str | None
 ) -> None:
     decision = look(job(master=None, worker=workers, elasticPolicy={"minReplicas": 2, "maxReplicas": 4}))
-    found = [one for one in decision.events if one.reason == "ReplicasOutOfRange"]
+    found = [event for event in decision.events if event.reason == "ReplicasOutOfRange"]
     assert [(one.kind, one.message) for one in found] == ([("Warning", told)] if told else [])
     assert all(one.once for one in found)
     assert len([one for one in decision.create if one["kind"] == "Pod"]) == workers

@@ -1,4 +1,4 @@
-"""Gangs and autoscalers: what a job asks of a scheduler and of a HorizontalPodAutoscaler."""
+"""PodGroups and autoscalers of a job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of_kind(decision: PyTorchJobDecision, kind: str) -> list[Object]:
 def test_without_a_gang_scheduler_there_is_no_pod_group() -> None:
     decision = look(job(run={"schedulingPolicy": {"minAvailable": 2}}))
     assert of_kind(decision, "PodGroup") == []
-    assert all("schedulerName" not in one["spec"] for one in of_kind(decision, "Pod"))
+    assert all("schedulerName" not in pod["spec"] for pod in of_kind(decision, "Pod"))
 
 
 def test_volcano_gets_a_pod_group_and_pods_only_after_it_is_inqueue() -> None:
@@ -54,7 +54,7 @@ def test_volcano_gets_a_pod_group_and_pods_only_after_it_is_inqueue() -> None:
     assert decision.status and decision.status["lastReconcileTime"]
     there = {**group, "status": {"phase": "Inqueue"}}
     pods = of_kind(look(given, scheduler="volcano", pod_group=there), "Pod")
-    assert [one["spec"]["schedulerName"] for one in pods] == ["volcano"] * 3
+    assert [pod["spec"]["schedulerName"] for pod in pods] == ["volcano"] * 3
     assert pods[1]["metadata"]["annotations"] == {
         "scheduling.k8s.io/group-name": "train",
         "volcano.sh/task-spec": "worker",
@@ -67,7 +67,7 @@ def test_another_scheduler_gets_the_pod_group_of_scheduler_plugins() -> None:
     (group,) = of_kind(decision, "PodGroup")
     assert group["apiVersion"] == "scheduling.x-k8s.io/v1alpha1"
     assert (group["spec"]["minMember"], group["spec"]["scheduleTimeoutSeconds"]) == (3, 9)
-    assert [one["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for one in of_kind(decision, "Pod")] == [
+    assert [pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in of_kind(decision, "Pod")] == [
         "train"
     ] * 3
 
@@ -103,7 +103,7 @@ def test_the_embedded_scheduler_reads_the_gang_from_pods_and_follows_a_change() 
     """Row E2."""
     asked = job(run={"schedulingPolicy": {"minAvailable": 10}})
     pods = of_kind(look(asked, scheduler=EMBEDDED_GANG), "Pod")
-    assert [one["metadata"]["annotations"] for one in pods] == [{GANG_NAME: "train", GANG_SIZE: "10"}] * 3
+    assert [pod["metadata"]["annotations"] for pod in pods] == [{GANG_NAME: "train", GANG_SIZE: "10"}] * 3
     changed = job(run={"schedulingPolicy": {"minAvailable": 2}})
     waiting = [{**pod(M, 0, "Pending")}, {**pod(W, 0, "Pending")}, {**pod(W, 1), "spec": {"nodeName": "n"}}]
     decision = look(changed, *waiting, scheduler=EMBEDDED_GANG)

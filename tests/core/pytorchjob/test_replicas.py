@@ -1,4 +1,4 @@
-"""The pods and services of a job: names, labels, environment, waiting for the master, restart policy."""
+"""The pods and services of a job: names, labels, environment, the wait for the master, restart policy."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_master_and_workers_get_names_labels_owner_and_addresses() -> None:
 def test_the_environment_comes_in_upstreams_order_after_the_users_own() -> None:
     own = {"env": [{"name": "MINE", "value": "x"}, {"name": "RANK", "value": "9"}]}
     pod = made((M, 0), master=replica(1, container=own))
-    assert [one["name"] for one in pod["spec"]["containers"][0]["env"]] == [
+    assert [container["name"] for container in pod["spec"]["containers"][0]["env"]] == [
         "MINE",
         "RANK",
         "PYTHONUNBUFFERED",

@@ -1,4 +1,4 @@
-"""What is used of a quota."""
+"""The usage of a quota."""
 
 from __future__ import annotations
 

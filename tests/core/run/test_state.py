@@ -1,4 +1,4 @@
-"""What a waiting person is told about a job, from its object, its pods and its log."""
+"""What `yard run` reports about a job, from its object, its pods and its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pods go: every filter with the scheduler's words, the hint that follows, and gangs whole or not at all."""
+"""Scheduling: every filter with kube-scheduler's message, the hint that follows, and gangs as a whole."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pod(
 
 
 def views(*nodes: Object, on: dict[str, list[Object]] | None = None) -> list[NodeInfo]:
-    return [NodeInfo.of(one, (on or {}).get(one["metadata"]["name"], ())) for one in nodes]
+    return [NodeInfo.of(node, (on or {}).get(node["metadata"]["name"], ())) for node in nodes]
 
 
 TAINT = {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}
@@ -170,8 +170,8 @@ def test_requests_include_the_peak_of_the_initialization() -> None:
 
 def gang(count: int, cpu: str, size: int | None = None) -> list[Object]:
     pods = [pod(f"g{number}", cpu) for number in range(count)]
-    for one in pods:
-        one["metadata"]["annotations"] = {GANG_NAME: "g", GANG_SIZE: str(size or count)}
+    for pod in pods:
+        pod["metadata"]["annotations"] = {GANG_NAME: "g", GANG_SIZE: str(size or count)}
     return pods
 
 

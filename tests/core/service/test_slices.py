@@ -1,4 +1,4 @@
-"""Which pods stand behind a service, and how ready each is."""
+"""Which pods are behind a service, and their readiness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims and volumes find each other: every rule of the binder, without a server."""
+"""Binding of claims and volumes: every rule of the binder, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters that lack something, or are older or stranger than ours: clear words, and no end of the process."""
+"""Clusters that lack something, or are older or unusual: clear messages, and the process does not exit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOUR = timedelta(hours=1)
 
 
 async def _succeeds(installed: Installed, namespace: str, **run: Any) -> Object:
-    """A job of one pod, whose kubelet is the test, to its end."""
+    """Run a job of one pod to its end, with the test as kubelet."""
     made = job(worker=None, run=run)
     made["metadata"] = {"name": "train", "namespace": namespace}
     await installed.admin.create(JOBS, made)
@@ -54,7 +54,7 @@ async def _succeeds(installed: Installed, namespace: str, **run: Any) -> Object:
 
 @pytest.fixture
 async def old(kubernetes_assets: Path, tmp_path: Path) -> AsyncIterator[Installed]:
-    """A server that does not know WatchList, as those before 1.27."""
+    """A server without WatchList, like those before 1.27."""
     flags = ("--feature-gates=WatchList=false",)
     with Kubernetes(tmp_path / "old", controllers=HOUSEKEEPING, flags=flags) as server:
         async with installation(server) as found:
@@ -66,7 +66,7 @@ async def test_an_older_server_without_watch_list_is_listed(old: Installed, capl
     async with running(old) as operator:
         await _succeeds(old, namespace)
         assert not denied(operator)
-    # a definition that was just taken in may be refused for a moment, by any server
+    # any server may reject a definition for a moment after it was created
     said = [one for one in caplog.records if "storage is (re)initializing" not in one.getMessage()]
     assert not [one for one in said if one.levelno >= logging.WARNING], caplog.text
 
@@ -114,7 +114,7 @@ async def test_without_permissions_the_operator_names_them_and_starts_when_they_
 
 
 def _almost_over(directory: Path) -> dict[str, str]:
-    """The data of a Secret whose certificate was made most of a year ago."""
+    """The data of a Secret with a certificate that is almost a year old."""
     service = f"{NAME}.{NAMESPACE}"
     names = [f"{service}.svc", f"{service}.svc.cluster.local", service, NAME, "localhost"]
     ensure_server(directory, names=names, now=datetime.now(UTC) - timedelta(days=350))

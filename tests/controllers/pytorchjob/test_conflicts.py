@@ -1,4 +1,4 @@
-"""What happens at once, in the wrong order, or under a name that is not ours: on both planes."""
+"""Concurrent writers, events out of order, and names that other objects use: on both planes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_service_of_another_owner_is_not_adopted(cluster: Cluster) -> No
 async def test_without_a_pytorch_container_no_service_is_created_and_an_event_says_so(
     cluster: Cluster, containers: list[dict[str, str]]
 ) -> None:
-    """Row C6: By the server that knows the rule, or by the controller where no webhook guards the API."""
+    """Row C6: rejected by the server that knows the rule, or by the controller where no webhook is installed."""
     given = job(master={"replicas": 1, "template": {"spec": {"containers": containers}}}, worker=None)
     try:
         await cluster.create(given)
@@ -126,7 +126,7 @@ async def test_concurrent_edits_are_all_applied(cluster: Cluster) -> None:
 
 
 async def test_a_failed_job_with_a_ttl_is_deleted(cluster: Cluster) -> None:
-    """Upstream never sets the completion time here, and then cannot tell when the time is over."""
+    """Upstream does not set the completion time here, and then cannot tell when the TTL has passed."""
     await cluster.create(job(worker=None, policy="ExitCode", run={"ttlSecondsAfterFinished": 1}))
     await cluster.pods("train-master-0")
     await cluster.move("train-master-0", "Running")
@@ -135,7 +135,7 @@ async def test_a_failed_job_with_a_ttl_is_deleted(cluster: Cluster) -> None:
 
 
 async def test_recreated_replicas_reach_the_backoff_limit(cluster: Cluster) -> None:
-    """Upstream counts restarts of containers only, and goes on for ever."""
+    """Upstream counts container restarts only, and restarts forever."""
     await cluster.create(job(worker=None, policy="ExitCode", run={"backoffLimit": 2}))
     before = ""
 
@@ -151,7 +151,7 @@ async def test_recreated_replicas_reach_the_backoff_limit(cluster: Cluster) -> N
 
     async def failed() -> bool:
         conditions = ((await cluster.get()).get("status") or {}).get("conditions") or ()
-        return any((one["type"], one["status"]) == ("Failed", "True") for one in conditions)
+        return any((condition["type"], condition["status"]) == ("Failed", "True") for condition in conditions)
 
     await cluster.until(failed)
     assert (await cluster.get())["status"]["completionTime"]

@@ -1,6 +1,6 @@
-"""Persistent volumes and claims, point by point: our controllers on our plane, and a real cluster's on itself.
+"""Persistent volumes and claims, point by point: our controllers on a plane, and a real cluster's.
 
-The tests are the same for both, so the real controllers judge ours. What only a node can show is in
+The tests are the same for both, so the real controllers are the reference. Tests that need a node are in
 `test_volumes_on_a_node.py`.
 """
 
@@ -26,7 +26,7 @@ from torchyard.kube.informer_factory import InformerFactory
 
 
 class Storage:
-    """A class of its own for every test, since volumes belong to no namespace."""
+    """A storage class for every test, because volumes belong to no namespace."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -36,7 +36,7 @@ class Storage:
         return f"{self.place.namespace}-{name}"
 
     async def volume(self, name: str, size: str = "1Gi", *, free: bool = True, **more: Any) -> None:
-        """Make one, and wait until it is seen to be free, if nobody is to take it at once."""
+        """Create a volume, and wait until it is Available unless a claim takes it at once."""
         await self.place.create(PERSISTENT_VOLUMES, volume(self.named(name), size, **{"cls": self.cls, **more}))
         if free:
             await self.phase(PERSISTENT_VOLUMES, self.named(name), "Available")
@@ -59,7 +59,9 @@ class Storage:
     async def unscheduled(self, name: str, part: str) -> None:
         def holds(pod: Object) -> bool:
             conditions = (pod.get("status") or {}).get("conditions") or ()
-            return any(one["type"] == "PodScheduled" and part in one.get("message", "") for one in conditions)
+            return any(
+                condition["type"] == "PodScheduled" and part in condition.get("message", "") for condition in conditions
+            )
 
         await self.place.becomes(PODS, name, holds)
 
@@ -76,7 +78,7 @@ class Storage:
 @pytest.fixture
 async def storage(place: Place) -> AsyncIterator[Storage]:
     if place.server is None:
-        # The class this plane comes with would answer for what the tests leave open.
+        # The plane's default class would bind what the tests leave unbound.
         await place.becomes(STORAGE_CLASSES, "local", lambda _: True)
         await place.delete(STORAGE_CLASSES, "local")
     yield Storage(place)
@@ -86,7 +88,7 @@ async def storage(place: Place) -> AsyncIterator[Storage]:
 
 @asynccontextmanager
 async def provisioner(place: Place, root: Path) -> AsyncIterator[Path]:
-    """Our provisioner: the plane's own, or one beside a real cluster's binder."""
+    """Our provisioner: the plane's own, or one next to a real cluster's binder."""
     if place.state is not None:
         yield place.state / "volumes"
         return
@@ -195,7 +197,7 @@ async def test_a_bound_claim_shows_the_volumes_capacity_and_modes(storage: Stora
 
 @pytest.mark.parametrize("written", ["volume", "volume and phase", "claim"])
 async def test_a_binding_left_half_done_is_completed(storage: Storage, written: str) -> None:
-    """Conformance point 09: Each state that a binder leaves behind when it dies between two of its four writes."""
+    """Conformance point 09: each state that a binder leaves when it is killed between two of its four writes."""
     place, name = storage.place, storage.named("half")
     made = await place.create(PERSISTENT_VOLUME_CLAIMS, claim(cls="", selector={"matchLabels": {"nothing": "yet"}}))
     metadata = made["metadata"]
@@ -238,7 +240,7 @@ async def test_a_claim_without_a_class_gets_the_default_one_now_or_later(storage
     await storage.pending("early", messages.FAILED_BINDING, messages.NO_VOLUME)
     await storage.default(storage.cls)
     await storage.claim("late", cls=None)
-    for name in ("late", "early"):  # the server itself may have yet to see that there is a default
+    for name in ("late", "early"):  # the server itself may not have seen the default class yet
         await storage.place.becomes(
             PERSISTENT_VOLUME_CLAIMS, name, lambda one: one["spec"].get("storageClassName") == storage.cls
         )
@@ -454,7 +456,7 @@ async def test_an_ephemeral_volume_gets_its_own_claim_and_uses_no_other_of_that_
         volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
         await place.pod(name, volumes=volumes, nodeSelector={"kubernetes.io/hostname": node})
     made = await place.becomes(PERSISTENT_VOLUME_CLAIMS, "own-v", lambda _: True)
-    assert [one["name"] for one in made["metadata"]["ownerReferences"]] == ["own"]
+    assert [owner["name"] for owner in made["metadata"]["ownerReferences"]] == ["own"]
     await storage.unscheduled("taken", "was not created for pod")
     await place.delete(PODS, "own", grace=0)
     await place.gone(PERSISTENT_VOLUME_CLAIMS, "own-v")

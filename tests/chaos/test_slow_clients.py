@@ -1,4 +1,4 @@
-"""Clients that misbehave: the others do not notice, and the server's memory stays bounded."""
+"""Misbehaving clients: others are not affected, and the server's memory stays bounded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def memory(yard: Yard) -> int:
 
 @contextlib.contextmanager
 def connected(server: Server, *, receive_buffer: int = 0) -> Iterator[ssl.SSLSocket]:
-    """A TLS connection with nothing said on it yet."""
+    """A TLS connection on which nothing was sent yet."""
     parts = urlsplit(server.url)
     plain = socket.socket()
     if receive_buffer:
@@ -74,7 +74,7 @@ def test_a_watcher_that_never_reads_does_not_block_others(yard: Yard) -> None:
             assert answer.status == 200
         seen = [event["object"]["data"]["v"] for event in good.take(changes, timeout=60)]
         assert seen == [str(number) for number in range(changes)]
-        # Five stuck watchers of forty megabytes of events each: what is kept for them is bounded.
+        # Five stuck watchers with 40 MB of events each: the server keeps a limited part for them.
         assert memory(yard) - before < 150 * MEGABYTE, f"{(memory(yard) - before) // MEGABYTE} MB more"
     assert api.get("/readyz").status == 200
 
@@ -93,7 +93,7 @@ def test_a_client_that_never_reads_its_lists_does_not_block_others(yard: Yard) -
         for _ in range(50):
             assert api.get(f"{COLLECTION}/large-1").status == 200
         eventually(lambda: api.get(COLLECTION).status == 200, "a list of one's own")
-        # Fifty lists of five megabytes were asked for on each; one is held, in the few copies TLS makes of it.
+        # Fifty lists of 5 MB were requested on each; one is buffered, in the few copies that TLS makes.
         assert memory(yard) - before < 20 * 4 * 5 * MEGABYTE, f"{(memory(yard) - before) // MEGABYTE} MB more"
 
 
@@ -126,7 +126,7 @@ def test_a_body_of_100_mb_is_rejected_without_being_buffered(yard: Yard, *, chun
         piece = b"%x\r\n%s\r\n" % (len(piece), piece)
     with connected(server) as sender:
         sender.sendall(ask(server, COLLECTION, "POST", "Content-Type: application/json", framing))
-        with contextlib.suppress(OSError):  # the server may hang up as soon as it has heard enough
+        with contextlib.suppress(OSError):  # the server may close the connection as soon as it has read enough
             for _ in range(100):
                 sender.sendall(piece)
         with contextlib.suppress(OSError, http.client.HTTPException):

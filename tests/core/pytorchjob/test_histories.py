@@ -1,4 +1,4 @@
-"""A job's whole life at random: pods come, run, end and vanish, users interfere, the controller dies half-way."""
+"""Random histories of a job: pods are created, run, end and vanish, users interfere, the controller crashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, R
 
 
 class JobLife(RuleBasedStateMachine):
-    """The API server's side in memory: what the decision says is done to these objects, whole or in part."""
+    """The API server in memory: decisions are applied to these objects, completely or in part."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class JobLife(RuleBasedStateMachine):
         view = PyTorchJobView.of(
             copy.deepcopy(self.job),
             at(self.clock),
-            pods=[{**one, "kind": "Pod"} for one in self.pods.values()],
+            pods=[{**pod, "kind": "Pod"} for pod in self.pods.values()],
             services=[{**one, "kind": "Service"} for one in self.services.values()],
         )
         return decide(view, PyTorchJobSettings())
@@ -142,9 +142,9 @@ class JobLife(RuleBasedStateMachine):
     def terminal_is_final(self) -> None:
         status = (self.job or {}).get("status") or {}
         ends = [
-            (one["type"], one["lastTransitionTime"])
-            for one in status.get("conditions") or ()
-            if one["type"] in messages.TERMINAL and one["status"] == "True"
+            (condition["type"], condition["lastTransitionTime"])
+            for condition in status.get("conditions") or ()
+            if condition["type"] in messages.TERMINAL and condition["status"] == "True"
         ]
         assert len(ends) <= 1
         if self.ended is not None:
@@ -155,14 +155,16 @@ class JobLife(RuleBasedStateMachine):
     @invariant()
     def conditions_keep_their_rules(self) -> None:
         conditions = ((self.job or {}).get("status") or {}).get("conditions") or []
-        kinds = [one["type"] for one in conditions]
+        kinds = [condition["type"] for condition in conditions]
         assert len(kinds) == len(set(kinds))
         assert not {messages.RUNNING, messages.RESTARTING} <= set(kinds)
         if kinds:
             assert kinds[0] == messages.CREATED
         if self.ended is not None:
             assert kinds[-1] == self.ended[0]
-            assert all(one["status"] == "False" for one in conditions if one["type"] == messages.RUNNING)
+            assert all(
+                condition["status"] == "False" for condition in conditions if condition["type"] == messages.RUNNING
+            )
 
     @invariant()
     def counters_are_possible(self) -> None:
@@ -179,7 +181,7 @@ class JobLife(RuleBasedStateMachine):
         if first.status is not None and not first.restarts and not first.create and not first.delete:
             self.job["status"] = copy.deepcopy(first.status)
             second = self._decide().status
-            # Succeeding takes two looks: the end is stored before what still runs is counted as done.
+            # Success takes two passes: the condition is stored before running replicas are counted as succeeded.
             assert second is None or _is_settled(first.status, second)
         self.job, self.pods, self.services = before
 

@@ -1,4 +1,4 @@
-"""Nodes that fall silent, and when pods must leave them."""
+"""Nodes without heartbeats, and when their pods are evicted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_no_pod_is_evicted_when_no_node_is_ready() -> None:
 @pytest.mark.parametrize(
     ("tolerations", "seconds"),
     [
-        ([], 30),  # at once, that is now
+        ([], 30),  # at once: now
         ([{"operator": "Exists"}], None),
         ([{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 300}], 300),
         ([{"operator": "Exists", "tolerationSeconds": 300}, {"operator": "Exists", "tolerationSeconds": 9}], 9),

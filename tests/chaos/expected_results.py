@@ -1,4 +1,4 @@
-"""Jobs whose end is known beforehand, and the judgement whether they came to it, whatever was killed meanwhile."""
+"""Jobs with a known end, and checks that they reached it whatever was killed in between."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 @dataclass
 class Plan:
-    """What a job's pods will do: so many fail with this code, the rest succeed. Of a training's it is the masters."""
+    """What a job's pods do: `failures` of them fail with this code, the others succeed.
+
+    For a training these are the masters.
+    """
 
     failures: int
     code: int
-    pods: dict[str, str] = field(default_factory=dict)  # uid → name of every one that was ever seen
+    pods: dict[str, str] = field(default_factory=dict)  # uid → name of every pod that was ever observed
 
 
 def job(number: int) -> tuple[Object, Plan]:
@@ -46,7 +49,7 @@ def training(number: int) -> tuple[Object, Plan]:
 
 
 def send(client: Client, path: str, obj: Object) -> bool:
-    """Whether the server has it: an answer that was lost in a crash is asked for again."""
+    """Whether the server has the object. A request whose response was lost in a crash is sent again."""
     try:
         return client.once("POST", path, obj).status in (201, 409)
     except (OSError, http.client.HTTPException):
@@ -64,7 +67,7 @@ def are_over(client: Client) -> bool:
 
 
 def judge(client: Client, plans: dict[str, Plan]) -> None:
-    """Every job ended as planned, with the pods it needed and no more, and told about in bounds."""
+    """Every job ended as planned, with exactly the pods it needed and a limited number of events."""
     for one in listed(client, JOBS):
         _judge_job(one, plans[one["metadata"]["name"]])
     for one in listed(client, TRAININGS):
@@ -99,10 +102,10 @@ def _judge_training(one: Object, plan: Plan) -> None:
 
 
 def _judge_events(events: list[Object], plans: dict[str, Plan]) -> None:
-    """What is told about a job depends on its pods, not on how often the plane died."""
+    """The number of events about a job depends on its pods, not on how often the plane was killed."""
     told: Counter[str] = Counter()
-    for one in events:
-        told[one["involvedObject"]["name"]] += one.get("count") or 1
+    for event in events:
+        told[event["involvedObject"]["name"]] += event.get("count") or 1
     for name, plan in plans.items():
         most = 8 + 6 * len(plan.pods)
         assert told[name] <= most, f"{name}: {told[name]} events, {most} would do"

@@ -1,4 +1,4 @@
-"""The life of a Job under random events and crashes between any two writes: what always holds (point 42)."""
+"""Invariants of a Job under random events and crashes between any two writes (point 42)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PHASES = ["Running", "Succeeded", "Failed"]
 
 
 class JobLife(RuleBasedStateMachine):
-    """A store with a Job and its pods, a kubelet, and a controller that may die between any two of its writes."""
+    """A store with a Job and its pods, a kubelet, and a controller that may crash between any two writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,8 +35,8 @@ class JobLife(RuleBasedStateMachine):
         self.pods: dict[str, Object] = {}
         self.made = 0
         self.backoff: Backoff | None = NO_FAILURES
-        self.succeeded: set[str] = set()  # every pod that ever did
-        self.unneeded: set[str] = set()  # given up with their finalizer gone: they count nowhere
+        self.succeeded: set[str] = set()  # every pod that ever ended
+        self.unneeded: set[str] = set()  # deleted without finalizer: not counted
         self.last: Object = {}
 
     @initialize(
@@ -114,9 +114,9 @@ class JobLife(RuleBasedStateMachine):
         self._check_need()
 
     def _check_need(self) -> None:
-        """No pod is made that the job has no use for."""
+        """No pod is created that the job does not need."""
         spec = self.job["spec"]
-        active = sum(is_active(one) for one in self.pods.values())
+        active = sum(is_active(pod) for pod in self.pods.values())
         assert active <= spec["parallelism"]
         if (
             spec.get("completions")
@@ -147,7 +147,7 @@ class JobLife(RuleBasedStateMachine):
         self._release(name)
 
     def _remove_if_free(self, name: str) -> None:
-        """A pod that is told to go goes when it has ended, or never began, and nobody holds it."""
+        """A terminating pod is removed when it has ended, or never started, and has no finalizer."""
         pod = self.pods[name]
         if is_terminating(pod) and not is_tracked(pod) and phase(pod) != "Running":
             del self.pods[name]
@@ -225,7 +225,7 @@ class JobLife(RuleBasedStateMachine):
         else:
             raise AssertionError("it never rests")
         if not is_finished(self.status) and self.job["spec"].get("completionMode") != "Indexed":
-            # Terminating pods count as failed at once, whatever they say later.
+            # Terminating pods count as failed at once, whatever they report later.
             there = {name for name in self.succeeded if name not in self.unneeded}
             counted = self.status.get("succeeded") or 0
             assert counted <= len(there)

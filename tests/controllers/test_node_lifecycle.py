@@ -1,4 +1,4 @@
-"""Nodes that fall silent or are deleted, and their pods, on our plane and on a real cluster alike."""
+"""Nodes without heartbeats and deleted nodes, and their pods, on a plane and on a real cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEVER = [{"operator": "Exists"}]
 
 @pytest.fixture
 async def hurried(place: Place) -> AsyncIterator[Place]:
-    """Ours beside the plane's own, with less patience. A real cluster's cannot be hurried, only waited for."""
+    """Our controllers with short periods, next to the plane's. A real cluster's periods cannot be changed."""
     if place.server is not None:
         if not FULL:
             pytest.skip("a real cluster takes its time with silent nodes; TORCHYARD_TESTS=full waits for it")
@@ -50,12 +50,12 @@ async def hurried(place: Place) -> AsyncIterator[Place]:
 
 
 def taints(node: Object) -> set[tuple[str, str]]:
-    return {(one["key"], one["effect"]) for one in node["spec"].get("taints") or ()}
+    return {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints") or ()}
 
 
 @asynccontextmanager
 async def heard(place: Place, name: str) -> AsyncIterator[None]:
-    """A node that renews its lease; where none is ready nobody is driven out."""
+    """A node that renews its lease; without a ready node no pod is evicted."""
     await place.node(name)
     lease = {"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40}}
     await place.client.create(LEASES, lease, "kube-node-lease")
@@ -91,11 +91,11 @@ async def _falls_silent(place: Place, name: str) -> None:
     node = await place.becomes(
         NODES, name, lambda one: taints(one) == {(unreachable, "NoSchedule"), (unreachable, "NoExecute")}
     )
-    ready = next(one for one in node["status"]["conditions"] if one["type"] == "Ready")
+    ready = next(condition for condition in node["status"]["conditions"] if condition["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusUnknown")
     assert ready["message"] == "Kubelet stopped posting node status."
     leaving = await place.becomes(PODS, "leaves", lambda one: one["metadata"].get("deletionTimestamp"))
-    targets = [one for one in leaving["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    targets = [condition for condition in leaving["status"]["conditions"] if condition["type"] == "DisruptionTarget"]
     assert [one["reason"] for one in targets] == ["DeletionByTaintManager"]
     staying = await place.becomes(PODS, "stays", lambda one: not is_ready(one))
     assert "deletionTimestamp" not in staying["metadata"]
