@@ -47,7 +47,7 @@ def parse_rfc3339(text: str) -> datetime:
             return datetime.fromisoformat(f"{date}T{clock}{micro}{'+00:00' if zone == 'Z' else zone}")
         except ValueError:
             pass
-    raise TimeError(f'"{text}" is no RFC 3339 time', hint='write it as "2006-01-02T15:04:05Z"')
+    raise TimeError(f'"{text}" is not a valid RFC 3339 time', hint='use for example "2006-01-02T15:04:05Z"')
 
 
 _UNITS = {
@@ -70,10 +70,10 @@ def parse_duration(text: str) -> timedelta:
     """Parse a Go duration such as `1h15m30.5s`."""
     parts = _duration(text)
     if parts is None:
-        raise TimeError(f'time: invalid duration "{text}"', hint='write it as "1h15m30s"')
+        raise TimeError(f'time: invalid duration "{text}"', hint='use for example "1h15m30s"')
     seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in _term(parts.group(2))), Decimal(0))
     if seconds >= _MAX_NANOSECONDS:
-        raise TimeError(f'time: invalid duration "{text}"', hint="the longest one is about 292 years")
+        raise TimeError(f'time: invalid duration "{text}"', hint="the maximum is about 292 years")
     length = timedelta(microseconds=float(seconds * 1_000_000))
     return -length if parts.group(1) == "-" else length
 

@@ -231,10 +231,10 @@ class Informer:
             index = self._indexes[name]
             if before is not None:
                 for value in index_of(before):
-                    held = index.get(value)
-                    if held is not None:
-                        held.pop(key, None)
-                        if not held:
+                    objects = index.get(value)
+                    if objects is not None:
+                        objects.pop(key, None)
+                        if not objects:
                             del index[value]
             if after is not None:
                 for value in index_of(after):

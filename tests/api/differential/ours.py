@@ -44,35 +44,35 @@ _ADMISSION: dict[str, Callable[[Object], None]] = {
 def created(obj: Object) -> Verdict:
     resource = resource_of(obj)
     strategy = resource.strategy
-    mine = copy.deepcopy(obj)
-    meta = mine.setdefault("metadata", {})
+    new = copy.deepcopy(obj)
+    meta = new.setdefault("metadata", {})
     if resource.namespaced:
         meta["namespace"] = NAMESPACE
     meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": "2026-01-01T00:00:00Z"}
-    strategy.default(mine)
+    strategy.default(new)
     try:
         if admit := _ADMISSION.get(resource.kind):
-            admit(mine)
+            admit(new)
     except StatusError as refusal:
         return Verdict(False, message=refusal.message)
-    strategy.prepare_create(mine)
+    strategy.prepare_create(new)
     errs = names.validate_metadata(meta, namespaced=resource.namespaced, name_rule=strategy.name_rule)
-    return _verdict(errs + strategy.validate(mine), mine, strategy)
+    return _verdict(errs + strategy.validate(new), new, strategy)
 
 
 def changed(case: Case, old: Object) -> Verdict:
     """Return the verdict on the change of an object that kube-apiserver stored."""
     assert case.change is not None
     strategy = resource_of(old).strategy
-    mine, before = copy.deepcopy(old), copy.deepcopy(old)
-    case.change(mine)
-    strategy.default(mine)
-    if mine["kind"] == "Pod":
-        add_default_tolerations(mine)
-    errs = names.validate_metadata_update(mine["metadata"], before["metadata"])
-    errs += _rules(strategy, case.part)(mine, before)
+    new, before = copy.deepcopy(old), copy.deepcopy(old)
+    case.change(new)
+    strategy.default(new)
+    if new["kind"] == "Pod":
+        add_default_tolerations(new)
+    errs = names.validate_metadata_update(new["metadata"], before["metadata"])
+    errs += _rules(strategy, case.part)(new, before)
     assert json.dumps(before) == json.dumps(old), "a hook changed the old object"
-    verdict = _verdict(errs, mine, strategy)
+    verdict = _verdict(errs, new, strategy)
     if case.part:
         verdict.warnings = []
     return verdict

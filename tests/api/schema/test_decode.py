@@ -30,7 +30,7 @@ def in_container(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("sent", "held"),
+    ("sent", "decoded_value"),
     [
         ({"tty": False}, {}),
         ({"args": []}, {}),
@@ -48,9 +48,9 @@ def in_container(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_zero_values_are_omitted_unless_the_field_is_a_pointer_or_always_written(
-    sent: dict[str, Any], held: dict[str, Any]
+    sent: dict[str, Any], decoded_value: dict[str, Any]
 ) -> None:
-    assert in_container(**sent) == {"name": "c", "resources": {}, **held}
+    assert in_container(**sent) == {"name": "c", "resources": {}, **decoded_value}
 
 
 def test_fields_that_go_always_writes_are_added() -> None:
@@ -84,23 +84,23 @@ def test_a_missing_required_list_is_not_added() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "held"),
+    ("sent", "decoded_value"),
     [("1000m", "1"), ("0.5", "500m"), ("1024Mi", "1Gi"), (1.5, "1500m"), (1024, "1024"), (None, "0"), ("1e3", "1e3")],
 )
-def test_quantities_are_decoded_to_their_canonical_form(sent: Any, held: str) -> None:
-    assert in_container(resources={"limits": {"cpu": sent}})["resources"]["limits"]["cpu"] == held
+def test_quantities_are_decoded_to_their_canonical_form(sent: Any, decoded_value: str) -> None:
+    assert in_container(resources={"limits": {"cpu": sent}})["resources"]["limits"]["cpu"] == decoded_value
 
 
 @pytest.mark.parametrize(
-    ("sent", "held", "micro"),
+    ("sent", "decoded_value", "micro"),
     [
         ("2020-01-02T03:04:05Z", "2020-01-02T03:04:05Z", "2020-01-02T03:04:05.000000Z"),
         ("2020-01-02T03:04:05.6789Z", "2020-01-02T03:04:05Z", "2020-01-02T03:04:05.678900Z"),
         ("2020-01-02T03:04:05+02:00", "2020-01-02T01:04:05Z", "2020-01-02T01:04:05.000000Z"),
     ],
 )
-def test_times_are_decoded_to_their_canonical_form(sent: str, held: str, micro: str) -> None:
-    assert decoded("Pod", {"metadata": {"creationTimestamp": sent}})["metadata"]["creationTimestamp"] == held
+def test_times_are_decoded_to_their_canonical_form(sent: str, decoded_value: str, micro: str) -> None:
+    assert decoded("Pod", {"metadata": {"creationTimestamp": sent}})["metadata"]["creationTimestamp"] == decoded_value
     assert decoded("Lease", {"spec": {"renewTime": sent}}, "coordination.k8s.io")["spec"]["renewTime"] == micro
 
 
@@ -209,8 +209,8 @@ def test_decoding_is_idempotent(kind: GroupVersionKind) -> None:
     assert type is not None
     chance = random.Random(kind.kind)
     for _ in range(3):
-        held, _ = decode(generate(type, chance), type)
-        assert decode(json.loads(json.dumps(held)), type) == (held, [])
+        decoded, _ = decode(generate(type, chance), type)
+        assert decode(json.loads(json.dumps(decoded)), type) == (decoded, [])
 
 
 JUNK: list[Any] = [None, True, -1, 2**63, 1.5, 1e400, "", "x", "\ud800", [], [None], {}, {"x": 1}, [[{}]]]

@@ -38,8 +38,8 @@ NODES = [
 
 
 def event(name: str, **more: Any) -> Object:
-    about = {"kind": "Pod", "name": "p", "namespace": "tables"}
-    return {"metadata": {"name": name}, "involvedObject": about, "type": "Normal", "reason": "Why", **more}
+    involved = {"kind": "Pod", "name": "p", "namespace": "tables"}
+    return {"metadata": {"name": name}, "involvedObject": involved, "type": "Normal", "reason": "Why", **more}
 
 
 EVENTS = [

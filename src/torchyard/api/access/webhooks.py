@@ -244,10 +244,10 @@ def validate_api_service(service: Object) -> list[FieldError]:
     else:
         checks.report_problems(names.subdomain_problems(group), "spec.group", group, errs)
     checks.report_problems(names.dns1035_problems(version), "spec.version", version, errs)
-    for field, most in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
+    for field, maximum in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
         value = spec.get(field) or 0
-        if not 0 < value <= most:
-            errs.append(field_errors.invalid(f"spec.{field}", value, f"must be positive and less than {most}"))
+        if not 0 < value <= maximum:
+            errs.append(field_errors.invalid(f"spec.{field}", value, f"must be positive and less than {maximum}"))
     backend = spec.get("service")
     insecure = bool(spec.get("insecureSkipTLSVerify"))
     if backend is None:

@@ -69,7 +69,7 @@ def _core_event_cells(event: Object, now: datetime) -> list[Cell]:
         first=event.get("firstTimestamp"),
         last=event.get("lastTimestamp"),
         count=event.get("count"),
-        about=event.get("involvedObject") or {},
+        involved=event.get("involvedObject") or {},
         source=(source.get("component"), source.get("host")),
         message=event.get("message"),
     )
@@ -83,7 +83,7 @@ def _new_event_cells(event: Object, now: datetime) -> list[Cell]:
         first=event.get("deprecatedFirstTimestamp"),
         last=event.get("deprecatedLastTimestamp"),
         count=event.get("deprecatedCount"),
-        about=event.get("regarding") or {},
+        involved=event.get("regarding") or {},
         source=(source.get("component"), source.get("host")),
         message=event.get("note"),
     )
@@ -96,7 +96,7 @@ def _event_cells(
     first: str | None,
     last: str | None,
     count: int | None,
-    about: Object,
+    involved: Object,
     source: tuple[str | None, str | None],
     message: str | None,
 ) -> list[Cell]:
@@ -105,7 +105,7 @@ def _event_cells(
     last_seen = age(last, now) if last else first_seen
     if series:
         last_seen, count = age(series.get("lastObservedTime"), now), series.get("count") or 0
-    kind, name = (about.get("kind") or "").lower(), about.get("name")
+    kind, name = (involved.get("kind") or "").lower(), involved.get("name")
     component = source[0] or event.get("reportingComponent") or event.get("reportingController") or ""
     instance = source[1] or event.get("reportingInstance")
     return [
@@ -113,7 +113,7 @@ def _event_cells(
         event.get("type") or "",
         event.get("reason") or "",
         f"{kind}/{name}" if name else kind,
-        about.get("fieldPath") or "",
+        involved.get("fieldPath") or "",
         f"{component}, {instance}" if instance else component,
         (message or "").strip(),
         first_seen,

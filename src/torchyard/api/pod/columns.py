@@ -156,8 +156,8 @@ def _gates(gates: list[Object], conditions: list[Object]) -> str:
     if not gates:
         return NONE
     # Of several conditions of the same type the first one counts.
-    held = {condition.get("type"): condition.get("status") == "True" for condition in reversed(conditions)}
-    return f"{sum(held.get(gate.get('conditionType'), False) for gate in gates)}/{len(gates)}"
+    is_true = {condition.get("type"): condition.get("status") == "True" for condition in reversed(conditions)}
+    return f"{sum(is_true.get(gate.get('conditionType'), False) for gate in gates)}/{len(gates)}"
 
 
 def _conditions(pod: Object) -> list[Object]:

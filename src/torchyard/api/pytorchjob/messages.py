@@ -137,11 +137,11 @@ def not_deleted(why: str) -> str:
     return f"Error deleting: {why}"
 
 
-def out_of_range(workers: int, least: int, most: int) -> str:
+def out_of_range(workers: int, min_replicas: int, max_replicas: int) -> str:
     prefix = f"Worker.replicas is {workers}, but elasticPolicy."
-    if workers > most:
-        return f"{prefix}maxReplicas is {most}: the additional workers wait until a member leaves"
-    return f"{prefix}minReplicas is {least}: training waits for more workers"
+    if workers > max_replicas:
+        return f"{prefix}maxReplicas is {max_replicas}: the additional workers wait until a member leaves"
+    return f"{prefix}minReplicas is {min_replicas}: training waits for more workers"
 
 
 def pod_hindered(pod: str, message: str) -> str:

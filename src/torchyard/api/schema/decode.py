@@ -312,10 +312,10 @@ def _exactly(plain: type_of_value) -> Callable[[str], Decoder]:
     return scalar
 
 
-def _integer(least: int, most: int) -> Callable[[str], Decoder]:
+def _integer(minimum: int, maximum: int) -> Callable[[str], Decoder]:
     def integer(go: str) -> Decoder:
         def decode_integer(value: Any, _: list[bool]) -> Any:
-            if value.__class__ is int and least <= value <= most:
+            if value.__class__ is int and minimum <= value <= maximum:
                 return value
             raise _Mismatch(value, go, go)
 

@@ -52,8 +52,8 @@ def _moment(text: str) -> datetime:
         raise ValueError(f'parsing time "{text}": extra text: "{rest}"')
     date, clock, zone = "".join(parts[:5]), parts[6].rjust(2, "0") + ":" + parts[8], parts[11]
     seconds, _, fraction = parts[10].replace(",", ".").partition(".")
-    for (name, least, most), part in zip(_RANGES, (*parts[2:5:2], parts[6], parts[8], seconds), strict=True):
-        if not least <= int(part) <= most:
+    for (name, minimum, maximum), part in zip(_RANGES, (*parts[2:5:2], parts[6], parts[8], seconds), strict=True):
+        if not minimum <= int(part) <= maximum:
             raise ValueError(f'parsing time "{text}": {name} out of range')
     spelled = f"{date}T{clock}:{seconds}.{fraction[:6].ljust(6, '0')}{'+00:00' if zone == 'Z' else zone}"
     try:

@@ -236,12 +236,12 @@ def _check_block(block: Object, at: str, errs: list[FieldError]) -> None:
         return
     if not checks.cidr(text, f"{at}.cidr", errs):
         return
-    whole = ipaddress.ip_network(text, strict=False)
+    network = ipaddress.ip_network(text, strict=False)
     for index, part in enumerate(block.get("except") or ()):
         field = f"{at}.except[{index}]"
         if not checks.cidr(part, field, errs):
             continue
         excluded = ipaddress.ip_network(part, strict=False)
-        inside = excluded.version == whole.version and excluded.prefixlen > whole.prefixlen
-        if not inside or excluded.network_address not in whole:
+        inside = excluded.version == network.version and excluded.prefixlen > network.prefixlen
+        if not inside or excluded.network_address not in network:
             errs.append(field_errors.invalid(field, part, "must be a strict subset of `cidr`"))

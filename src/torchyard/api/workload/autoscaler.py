@@ -53,13 +53,13 @@ def _default_rules(strategy: Object, name: str, values: Object, policies: list[O
 def validate_autoscaler(autoscaler: Object) -> list[FieldError]:
     errs: list[FieldError] = []
     spec = autoscaler["spec"]
-    least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
-    if least is not None and least < 1:
-        errs.append(field_errors.invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
-    if most < 1:
-        errs.append(field_errors.invalid("spec.maxReplicas", most, "must be greater than 0"))
-    if least is not None and most < least:
-        errs.append(field_errors.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
+    minimum, maximum = spec.get("minReplicas"), spec.get("maxReplicas") or 0
+    if minimum is not None and minimum < 1:
+        errs.append(field_errors.invalid("spec.minReplicas", minimum, "must be greater than or equal to 1"))
+    if maximum < 1:
+        errs.append(field_errors.invalid("spec.maxReplicas", maximum, "must be greater than 0"))
+    if minimum is not None and maximum < minimum:
+        errs.append(field_errors.invalid("spec.maxReplicas", maximum, "must be greater than or equal to `minReplicas`"))
     target = spec.get("scaleTargetRef") or {}
     _check_reference(target, "spec.scaleTargetRef", errs)
     if target.get("kind") != "ReplicationController":
@@ -67,7 +67,7 @@ def validate_autoscaler(autoscaler: Object) -> list[FieldError]:
     metrics = spec.get("metrics") or []
     for index, metric in enumerate(metrics):
         _check_metric(metric, f"spec.metrics[{index}]", errs)
-    if least == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
+    if minimum == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         detail = "must specify at least one Object or External metric to support scaling to zero replicas"
         errs.append(field_errors.forbidden("spec.metrics", detail))
     for name in ("scaleUp", "scaleDown"):

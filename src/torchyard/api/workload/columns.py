@@ -179,12 +179,12 @@ def _autoscaler_cells(obj: Object, now: datetime) -> list[Cell]:
         obj = _to_v2(obj)
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     target = spec.get("scaleTargetRef") or {}
-    least = spec.get("minReplicas")
+    minimum = spec.get("minReplicas")
     return [
         name_of(obj),
         f"{target.get('kind', '')}/{target.get('name', '')}",
         _metrics(spec.get("metrics") or [], status.get("currentMetrics") or []),
-        "<unset>" if least is None else str(least),
+        "<unset>" if minimum is None else str(minimum),
         spec.get("maxReplicas") or 0,
         status.get("currentReplicas") or 0,
         age_of(obj, now),
