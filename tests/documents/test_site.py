@@ -42,6 +42,25 @@ def test_the_cli_reference_is_current(tmp_path: Path) -> None:
     assert generated.read_text() == (ROOT / "docs" / "reference" / "cli.md").read_text(), "run `make reference`"
 
 
+def test_every_mentioned_command_exists() -> None:
+    """A page that names a `yard` command names one of the reference."""
+    headings = re.findall(r"^#+ yard (.+)$", (ROOT / "docs" / "reference" / "cli.md").read_text(), re.MULTILINE)
+    groups = {heading.split()[0] for heading in headings if " " in heading}
+    unknown = set()
+    for page in PAGES:
+        for command, subcommand in re.findall(r"\byard ([a-z]+)(?: ([a-z]+)\b)?", _code(page.read_text())):
+            name = f"{command} {subcommand}" if command in groups and subcommand else command
+            if name not in headings:
+                unknown.add((page.name, name))
+    assert unknown == set()
+
+
+def _code(text: str) -> str:
+    """Return the inline code and the code blocks of a page."""
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))])
+
+
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     if not MKDOCS.exists():
         pytest.skip("mkdocs is not installed: `make docs` installs it")
