@@ -11,7 +11,7 @@ import pytest
 from torchyard.api.errors import StatusError
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.patch import parse
-from torchyard.apiserver.patch.parse import APPLY, JSON, MERGE, STRATEGIC, Validation
+from torchyard.apiserver.patch.parse import APPLY, JSON, MERGE, STRATEGIC, FieldValidation
 
 KIND = Type("object", name="test.Kind", fields={"metadata": Type("map", values=Type("string"))})
 
@@ -77,7 +77,7 @@ def test_the_default_field_manager_is_the_user_agents_program(parameter: str, ag
 
 
 NOT_A_MAP = "json: cannot unmarshal {} into Go value of type map[string]interface {{}}"
-BODIES: list[tuple[str, str, Validation, str]] = [
+BODIES: list[tuple[str, str, FieldValidation, str]] = [
     (MERGE, "[]", "Warn", "error decoding patch: " + NOT_A_MAP.format("array")),
     (MERGE, "{", "Warn", "error decoding patch: unexpected end of JSON input"),
     (MERGE, "{", "Ignore", "Invalid JSON Patch"),
@@ -117,7 +117,7 @@ BODIES: list[tuple[str, str, Validation, str]] = [
 
 
 @pytest.mark.parametrize(("type", "body", "validation", "message"), BODIES)
-def test_an_invalid_body_is_a_bad_request(type: str, body: str, validation: Validation, message: str) -> None:
+def test_an_invalid_body_is_a_bad_request(type: str, body: str, validation: FieldValidation, message: str) -> None:
     with pytest.raises(StatusError) as excinfo:
         parse.read_patch(type, body.encode(), validation)
     assert (excinfo.value.status, excinfo.value.message) == (400, message)

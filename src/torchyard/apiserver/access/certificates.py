@@ -122,7 +122,7 @@ def issue_client(
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _CertificateTemplate:
     """The contents of a certificate to be issued."""
 
     subject: x509.Name
@@ -142,12 +142,12 @@ class _Request:
         return self.alternatives() <= set(present)
 
 
-def _server_request(names: Iterable[str]) -> _Request:
-    return _Request(_subject("torchyard"), ExtendedKeyUsageOID.SERVER_AUTH, tuple(dict.fromkeys(names)))
+def _server_request(names: Iterable[str]) -> _CertificateTemplate:
+    return _CertificateTemplate(_subject("torchyard"), ExtendedKeyUsageOID.SERVER_AUTH, tuple(dict.fromkeys(names)))
 
 
-def _client_request(user: str, groups: Sequence[str]) -> _Request:
-    return _Request(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH)
+def _client_request(user: str, groups: Sequence[str]) -> _CertificateTemplate:
+    return _CertificateTemplate(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 def _subject(common_name: str, organizations: Sequence[str] = ()) -> x509.Name:
@@ -185,7 +185,7 @@ def _ensure_authority(credentials: CertificateDir, now: datetime) -> None:
     _write(path, _certificate_pem(builder.sign(key, hashes.SHA256())))
 
 
-def _ensure_leaf(credentials: CertificateDir, name: str, request: _Request, now: datetime) -> None:
+def _ensure_leaf(credentials: CertificateDir, name: str, request: _CertificateTemplate, now: datetime) -> None:
     path = credentials.directory / f"{name}.crt"
     key = _key(path.with_suffix(".key"))
     authority = credentials.load("ca")
@@ -202,7 +202,12 @@ def _ensure_leaf(credentials: CertificateDir, name: str, request: _Request, now:
 
 
 def _sign(
-    request: _Request, public_key: ec.EllipticCurvePublicKey, authority: KeyPair, *, life: timedelta, now: datetime
+    request: _CertificateTemplate,
+    public_key: ec.EllipticCurvePublicKey,
+    authority: KeyPair,
+    *,
+    life: timedelta,
+    now: datetime,
 ) -> x509.Certificate:
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     issuer_key = _load_key(authority.key)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torchyard.apiserver.cel.errors import CompileError, Issue
 
 
-class Token(NamedTuple):
+class CelToken(NamedTuple):
     kind: str  # int, uint, float, string, bytes, ident, quoted-ident, end, or the symbol itself
     text: str
     offset: int
@@ -30,36 +30,36 @@ _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v"
 _SAME = "\"'`\\?"
 
 
-def tokens(source: str) -> list[Token]:
+def tokens(source: str) -> list[CelToken]:
     """All tokens of an expression, the last of kind `end`. Raises CompileError."""
-    result: list[Token] = []
+    result: list[CelToken] = []
     at = 0
     while True:
         space = _SPACE.match(source, at)
         at = space.end() if space else at
         if at >= len(source):
-            return [*result, Token("end", "<EOF>", len(source))]
+            return [*result, CelToken("end", "<EOF>", len(source))]
         token = _token(source, at)
         result.append(token)
         at += len(token.text)
 
 
-def _token(source: str, at: int) -> Token:
+def _token(source: str, at: int) -> CelToken:
     if match := _PREFIX.match(source, at):
         return _string(source, at, match)
     if match := _FLOAT.match(source, at):
-        return Token("float", match.group(), at, float(match.group()))
+        return CelToken("float", match.group(), at, float(match.group()))
     if match := _INT.match(source, at):
         text = match.group()
         digits = text.rstrip("uU")
         value = int(digits, 16) if digits.startswith("0x") else int(digits)
-        return Token("uint" if match.group(1) else "int", text, at, value)
+        return CelToken("uint" if match.group(1) else "int", text, at, value)
     if match := _IDENT.match(source, at):
-        return Token("ident", match.group(), at)
+        return CelToken("ident", match.group(), at)
     if match := _SYMBOL.match(source, at):
-        return Token(match.group(), match.group(), at)
+        return CelToken(match.group(), match.group(), at)
     if match := _QUOTED_IDENT.match(source, at):
-        return Token("quoted-ident", match.group(), at, match.group(1))
+        return CelToken("quoted-ident", match.group(), at, match.group(1))
     raise _unrecognized(source, at, source[at])
 
 
@@ -67,7 +67,7 @@ def _unrecognized(source: str, at: int, text: str) -> CompileError:
     return CompileError(source, [Issue(at, f"Syntax error: token recognition error at: '{text}'")])
 
 
-def _string(source: str, at: int, match: re.Match[str]) -> Token:
+def _string(source: str, at: int, match: re.Match[str]) -> CelToken:
     prefix, quote = match.group(1).lower(), match.group(2)
     body = match.end()
     end = body
@@ -79,8 +79,8 @@ def _string(source: str, at: int, match: re.Match[str]) -> Token:
     inside = source[body:end]
     is_bytes = "b" in prefix
     if "r" not in prefix:
-        return Token("bytes" if is_bytes else "string", text, at, _unescaped(source, at, inside, is_bytes=is_bytes))
-    return Token("bytes" if is_bytes else "string", text, at, inside.encode() if is_bytes else inside)
+        return CelToken("bytes" if is_bytes else "string", text, at, _unescaped(source, at, inside, is_bytes=is_bytes))
+    return CelToken("bytes" if is_bytes else "string", text, at, inside.encode() if is_bytes else inside)
 
 
 def _unescaped(source: str, at: int, text: str, *, is_bytes: bool) -> str | bytes:

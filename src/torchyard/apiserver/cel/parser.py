@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchyard.apiserver.cel.ast import CallExpr, Expr, IdentExpr, ListExpr, LiteralExpr, MapExpr, SelectExpr
 from torchyard.apiserver.cel.errors import CompileError, Issue
-from torchyard.apiserver.cel.lexer import Token, tokens
+from torchyard.apiserver.cel.lexer import CelToken, tokens
 from torchyard.apiserver.cel.macros import MacroError, expand
 from torchyard.apiserver.cel.values import INT_RANGE, UINT_RANGE, Uint
 
@@ -29,7 +29,7 @@ def parse(source: str) -> Expr:
     if len(source) > MAX_SIZE:
         message = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SIZE}"
         raise CompileError(source, [Issue(0, message)])
-    parser = _Parser(source)
+    parser = _CelParser(source)
     try:
         node = parser.expression()
     except RecursionError:
@@ -38,7 +38,7 @@ def parse(source: str) -> Expr:
     return node
 
 
-class _Parser:
+class _CelParser:
     """A recursive descent parser, with one method per precedence level."""
 
     def __init__(self, source: str) -> None:
@@ -48,10 +48,10 @@ class _Parser:
         self._depth = 0
 
     @property
-    def token(self) -> Token:
+    def token(self) -> CelToken:
         return self._tokens[self._position]
 
-    def _next(self) -> Token:
+    def _next(self) -> CelToken:
         token = self.token
         self._position += 1
         return token
@@ -220,7 +220,7 @@ class _Parser:
         self._position -= 1
         raise self._syntax_error(f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}")
 
-    def _ident(self, token: Token, *, leading: bool = False) -> Expr:
+    def _ident(self, token: CelToken, *, leading: bool = False) -> Expr:
         if token.kind == "ident" and not leading and token.text in ("true", "false", "null"):
             return LiteralExpr(token.offset, {"true": True, "false": False, "null": None}[token.text])
         if token.kind != "ident" or token.text in _RESERVED:

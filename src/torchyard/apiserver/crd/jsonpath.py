@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Step = Callable[[list[Any]], list[Any]]
+PathStep = Callable[[list[Any]], list[Any]]
 
 
 class PathError(ValueError):
@@ -47,7 +47,7 @@ _COMPARE = {
 }
 
 
-def _steps(text: str) -> Iterator[Step]:
+def _steps(text: str) -> Iterator[PathStep]:
     at = 1 if text.startswith(("$", "@")) else 0
     while at < len(text):
         if text.startswith("..", at):
@@ -68,7 +68,7 @@ def _steps(text: str) -> Iterator[Step]:
             raise PathError(f"invalid JSONPath {text!r} at position {at}")
 
 
-def _bracket(inside: str) -> Step:
+def _bracket(inside: str) -> PathStep:
     if inside == "*":
         return _wildcard
     if inside.startswith("?"):
@@ -86,7 +86,7 @@ def _bracket(inside: str) -> Step:
         raise PathError(f"invalid array index {inside}") from None
 
 
-def _field(name: str) -> Step:
+def _field(name: str) -> PathStep:
     return lambda values: [value[name] for value in values if isinstance(value, dict) and name in value]
 
 
@@ -109,7 +109,7 @@ def _descend(values: list[Any]) -> list[Any]:
     return descendants
 
 
-def _indexes(indexes: list[int]) -> Step:
+def _indexes(indexes: list[int]) -> PathStep:
     def step(values: list[Any]) -> list[Any]:
         return [
             value[index]
@@ -122,7 +122,7 @@ def _indexes(indexes: list[int]) -> Step:
     return step
 
 
-def _slice(inside: str) -> Step:
+def _slice(inside: str) -> PathStep:
     parts = inside.split(":")
     try:
         bounds = [int(part) if part.strip() else None for part in parts]
@@ -136,7 +136,7 @@ def _slice(inside: str) -> Step:
     return lambda values: [item for value in values if isinstance(value, list) for item in value[part]]
 
 
-def _filter(inside: str) -> Step:
+def _filter(inside: str) -> PathStep:
     match = _FILTER.fullmatch(inside)
     if match is None:
         raise PathError(f"unsupported filter {inside}")

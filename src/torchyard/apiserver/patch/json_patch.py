@@ -20,7 +20,7 @@ MAX_OPERATIONS = 10_000
 # How many bytes all `copy` operations of one patch may add: the server's limit on a request's body.
 MAX_COPIED = 3 * 1024 * 1024
 
-Operation = dict[str, Any]
+PatchOperation = dict[str, Any]
 _is_index = re.compile(r"[+-]?[0-9]+").fullmatch
 
 
@@ -28,7 +28,7 @@ class _OperationError(Exception):
     """An operation that cannot be applied to the document."""
 
 
-def check_operations(operations: Any, *, lenient: bool = False) -> list[Operation]:
+def check_operations(operations: Any, *, lenient: bool = False) -> list[PatchOperation]:
     """The operations of a decoded patch; raises a 400 or 413 if they are invalid.
 
     `lenient` is fieldValidation=Ignore: upstream then decodes into other Go types, whose names are in the messages.
@@ -60,7 +60,7 @@ def check_operations(operations: Any, *, lenient: bool = False) -> list[Operatio
     return [operation or {} for operation in operations]
 
 
-def unknown_members(operations: list[Operation]) -> list[str]:
+def unknown_members(operations: list[PatchOperation]) -> list[str]:
     """`unknown field "[0].x"` for each unknown member of an operation."""
     return [
         f'unknown field "[{index}].{name}"'
@@ -70,7 +70,7 @@ def unknown_members(operations: list[Operation]) -> list[str]:
     ]
 
 
-def apply_json_patch(document: Any, operations: list[Operation]) -> Any:
+def apply_json_patch(document: Any, operations: list[PatchOperation]) -> Any:
     """The document after all operations; 422 when one cannot be applied."""
     document_state = _PatchedDocument(document)
     try:
@@ -89,19 +89,19 @@ class _PatchedDocument:
         self._owned_containers: dict[int, Any] = {id(self.root): self.root}
         self._copied_bytes = 0
 
-    def apply_operation(self, operation: Operation) -> None:
+    def apply_operation(self, operation: PatchOperation) -> None:
         do = _OPERATIONS.get(operation.get("op", ""))
         if do is None:
             raise _OperationError
         do(self, operation)
 
-    def add(self, operation: Operation) -> None:
+    def add(self, operation: PatchOperation) -> None:
         self._add(operation.get("path"), operation.get("value"))
 
-    def remove(self, operation: Operation) -> None:
+    def remove(self, operation: PatchOperation) -> None:
         self._remove(operation.get("path"))
 
-    def replace(self, operation: Operation) -> None:
+    def replace(self, operation: PatchOperation) -> None:
         if operation.get("path") == "" and "value" in operation:
             self._replace_all(operation["value"])
             return
@@ -118,19 +118,19 @@ class _PatchedDocument:
             self.root = _copy(value)
             self._owned_containers[id(self.root)] = self.root
 
-    def move(self, operation: Operation) -> None:
+    def move(self, operation: PatchOperation) -> None:
         value = self._get(operation.get("from"))
         self._remove(operation.get("from"))
         self._add(operation.get("path"), value)
 
-    def copy(self, operation: Operation) -> None:
+    def copy(self, operation: PatchOperation) -> None:
         text = orjson.dumps(self._get(operation.get("from")))
         self._copied_bytes += len(text)
         if self._copied_bytes > MAX_COPIED:
             raise _OperationError
         self._add(operation.get("path"), orjson.loads(text))
 
-    def test(self, operation: Operation) -> None:
+    def test(self, operation: PatchOperation) -> None:
         if not _json_equal(self._get(operation.get("path")), operation.get("value")):
             raise _OperationError
 
@@ -180,7 +180,7 @@ class _PatchedDocument:
         return container, _unescaped(last)
 
 
-_OPERATIONS: dict[str, Callable[[_PatchedDocument, Operation], None]] = {
+_OPERATIONS: dict[str, Callable[[_PatchedDocument, PatchOperation], None]] = {
     "add": _PatchedDocument.add,
     "remove": _PatchedDocument.remove,
     "replace": _PatchedDocument.replace,

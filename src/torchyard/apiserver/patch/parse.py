@@ -28,7 +28,7 @@ CUSTOM_TYPES = (JSON, MERGE, APPLY)
 
 FIELD_MANAGER_LIMIT = 128
 
-Validation = Literal["Strict", "Warn", "Ignore"]
+FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def field_manager(parameter: str, user_agent: str) -> str:
     return name.encode()[:FIELD_MANAGER_LIMIT].decode(errors="ignore")
 
 
-def read_patch(type: str, body: bytes, validation: Validation = "Warn") -> Patch:
+def read_patch(type: str, body: bytes, validation: FieldValidation = "Warn") -> Patch:
     """Parse the patch of a request; 400 if its body is invalid."""
     try:
         if type == APPLY:
@@ -148,7 +148,7 @@ def _malformed_message(type: str, detail: str, *, lenient: bool) -> str:
     return "Invalid JSON Patch" if lenient else f"error decoding patch: {detail}"
 
 
-def _read_apply(body: bytes, validation: Validation) -> Patch:
+def _read_apply(body: bytes, validation: FieldValidation) -> Patch:
     document, repeated = _json_or_yaml(body, look_for_repeated=validation != "Ignore")
     if not isinstance(document, dict | None):
         detail = f"json: cannot unmarshal {json_type(document)} into Go value of type map[string]interface {{}}"

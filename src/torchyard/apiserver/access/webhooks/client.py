@@ -16,7 +16,7 @@ from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from torchyard.api.objects import Object
 
 # From a service's namespace, name and port to the address and port of an endpoint. Raises LookupError without one.
-Resolve = Callable[[str, str, int], Awaitable[tuple[str, int]]]
+ServiceResolver = Callable[[str, str, int], Awaitable[tuple[str, int]]]
 
 MAX_RESPONSE_BYTES = 3 * 1024 * 1024
 _HEADERS = {
@@ -37,7 +37,7 @@ class _BadStatus(ValueError):
 class WebhookClient:
     """Calls webhooks over persistent connections. `close` it when done; it reopens on the next call."""
 
-    def __init__(self, resolve: Resolve | None = None) -> None:
+    def __init__(self, resolve: ServiceResolver | None = None) -> None:
         self._resolve = resolve
         self._session: aiohttp.ClientSession | None = None
 

@@ -16,13 +16,13 @@ from torchyard.apiserver.access.webhooks.admission_review import (
     InvalidWebhookResponse,
     UndecodablePatch,
 )
-from torchyard.apiserver.access.webhooks.client import Resolve, WebhookCallError, WebhookClient
-from torchyard.apiserver.access.webhooks.matching import GetEquivalents, GetNamespace, Matcher
+from torchyard.apiserver.access.webhooks.client import ServiceResolver, WebhookCallError, WebhookClient
+from torchyard.apiserver.access.webhooks.matching import EquivalentsGetter, Matcher, NamespaceGetter
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 from torchyard.apiserver.patch import json_patch
 
 # Returns all `mutatingwebhookconfigurations` or `validatingwebhookconfigurations`. Called for every write.
-GetConfigurations = Callable[[str], Iterable[Object]]
+ConfigurationsGetter = Callable[[str], Iterable[Object]]
 DEFAULT_TIMEOUT = 10
 
 
@@ -39,11 +39,11 @@ class WebhookDispatcher:
 
     def __init__(
         self,
-        configurations: GetConfigurations,
-        namespace: GetNamespace,
+        configurations: ConfigurationsGetter,
+        namespace: NamespaceGetter,
         *,
-        equivalents: GetEquivalents = lambda resource: (),
-        resolve: Resolve | None = None,
+        equivalents: EquivalentsGetter = lambda resource: (),
+        resolve: ServiceResolver | None = None,
     ) -> None:
         self._configurations = configurations
         self._matcher = Matcher(namespace, equivalents)

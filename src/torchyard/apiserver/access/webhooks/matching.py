@@ -11,14 +11,14 @@ from torchyard.api.resources import Resource
 from torchyard.api.selectors import from_object
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 
-GetNamespace = Callable[[str], Object | None]
-GetEquivalents = Callable[[Resource], Iterable[Resource]]
+NamespaceGetter = Callable[[str], Object | None]
+EquivalentsGetter = Callable[[Resource], Iterable[Resource]]
 
 
 class Matcher:
     """Matches writes against rules and selectors; looks up namespaces and equivalent resources."""
 
-    def __init__(self, namespace: GetNamespace, equivalents: GetEquivalents) -> None:
+    def __init__(self, namespace: NamespaceGetter, equivalents: EquivalentsGetter) -> None:
         self._namespace = namespace
         self._equivalents = equivalents
 

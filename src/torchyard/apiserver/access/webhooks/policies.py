@@ -8,12 +8,12 @@ from typing import Any
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.selectors import from_object
-from torchyard.apiserver.access.webhooks.matching import GetEquivalents, GetNamespace, Matcher
+from torchyard.apiserver.access.webhooks.matching import EquivalentsGetter, Matcher, NamespaceGetter
 from torchyard.apiserver.access.webhooks.policy_decision import PolicyDecision
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 
 # Returns the parameter objects of an apiVersion, kind and namespace.
-GetParameters = Callable[[str, str, str], Iterable[Object]]
+ParametersGetter = Callable[[str, str, str], Iterable[Object]]
 _STATUS = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
 _NO_PARAMS = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
 
@@ -25,10 +25,10 @@ class PolicyValidator:
         self,
         policies: Callable[[], Iterable[Object]],
         bindings: Callable[[], Iterable[Object]],
-        namespace: GetNamespace,
+        namespace: NamespaceGetter,
         *,
-        parameters: GetParameters = lambda api_version, kind, namespace: (),
-        equivalents: GetEquivalents = lambda resource: (),
+        parameters: ParametersGetter = lambda api_version, kind, namespace: (),
+        equivalents: EquivalentsGetter = lambda resource: (),
     ) -> None:
         self._policies = policies
         self._bindings = bindings

@@ -9,7 +9,8 @@ from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.cel_rules.compilation import CompiledRule, RuleCompileError, compile_rule
 from torchyard.apiserver.crd.cel_rules.values import type_of
-from torchyard.apiserver.crd.schema.node import Schema, SchemaCompiler
+from torchyard.apiserver.crd.schema.json_schema import Schema
+from torchyard.apiserver.crd.schema.node import SchemaCompiler
 
 _RULES = "x-kubernetes-validations"
 

@@ -9,8 +9,9 @@ from typing import Any
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.definition.structural import sub_schemas
+from torchyard.apiserver.crd.schema.json_schema import Schema
 from torchyard.apiserver.crd.schema.metadata import embedded_errors
-from torchyard.apiserver.crd.schema.node import Schema, SchemaCompiler
+from torchyard.apiserver.crd.schema.node import SchemaCompiler
 from torchyard.apiserver.crd.schema.prune import prune_value
 from torchyard.apiserver.crd.schema.validation import NO_PATH, schema_errors
 

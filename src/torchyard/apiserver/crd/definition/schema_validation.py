@@ -11,9 +11,8 @@ from typing import Any
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema.field_path import FieldPathError, follow
+from torchyard.apiserver.crd.schema.json_schema import Schema
 from torchyard.apiserver.crd.schema.node import META_FIELDS
-
-Schema = dict[str, Any]
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")

@@ -6,14 +6,14 @@ compile.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
+from torchyard.apiserver.crd.schema.json_schema import Schema
 from torchyard.apiserver.crd.schema.node import INT_OR_STRING
 from torchyard.apiserver.golang.regexp import PatternError, pattern
 
-Schema = dict[str, Any]
 Level = Literal["root", "item", "field"]
 
 _NO_TYPE: dict[Level, str] = {

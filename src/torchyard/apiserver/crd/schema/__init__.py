@@ -2,7 +2,7 @@
 
 Read in this order:
 
-- `node`: the compiled schema.
+- `json_schema`, `node`: the schema in a CRD, and its compiled form.
 - `prune`, `defaulting`, `metadata`: normalize an object.
 - `validation`, `formats`, `lists`: validate an object.
 - `quick_check`: fast checks for the common case of a valid object.

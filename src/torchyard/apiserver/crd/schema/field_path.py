@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-Schema = dict[str, Any]
+from torchyard.apiserver.crd.schema.json_schema import Schema
 
 _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'?|[.\[\]]|[^.\[\]']+|'")
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}

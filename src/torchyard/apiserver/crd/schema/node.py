@@ -13,8 +13,7 @@ from typing import Any
 from torchyard.api.schema.types import ListType
 from torchyard.apiserver.crd.schema import formats
 from torchyard.apiserver.crd.schema.field_path import FieldPathError, follow
-
-Schema = dict[str, Any]
+from torchyard.apiserver.crd.schema.json_schema import Schema
 
 # The anyOf that generators add to an int-or-string; it adds no restriction.
 INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
