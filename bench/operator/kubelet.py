@@ -25,8 +25,8 @@ class Kubelet:
         self._client, self._replicas = client, replicas
         self._informers = InformerFactory(client, namespace=namespace)
         ours = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
-        self._pods = self._informers.of(PODS, labels=ours, indexes={"job": _by_job})
-        self._jobs = self._informers.of(JOBS)
+        self._pods = self._informers.for_resource(PODS, labels=ours, indexes={"job": _by_job})
+        self._jobs = self._informers.for_resource(JOBS)
         self.reached: dict[str, dict[str, float]] = {"Running": {}, "Succeeded": {}}
         self._running = Counter[str]()
         self._tasks: set[asyncio.Task[None]] = set()
