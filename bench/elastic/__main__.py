@@ -1,4 +1,4 @@
-"""`python -m bench.elastic BAR ...`: run some of the bars, or all of them."""
+"""`python -m bench.elastic [BENCHMARK ...]`: run some of the benchmarks, or all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.elastic.overhead import c2, c3, c10
 from bench.elastic.recovery import c1, c4, c5, c6, c9, c11, c13
 from bench.elastic.tutorial import c14
 
-BARS = {
+BENCHMARKS = {
     "C1": c1,
     "C2": c2,
     "C3": c3,
@@ -30,12 +30,12 @@ BARS = {
 
 
 def main() -> int:
-    asked = sys.argv[1:] or list(BARS)
-    unknown = [name for name in asked if name not in BARS]
+    names = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
-        print(f"no such bar: {', '.join(unknown)}; there are {', '.join(BARS)}")
+        print(f"unknown benchmarks: {', '.join(unknown)}; choose from {', '.join(BENCHMARKS)}")
         return 2
-    met = [BARS[name]() for name in asked]
+    met = [BENCHMARKS[name]() for name in names]
     return 0 if all(met) else 1
 
 

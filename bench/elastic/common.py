@@ -23,9 +23,9 @@ def workspace() -> Iterator[Path]:
         yield Path(name)
 
 
-def options(folder: Path, *arguments: str, workers: int = 2, most: int = 8, lease: float = 1.0) -> RunOptions:
+def options(folder: Path, *arguments: str, workers: int = 2, max_workers: int = 8, lease: float = 1.0) -> RunOptions:
     command = (sys.executable, str(PROGRAM), "--log", str(folder / "steps"), *arguments)
-    return RunOptions(command, folder / "job", workers=workers, most=most, lease=lease, quiet=True)
+    return RunOptions(command, folder / "job", workers=workers, max_workers=max_workers, lease=lease, quiet=True)
 
 
 def digest_alone(*arguments: str) -> str:
@@ -36,27 +36,27 @@ def digest_alone(*arguments: str) -> str:
 
 def steps(folder: Path) -> list[dict[str, float]]:
     """Every step any worker applied, by time: {step, at, world, compute}."""
-    found = []
+    rows = []
     for log in folder.glob("steps*"):
         for line in log.read_text().splitlines():
             try:
-                found.append(json.loads(line))
+                rows.append(json.loads(line))
             except ValueError:
                 continue  # its writer was killed in the middle of it
-    return sorted(found, key=lambda row: row["at"])
+    return sorted(rows, key=lambda row: row["at"])
 
 
 def first_times(folder: Path) -> list[tuple[float, int]]:
-    """When each step was first applied by anyone."""
+    """Return when each step was first applied, by any worker."""
     seen: dict[int, float] = {}
     for row in steps(folder):
         seen.setdefault(int(row["step"]), row["at"])
     return sorted((at, step) for step, at in seen.items())
 
 
-def show(bar: str, what: str, figures: str, target: str, *, met: bool | None) -> bool:
+def show(name: str, label: str, figures: str, target: str, *, met: bool | None) -> bool:
     verdict = {True: "met", False: "MISSED", None: "not judged"}[met]
-    print(f"{bar:<4} {what}: {figures} | target {target} | {verdict}", flush=True)
+    print(f"{name:<4} {label}: {figures} | target {target} | {verdict}", flush=True)
     return met is not False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench.elastic import common
-from torchyard.elastic.chaos import ChaosJob, lineage, rampage
+from torchyard.elastic.chaos import ChaosJob, count_applied_records, kill_randomly
 
 
 def c7(kills: int = 200, records: int = 100_000, epochs: int = 3, seed: int = 1) -> bool:
@@ -16,15 +16,15 @@ def c7(kills: int = 200, records: int = 100_000, epochs: int = 3, seed: int = 1)
         held = ["--hold", str(go), "--hold-pause", "2.0", "--snapshot-every", "10"]
         settings = common.options(folder, *sizes, *held, workers=3, lease=5.0)
         begun = time.time()
-        with ChaosJob(settings) as arena:
-            arena.wait_step(2, seconds=300)
-            done = rampage(arena, seed=seed, kills=kills, pause=(0.05, 0.6))
+        with ChaosJob(settings) as chaos:
+            chaos.wait_step(2, seconds=300)
+            done = kill_randomly(chaos, seed=seed, kills=kills, pause=(0.05, 0.6))
             go.touch()
-            stop = arena.wait(1200)
-        counts = lineage(folder / "job")
+            stop = chaos.wait(1200)
+        counts = count_applied_records(folder / "job")
     lost = records * epochs - len(counts)
     double = sum(1 for count in counts.values() if count > 1)
-    digest = stop.message.split()[-1] if stop.why == "finished" else stop.message
+    digest = stop.message.split()[-1] if stop.cause == "finished" else stop.message
     figures = (
         f"{done['worker']} worker and {done['coordinator']} coordinator kills in {time.time() - begun:.0f} s, "
         f"{lost} records lost, {double} doubled, sha256 {'equal' if digest == alone else f'{digest} != {alone}'}"

@@ -1,4 +1,4 @@
-"""G1-G6 on a machine with a GPU: `python -m bench.elastic.gpu [G1 ...]`. Prints figures, target and the anchor.
+"""G1 to G6 on a machine with a GPU: `python -m bench.elastic.gpu [G1 ...]` prints figures, target and reference.
 
 Needs torch with CUDA. G1 and G2 use 18 GB of state; `--gigabytes` makes it smaller.
 """
@@ -27,8 +27,8 @@ def _state(gigabytes: float) -> list[Any]:
     return [torch.randn(int(gigabytes * 1e9 / 4 / 64), device="cuda") for _ in range(64)]
 
 
-class _Copies:
-    """The runtime's own copies of a state on the GPU, after the first two have made and pinned their room."""
+class _StagedStates:
+    """A stager for a state on the GPU, after the first two states have allocated and pinned its files."""
 
     def __init__(self, gigabytes: float) -> None:
         from torchyard.elastic.checkpoint.staging import Stager
@@ -36,39 +36,39 @@ class _Copies:
 
         self.folder = tempfile.TemporaryDirectory(prefix="bench-elastic-", dir="/dev/shm")
         self.snapshot = Snapshot("bench", _state(gigabytes))
-        self.memory = Stager(Path(self.folder.name), "bench")
+        self.stager = Stager(Path(self.folder.name), "bench")
         self.step = 0
         begun = time.perf_counter()
         for _ in range(2):
-            self.begin()
-            self.memory.settle()
+            self.stage()
+            self.stager.wait()
         self.first = time.perf_counter() - begun
 
-    def begin(self) -> None:
+    def stage(self) -> None:
         self.step += 1
-        self.memory.begin(self.step, self.snapshot)
-        self.memory.before_change()
+        self.stager.stage(self.step, self.snapshot)
+        self.stager.synchronize_staging()
 
 
-def g1(copies: _Copies, gigabytes: float) -> bool:
-    """What the training thread and its stream wait for when a copy begins."""
+def g1(states: _StagedStates, gigabytes: float) -> bool:
+    """How long the training thread and its stream wait when a state is staged."""
     import torch
 
     stalls = []
     for _ in range(5):
         torch.cuda.synchronize()
         begun = time.perf_counter()
-        copies.begin()
+        states.stage()
         torch.cuda.current_stream().synchronize()
         stalls.append((time.perf_counter() - begun) * 1000)
-        copies.memory.settle()
+        states.stager.wait()
     figures = f"{median(stalls):.1f} ms for {gigabytes:.0f} GB (flash checkpoint 200-500 ms); "
-    figures += f"making and pinning room for two copies took {copies.first:.0f} s once"
+    figures += f"allocating and pinning memory for two states took {states.first:.0f} s once"
     return show("G1", "snapshot stall", figures, "15 ms", met=median(stalls) <= 15)
 
 
-def g2(copies: _Copies, gigabytes: float) -> bool:
-    """Until the copy is whole in host memory, while matrix products run."""
+def g2(states: _StagedStates, gigabytes: float) -> bool:
+    """The time until the state is complete in host memory, while matrix products run."""
     import torch
 
     work = torch.randn(4096, 4096, device="cuda")
@@ -82,24 +82,24 @@ def g2(copies: _Copies, gigabytes: float) -> bool:
         return (time.perf_counter() - begun) / count
 
     products(50)
-    calm = products(100)
-    spent, busy = [], []
+    idle = products(100)
+    seconds, busy = [], []
     for _ in range(5):
         begun = time.perf_counter()
-        copies.begin()
+        states.stage()
         torch.cuda.current_stream().synchronize()
-        while (copying := copies.memory.copying) or not busy:
-            if copying:
+        while (staging := states.stager.staging) or not busy:
+            if staging:
                 busy.append(products(10))
-        copies.memory.settle()
-        spent.append(time.perf_counter() - begun)
-    slower = 100 * (median(busy) / calm - 1)
-    figures = f"{median(spent):.2f} s for {gigabytes:.0f} GB, compute {slower:+.1f} % meanwhile"
-    return show("G2", "the same in host memory", figures, "0.45 s, 3 %", met=median(spent) <= 0.45 and slower <= 3)
+        states.stager.wait()
+        seconds.append(time.perf_counter() - begun)
+    slower = 100 * (median(busy) / idle - 1)
+    figures = f"{median(seconds):.2f} s for {gigabytes:.0f} GB, compute {slower:+.1f} % meanwhile"
+    return show("G2", "the same in host memory", figures, "0.45 s, 3 %", met=median(seconds) <= 0.45 and slower <= 3)
 
 
 def g3(device: str = "cuda") -> bool:
-    """Processes that share the GPU, gloo with CUDA tensors, one killed: the runtime itself."""
+    """The runtime with processes that share the GPU and gloo with CUDA tensors; one is killed."""
     from bench.elastic.recovery import recovery_times
 
     met = True
@@ -110,26 +110,28 @@ def g3(device: str = "cuda") -> bool:
     return met
 
 
-def g4(gigabytes: float, device: str = "cuda", blows: int = 2) -> bool:
-    """The only worker is killed: its replacement takes the state from shared memory and makes the next step."""
+def g4(gigabytes: float, device: str = "cuda", kills: int = 2) -> bool:
+    """The only worker is killed: its replacement loads the state from shared memory and computes the next step."""
     hidden = int(gigabytes * 1e9 / 12 / 795)
     sizes = ("--hidden", str(hidden), "--batch", "8", "--micro-batches", "1", "--records", "2000", "--device", device)
     with workspace() as folder:
-        kept = ("--mode", "fast", "--snapshot-every", "1", "--epochs", "2000")
-        spent = []
-        with ChaosJob(common.options(folder, *sizes, *kept, workers=1, lease=5.0)) as arena:
-            for _ in range(blows):
-                held = arena.until(lambda status: status["phase"] == "Running", seconds=240, every=0.2)["step"]
-                arena.until(lambda status, step=held: status["step"] >= step + 4, seconds=240, every=0.2)
-                victim = arena.until(lambda status: bool(status["world"]), every=0.2)["world"][0]
+        mode = ("--mode", "fast", "--snapshot-every", "1", "--epochs", "2000")
+        seconds = []
+        with ChaosJob(common.options(folder, *sizes, *mode, workers=1, lease=5.0)) as chaos:
+            for _ in range(kills):
+                step = chaos.wait_until(lambda status: status["phase"] == "Running", seconds=240, every=0.2)["step"]
+                chaos.wait_until(lambda status, first=step: status["step"] >= first + 4, seconds=240, every=0.2)
+                victim = chaos.wait_until(lambda status: bool(status["world"]), every=0.2)["world"][0]
                 moment = time.time()
-                arena.signal_worker(victim)
+                chaos.signal_worker(victim)
                 later = _first_step_of_another(folder, victim, moment, patience=120)
-                spent.append(later - moment)
-            formed = [e["message"] for e in arena.ask("/events") or [] if e["reason"] == "WorldFormed"]
-    print(f"     {formed[-1]}" if formed else "     nothing formed")
-    figures = f"{median(spent):.2f} s (of {len(spent)}: {', '.join(f'{s:.2f}' for s in spent)}) for {gigabytes:.0f} GB"
-    return show("G4", "replacement trains from shared memory", figures, "2.5 s", met=median(spent) <= 2.5)
+                seconds.append(later - moment)
+            formed = [e["message"] for e in chaos.request("/events") or [] if e["reason"] == "WorldFormed"]
+    print(f"     {formed[-1]}" if formed else "     no world was formed")
+    figures = (
+        f"{median(seconds):.2f} s (of {len(seconds)}: {', '.join(f'{s:.2f}' for s in seconds)}) for {gigabytes:.0f} GB"
+    )
+    return show("G4", "replacement trains from shared memory", figures, "2.5 s", met=median(seconds) <= 2.5)
 
 
 def _first_step_of_another(folder: Path, victim: str, moment: float, *, patience: float) -> float:
@@ -138,11 +140,11 @@ def _first_step_of_another(folder: Path, victim: str, moment: float, *, patience
         if rows:
             return min(rows)
         time.sleep(0.2)
-    raise TimeoutError(f"no worker went on within {patience} s")
+    raise TimeoutError(f"no worker continued within {patience} s")
 
 
 def g5() -> bool:
-    """A GPT of 124 M parameters alone: the runtime's step against a bare loop, at a usual batch and at a tiny one."""
+    """A GPT of 124 M parameters on one worker: the runtime's step against a bare loop, for two batch sizes."""
     return all([_gpt(32, 1024, rounds=8), _gpt(8, 512, rounds=20)])
 
 
@@ -185,41 +187,41 @@ def _gpt(rows: int, length: int, *, rounds: int, run: int = 10) -> bool:
             marks.append(time.perf_counter())
         return [after - before for before, after in pairwise(marks)]
 
-    # A few steps each in turns: the machine drifts by more than what is to be seen.
+    # A few steps of each alternate: the machine drifts by more than the difference.
     pairs = [(timed(bare), timed(lambda: next(training))) for _ in range(rounds + 1)][1:]
-    plain, mine = (median([gap for pair in pairs for gap in pair[place]]) * 1000 for place in (0, 1))
+    plain, mine = (median([gap for pair in pairs for gap in pair[index]]) * 1000 for index in (0, 1))
     extra = 100 * (mine / plain - 1)
     figures = (
-        f"{mine:.2f} ms a step, bare loop {plain:.2f} ms: {extra:+.1f} % in {rounds} turns of {run - 1} steps each"
+        f"{mine:.2f} ms a step, bare loop {plain:.2f} ms: {extra:+.1f} % in {rounds} rounds of {run - 1} steps each"
     )
     return show("G5", f"fast mode on a 124 M GPT, {rows} x {length} tokens", figures, "1 %", met=extra <= 1)
 
 
 def g6() -> bool:
-    """The runtime aborts in a thread, since nothing waits for it; waited for, it is told beside."""
+    """The runtime aborts in a thread, because nothing waits for it; the time with a wait is printed too."""
     import torch
     import torch.distributed as dist
 
-    from torchyard.elastic.world.process_group import abort_aside, nccl_group
+    from torchyard.elastic.world.process_group import abort_in_background, nccl_group
 
-    def made() -> Any:
+    def create_group() -> Any:
         group = nccl_group(dist.HashStore(), 0, 1)
         group.allreduce([torch.ones(1000, device="cuda")]).wait()
         torch.cuda.synchronize()
         return group
 
-    def spent(abort: Callable[[Any], None]) -> float:
-        group, times = made(), []
+    def seconds(abort: Callable[[Any], None]) -> float:
+        group, times = create_group(), []
         for _ in range(5):
             begun = time.perf_counter()
             abort(group)
-            group = made()
+            group = create_group()
             times.append(time.perf_counter() - begun)
         return median(times)
 
-    aside, waited = spent(abort_aside), spent(lambda group: group.abort())
-    figures = f"{aside:.2f} s with the abort aside, as the runtime does it; {waited:.2f} s when it is waited for"
-    return show("G6", "NCCL abort and new group, one rank", figures, "0.7 s", met=aside <= 0.7)
+    in_thread, waited = seconds(abort_in_background), seconds(lambda group: group.abort())
+    figures = f"{in_thread:.2f} s with the abort in a thread, as in the runtime; {waited:.2f} s with a wait"
+    return show("G6", "NCCL abort and new group, one rank", figures, "0.7 s", met=in_thread <= 0.7)
 
 
 SHARED = """
@@ -237,25 +239,25 @@ except Exception as error:
 
 
 def shared() -> bool:
-    """Beside the bars: why NCCL with several ranks cannot be tried on a machine with one GPU."""
+    """Without a target: why NCCL with several ranks cannot be tested on a machine with one GPU."""
     with workspace() as folder:
         command = [sys.executable, "-c", SHARED]
         ranks = [
             subprocess.Popen([*command, str(rank), str(folder / "store")], stdout=subprocess.PIPE, text=True)
             for rank in range(2)
         ]
-        told = []
+        outputs = []
         for rank in ranks:
             try:
-                told.append(rank.communicate(timeout=90)[0].strip())
+                outputs.append(rank.communicate(timeout=90)[0].strip())
             except subprocess.TimeoutExpired:
                 rank.kill()
-                told.append("no answer in 90 s")
-    return show("S3", "NCCL, two ranks on one GPU", told[0], "refused by NCCL", met=None)
+                outputs.append("no output within 90 s")
+    return show("S3", "NCCL, two ranks on one GPU", outputs[0], "refused by NCCL", met=None)
 
 
 def strict(device: str = "cuda") -> bool:
-    """Beside the bars: on the GPU too, strict mode gives one model for every world, and refuses other kernels."""
+    """Strict mode gives one model for every number of workers on a GPU too, and refuses nondeterministic kernels."""
     import torch
 
     from torchyard.elastic import ElasticError, join
@@ -266,9 +268,9 @@ def strict(device: str = "cuda") -> bool:
             workspace() as folder,
             ChaosJob(
                 common.options(folder, "--device", device, "--records", "4000", "--epochs", "1", workers=workers)
-            ) as arena,
+            ) as chaos,
         ):
-            models.append(arena.wait(300).message.split()[-1])
+            models.append(chaos.wait(300).message.split()[-1])
     same = show(
         "S1",
         "strict mode, 1, 2 and 4 workers",
@@ -285,27 +287,33 @@ def strict(device: str = "cuda") -> bool:
 
     try:
         list(join().train(net, torch.optim.SGD(net.parameters()), loss=loss_of, data=data, batch=4))
-        told = "trained"
+        outputs = "trained"
     except ElasticError as error:
-        told = f"{error.code}: {error.message[:80]}"
+        outputs = f"{error.code}: {error.message[:80]}"
     finally:
         torch.use_deterministic_algorithms(False)
-    return same & show("S2", "a kernel without a deterministic form", told, "refused", met="NotDeterministic" in told)
+    return same & show(
+        "S2", "a kernel without a deterministic form", outputs, "refused", met="NotDeterministic" in outputs
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("bars", nargs="*", default=["G1", "G2", "G3", "G4", "G5", "G6", "strict", "shared"])
+    parser.add_argument("benchmarks", nargs="*", default=["G1", "G2", "G3", "G4", "G5", "G6", "strict", "shared"])
     parser.add_argument("--gigabytes", type=float, default=18.0)
-    parser.add_argument("--device", default="cuda", help="cpu tries G3, G4 and strict where there is no GPU")
-    given = parser.parse_args()
-    size, device = given.gigabytes, given.device
-    copies = _Copies(size) if {"G1", "G2"} & set(given.bars) else None
-    met = [bar(copies, size) for name, bar in (("G1", g1), ("G2", g2)) if name in given.bars and copies is not None]
-    if copies is not None:
-        copies.memory.settle()
-        copies.folder.cleanup()
-    others = {
+    parser.add_argument("--device", default="cuda", help="cpu runs G3, G4 and strict without a GPU")
+    args = parser.parse_args()
+    size, device = args.gigabytes, args.device
+    states = _StagedStates(size) if {"G1", "G2"} & set(args.benchmarks) else None
+    met = [
+        benchmark(states, size)
+        for name, benchmark in (("G1", g1), ("G2", g2))
+        if name in args.benchmarks and states is not None
+    ]
+    if states is not None:
+        states.stager.wait()
+        states.folder.cleanup()
+    remaining = {
         "G3": lambda: g3(device),
         "G4": lambda: g4(size, device),
         "G5": g5,
@@ -313,10 +321,10 @@ def main() -> int:
         "strict": lambda: strict(device),
         "shared": shared,
     }
-    for name in (name for name in others if name in given.bars):
+    for name in (name for name in remaining if name in args.benchmarks):
         try:
-            met.append(others[name]())
-        except Exception as error:  # the other bars are worth their machine time
+            met.append(remaining[name]())
+        except Exception as error:  # run the other benchmarks all the same
             traceback.print_exc()
             met.append(show(name, "did not run", repr(error)[:200], "", met=False))
     return 0 if all(met) else 1

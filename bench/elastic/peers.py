@@ -1,6 +1,6 @@
-"""What others need to go on after a SIGKILL, measured in the same run: torchrun of the installed torch, and torchft.
+"""How long other systems take to continue after a SIGKILL, measured in the same run: torchrun and torchft.
 
-torchft is measured where it can be imported (`pip install torchft`); its absence is told, not hidden.
+torchft is measured if it is installed (`pip install torchft`); otherwise the output says that it is not.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ while True:
 """
 )
 
-# In a process of its own: it writes every quorum to its output.
+# In a separate process, because it writes every quorum to its output.
 LIGHTHOUSE = """
 import time
 from torchft.coordination import LighthouseServer
@@ -77,18 +77,18 @@ time.sleep(1000)
 
 
 def _reached(folder: Path) -> dict[int, float]:
-    """The first time each step was logged by anyone."""
-    seen: dict[int, float] = {}
+    """Return when each step was first logged."""
+    reached: dict[int, float] = {}
     for log in folder.glob("steps-*"):
         for line in log.read_text().splitlines():
             parts = line.split()
             if len(parts) == 2:
-                seen[int(parts[0])] = min(float(parts[1]), seen.get(int(parts[0]), float("inf")))
-    return seen
+                reached[int(parts[0])] = min(float(parts[1]), reached.get(int(parts[0]), float("inf")))
+    return reached
 
 
 def _after_kill(folder: Path, victim: int, *, patience: float) -> float:
-    """Milliseconds from the kill until a step nobody had reached; infinite if none comes."""
+    """Return the milliseconds from the kill to the next new step; infinite if there is none."""
     before = max(_reached(folder), default=0)
     moment = time.time()
     os.kill(victim, signal.SIGKILL)
@@ -101,18 +101,18 @@ def _after_kill(folder: Path, victim: int, *, patience: float) -> float:
 
 
 def _running(folder: Path, workers: int, seconds: float = 90.0) -> list[int]:
-    """Wait until all take steps; their process ids."""
+    """Wait until all workers train, and return their process ids."""
     deadline = time.time() + seconds
     while time.time() < deadline:
         logs = [log for log in folder.glob("steps-*") if len(log.read_text().splitlines()) > 30]
         if len(logs) >= workers:
             return [int(log.name.partition("-")[2]) for log in logs]
         time.sleep(0.2)
-    raise TimeoutError("the peer did not begin to train")
+    raise TimeoutError("the workers did not start to train")
 
 
 def torchrun(workers: int, *, patience: float = 40.0) -> float:
-    """Restarts the whole group; here with a checkpoint at every step, so that nothing else is lost."""
+    """Restarts the whole group; here with a checkpoint at every step, so that no step is lost."""
     with workspace() as folder:
         (folder / "train.py").write_text(TORCHRUN)
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
@@ -128,7 +128,7 @@ def torchrun(workers: int, *, patience: float = 40.0) -> float:
 
 
 def torchft(workers: int, *, tuned: bool, patience: float = 40.0) -> float | None:
-    """Survivors go on after a quorum, without the dead worker's records of that step. None where it is absent."""
+    """Survivors continue after a quorum, without the dead worker's records of that step. None if not installed."""
     if importlib.util.find_spec("torchft") is None:
         return None
     timing = "join_timeout_ms=200, quorum_tick_ms=50, heartbeat_timeout_ms=1000" if tuned else ""
@@ -155,14 +155,14 @@ def torchft(workers: int, *, tuned: bool, patience: float = 40.0) -> float | Non
                 process.wait()
 
 
-def told(workers: int) -> str:
-    """One sentence for a result line."""
-    others = [("torchrun", torchrun(workers)), ("torchft", torchft(workers, tuned=False))]
-    others.append(("torchft tuned", torchft(workers, tuned=True)))
-    words = []
-    for name, spent in others:
-        if spent is None:
-            words.append(f"{name} not installed")
+def compare(workers: int) -> str:
+    """Return the figures of all systems as one line."""
+    systems = [("torchrun", torchrun(workers)), ("torchft", torchft(workers, tuned=False))]
+    systems.append(("torchft tuned", torchft(workers, tuned=True)))
+    results = []
+    for name, milliseconds in systems:
+        if milliseconds is None:
+            results.append(f"{name} not installed")
         else:
-            words.append(f"{name} {spent:.0f} ms" if spent < 1e9 else f"{name} did not recover in 40 s")
-    return ", ".join(words)
+            results.append(f"{name} {milliseconds:.0f} ms" if milliseconds < 1e9 else f"{name} did not recover in 40 s")
+    return ", ".join(results)

@@ -1,4 +1,4 @@
-"""C1, C4, C5, C6, C9, C11, C13: how long training stands still when the world changes."""
+"""C1, C4, C5, C6, C9, C11, C13: how long training stops when the world changes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from bench.elastic import common, peers
 from bench.elastic.common import first_times, show, workspace
 from bench.quantiles import quantile
 from torchyard.elastic.chaos import ChaosJob
-from torchyard.elastic.checkpoint.files import newest_sound
+from torchyard.elastic.checkpoint.files import newest_valid
 
 ENDLESS = ("--epochs", "2000")
 
 
-def _blow(arena: ChaosJob, folder: Path, number: int, victim: str) -> float:
-    """Signal one worker; milliseconds until a world without it applies a step nobody had applied."""
-    before = arena.ask("/status") or {}
+def _signal_and_measure(chaos: ChaosJob, folder: Path, signal_number: int, victim: str) -> float:
+    """Signal one worker; return the milliseconds until a world without it applies a new step."""
+    before = chaos.request("/status") or {}
     moment = time.time()
-    arena.signal_worker(victim, number)
-    time.sleep(0.5)  # who asks for the status takes time from those who recover
-    arena.until(lambda status: victim not in status["world"] and status["phase"] == "Running", seconds=60, every=0.1)
-    arena.until(lambda status: status["step"] >= before.get("step", 0) + 3, seconds=60, every=0.1)
+    chaos.signal_worker(victim, signal_number)
+    time.sleep(0.5)  # a status request takes CPU time from the recovery
+    chaos.wait_until(
+        lambda status: victim not in status["world"] and status["phase"] == "Running", seconds=60, every=0.1
+    )
+    chaos.wait_until(lambda status: status["step"] >= before.get("step", 0) + 3, seconds=60, every=0.1)
     without = [
         row["at"]
         for row in common.steps(folder)
@@ -34,46 +36,48 @@ def _blow(arena: ChaosJob, folder: Path, number: int, victim: str) -> float:
     return (min(without) - moment) * 1000 if without else float("nan")
 
 
-def recovery_times(workers: int, blows: int, *arguments: str, lease: float = 1.0) -> list[float]:
-    """Milliseconds from SIGKILL to the next step, for a number of kills; every dead worker is replaced first."""
+def recovery_times(workers: int, kills: int, *arguments: str, lease: float = 1.0) -> list[float]:
+    """Return the milliseconds from SIGKILL to the next step for each kill; every dead worker is replaced first."""
     with workspace() as folder:
         pauses = []
-        with ChaosJob(common.options(folder, *ENDLESS, *arguments, workers=workers, lease=lease)) as arena:
-            for _ in range(blows):
-                arena.until(
+        with ChaosJob(common.options(folder, *ENDLESS, *arguments, workers=workers, lease=lease)) as chaos:
+            for _ in range(kills):
+                chaos.wait_until(
                     lambda status: len(status["world"]) == workers and status["phase"] == "Running",
                     seconds=120,
                     every=0.1,
                 )
                 time.sleep(random.uniform(0.3, 0.8))
-                pauses.append(_blow(arena, folder, signal.SIGKILL, random.choice(sorted(arena.workers()))))
+                pauses.append(
+                    _signal_and_measure(chaos, folder, signal.SIGKILL, random.choice(sorted(chaos.workers())))
+                )
     return [pause for pause in pauses if not math.isnan(pause)]
 
 
-def c1(blows: int = 20, *, with_peers: bool = True) -> bool:
+def c1(kills: int = 20, *, with_peers: bool = True) -> bool:
     met = True
     for workers, p50, p99 in ((2, 80, 200), (3, 80, 200), (4, 150, 300)):
-        pauses = recovery_times(workers, blows)
+        pauses = recovery_times(workers, kills)
         middle, worst = common.median(pauses), quantile(pauses, 0.99)
         figures = f"p50 {middle:.0f} ms, p99 {worst:.0f} ms of {len(pauses)} kills"
         reached = middle <= p50 and worst <= p99
         met &= show("C1", f"SIGKILL 1 of {workers} to the next step", figures, f"p50 {p50}, p99 {p99}", met=reached)
     if with_peers:
-        show("C1", "SIGKILL 1 of 2, others", peers.told(2), "", met=None)
+        show("C1", "SIGKILL 1 of 2, others", peers.compare(2), "", met=None)
     return met
 
 
 def c4() -> bool:
-    with workspace() as folder, ChaosJob(common.options(folder, *ENDLESS, workers=2)) as arena:
-        arena.wait_step(20)
-        arena.until(lambda status: len(status["world"]) == 2)
-        pids = arena.workers()
+    with workspace() as folder, ChaosJob(common.options(folder, *ENDLESS, workers=2)) as chaos:
+        chaos.wait_step(20)
+        chaos.wait_until(lambda status: len(status["world"]) == 2)
+        pids = chaos.workers()
         hung, survivor = sorted(pids)[:2]
-        pause = _blow(arena, folder, signal.SIGSTOP, hung) / 1000
-        same = arena.workers().get(survivor) == pids[survivor]
-        arena.signal_worker(hung)
+        pause = _signal_and_measure(chaos, folder, signal.SIGSTOP, hung) / 1000
+        same = chaos.workers().get(survivor) == pids[survivor]
+        chaos.signal_worker(hung)
     figures = f"{pause:.2f} s, survivor's process {'unchanged' if same else 'CHANGED'} (gloo alone waits 30 min)"
-    return show("C4", "SIGSTOP 1 of 2 until training goes on", figures, "1.5 s", met=pause <= 1.5 and same)
+    return show("C4", "SIGSTOP 1 of 2 until training continues", figures, "1.5 s", met=pause <= 1.5 and same)
 
 
 def _longest_gap(folder: Path, since: float) -> float:
@@ -83,22 +87,22 @@ def _longest_gap(folder: Path, since: float) -> float:
 
 def c5() -> bool:
     met = True
-    with workspace() as folder, ChaosJob(common.options(folder, *ENDLESS, "--hidden", "1024", workers=2)) as arena:
-        arena.wait_step(30)
-        for wanted in (3, 4, 2):
+    with workspace() as folder, ChaosJob(common.options(folder, *ENDLESS, "--hidden", "1024", workers=2)) as chaos:
+        chaos.wait_step(30)
+        for workers in (3, 4, 2):
             time.sleep(1)
             before = [at for at, _ in first_times(folder)][-60:]
             usual = common.median([b - a for a, b in pairwise(before)]) * 1000
             moment = time.time()
-            arena.ask("/scale", {"workers": wanted})
-            arena.until(
-                lambda status, n=wanted: len(status["world"]) == n and status["phase"] == "Running",
+            chaos.request("/scale", {"workers": workers})
+            chaos.wait_until(
+                lambda status, n=workers: len(status["world"]) == n and status["phase"] == "Running",
                 seconds=60,
                 every=0.2,
             )
             time.sleep(0.7)
             added = _longest_gap(folder, moment) - usual
-            what = f"scale to {wanted} (10 MB state)"
+            what = f"scale to {workers} (10 MB state)"
             met &= show("C5", what, f"added pause {added:.0f} ms", "100 ms, 0 recomputed", met=added <= 100)
     return met
 
@@ -109,83 +113,89 @@ def c6() -> bool:
         with workspace() as folder:
             settings = common.options(folder, *ENDLESS, workers=1)
             settings = type(settings)(
-                settings.command, settings.directory, workers=1, most=8, quiet=True, zygote=not cold
+                settings.command, settings.directory, workers=1, max_workers=8, quiet=True, zygote=not cold
             )
-            with ChaosJob(settings) as arena:
-                arena.wait_step(20, seconds=300)
+            with ChaosJob(settings) as chaos:
+                chaos.wait_step(20, seconds=300)
                 time.sleep(1)
                 moment = time.time()
-                arena.ask("/scale", {"workers": 2})
-                arena.until(lambda status: len(status["world"]) == 2, seconds=120, every=0.2)
+                chaos.request("/scale", {"workers": 2})
+                chaos.wait_until(lambda status: len(status["world"]) == 2, seconds=120, every=0.2)
                 time.sleep(0.5)
                 joined = [row["at"] for row in common.steps(folder) if row["world"] == 2]
             spent = min(joined, default=float("nan")) - moment
         kind = "cold" if cold else "zygote"
-        met &= show("C6", f"wanted to taking part, {kind}", f"{spent:.2f} s", f"{target} s", met=spent <= target)
+        met &= show(
+            "C6", f"from the request to taking part, {kind}", f"{spent:.2f} s", f"{target} s", met=spent <= target
+        )
     return met
 
 
 def c9() -> bool:
-    """Workers and coordinator killed, shared memory gone: only the checkpoints and the ledger are left."""
+    """Workers and coordinator are killed, and shared memory is lost: only checkpoints and the ledger remain."""
     with workspace() as folder:
         sizes = ("--epochs", "12")
         alone = common.digest_alone(*sizes)
-        kept = ("--checkpoints", str(folder / "kept"), "--checkpoint-every", "50")
-        settings = common.options(folder, *sizes, *kept, workers=2)
-        with ChaosJob(settings) as arena:
-            arena.wait_step(150, seconds=300)
-            arena.until(lambda status: newest_sound(folder / "kept") is not None, seconds=60, every=0.2)
-            for name in arena.workers():
-                arena.signal_worker(name)
-            arena.kill_coordinator()
-            arena.end()
-            arena.wait(60)
+        checkpoints = ("--checkpoints", str(folder / "kept"), "--checkpoint-every", "50")
+        settings = common.options(folder, *sizes, *checkpoints, workers=2)
+        with ChaosJob(settings) as chaos:
+            chaos.wait_step(150, seconds=300)
+            chaos.wait_until(lambda status: newest_valid(folder / "kept") is not None, seconds=60, every=0.2)
+            for name in chaos.workers():
+                chaos.signal_worker(name)
+            chaos.kill_coordinator()
+            chaos.shut_down()
+            chaos.wait(60)
         reached = max(step for _, step in first_times(folder))
-        sound = newest_sound(folder / "kept")
+        sound = newest_valid(folder / "kept")
         durable = sound[1].step if sound else 0
         moment = time.time()
         with ChaosJob(settings) as again:
             stop = again.wait(300)
         at, resumed = min((row["at"], row["step"]) for row in common.steps(folder) if row["at"] > moment)
         spent, same = at - moment, stop.message.split()[-1] == alone
-    figures = f"{spent:.1f} s to step {resumed:.0f}, the one after the last durable of {reached} applied, "
+    figures = f"{spent:.1f} s to step {resumed:.0f}, the first after the last durable one of {reached} applied, "
     figures += f"sha256 {'equal' if same else 'DIFFERS'}"
     met = spent <= 6 and resumed == durable + 1 and same
     return show("C9", "everything killed, restarted from disk", figures, "6 s, same model", met=met)
 
 
 def c11(seconds: float = 60.0) -> bool:
-    """A step is of four micro-batches: a fifth worker stands by, and takes the place of a lost one at once."""
+    """A step has four micro-batches: a fifth worker stands by, and replaces a lost one at once."""
     met = True
     for every, target in ((5.0, 97.0), (15.0, 99.0)):
         alone, ready = (_goodput(every, seconds, workers=workers) for workers in (4, 5))
-        figures = f"goodput {ready:.1f} % with a fifth that stands by, {alone:.1f} % while a new one is forked"
+        figures = (
+            f"goodput {ready:.1f} % with a fifth worker that stands by, {alone:.1f} % with a replacement that is forked"
+        )
         met &= show("C11", f"a kill every {every:.0f} s, 4 workers", figures, f"{target} %", met=ready >= target)
     return met
 
 
 def _goodput(every: float, seconds: float, *, workers: int) -> float:
-    """Useful time, as a share of all: what the applied steps would have taken at the usual pace of four."""
+    """Return the useful time in percent: the time of the applied steps at the usual pace of four workers."""
     with workspace() as folder:
-        with ChaosJob(common.options(folder, *ENDLESS, "--sleep", "0.02", workers=workers)) as arena:
-            calm = [_calm(arena, workers)]
+        with ChaosJob(common.options(folder, *ENDLESS, "--sleep", "0.02", workers=workers)) as chaos:
+            calm_periods = [_measure_calm(chaos, workers)]
             begun = time.time()
             while time.time() - begun < seconds:
                 time.sleep(every)
-                arena.signal_worker(random.choice(sorted((arena.ask("/status") or {})["world"])))
+                chaos.signal_worker(random.choice(sorted((chaos.request("/status") or {})["world"])))
             time.sleep(1)
             ended = time.time()
-            calm.append(_calm(arena, workers))
+            calm_periods.append(_measure_calm(chaos, workers))
         rows = [at for at, _ in first_times(folder)]
     applied = sum(1 for at in rows if begun <= at <= ended)
-    # The usual pace, measured before and after: a machine that drifts would pass for good or bad recovery.
-    usual = common.median([b - a for first, last in calm for a, b in pairwise(rows) if first <= a and b <= last])
+    # The usual pace is measured before and after, because the drift of a machine would look like good or bad recovery.
+    usual = common.median(
+        [b - a for first, last in calm_periods for a, b in pairwise(rows) if first <= a and b <= last]
+    )
     return min(100.0, 100 * applied * usual / (ended - begun))
 
 
-def _calm(arena: ChaosJob, workers: int, seconds: float = 6.0) -> tuple[float, float]:
-    """A while with four at work, all others ready, and nobody looking."""
-    arena.until(
+def _measure_calm(chaos: ChaosJob, workers: int, seconds: float = 6.0) -> tuple[float, float]:
+    """Return a period with four workers in the world, all others ready, and no status requests."""
+    chaos.wait_until(
         lambda status: len(status["world"]) == 4 and len(status["workers"]) == workers and status["phase"] == "Running",
         seconds=180,
         every=0.5,
@@ -202,8 +212,8 @@ MICRO = 0.01
 def c13() -> bool:
     """Four workers, one of them three times slower.
 
-    Of 16 micro-batches at relative speeds 3, 3, 3, 1 the best split is 5, 5, 5, 1: one more at full speed than the four
-    that everyone has when nobody is slow, which is measured first.
+    The best split of 16 micro-batches at relative speeds 3, 3, 3, 1 is 5, 5, 5, 1: one more at full speed than the four
+    of every worker when none is slow, which is measured first.
     """
     sizes = ("--sleep", str(MICRO), "--micro-batches", "16", "--batch", "128")
     even, _ = _four(*sizes)
@@ -211,18 +221,18 @@ def c13() -> bool:
     ideal = even * 5 / 4
     ratio = slow / ideal
     figures = f"{slow * 1000:.0f} ms a step, {ratio:.2f}x the ideal {ideal * 1000:.0f} ms; "
-    figures += "nothing shifted" if shifted is None else f"shifted after {shifted} steps"
+    figures += "no micro-batch moved" if shifted is None else f"moved after {shifted} steps"
     met = ratio <= 1.25 and shifted is not None and shifted <= 30
     return show("C13", "one of 4 at a third of the speed", figures, "1.25x within 30 steps", met=met)
 
 
 def _four(*arguments: str) -> tuple[float, int | None]:
-    """The step time of four workers in the end, and after how many steps their shares were shifted."""
+    """Return the final step time of four workers, and after how many steps micro-batches moved."""
     with workspace() as folder:
-        with ChaosJob(common.options(folder, *ENDLESS, *arguments, workers=4)) as arena:
-            start = arena.until(lambda status: len(status["world"]) == 4, seconds=120, every=0.2)["step"]
-            arena.until(lambda status: status["step"] >= start + 120, seconds=120, every=0.5)
-            events = arena.ask("/events") or []
+        with ChaosJob(common.options(folder, *ENDLESS, *arguments, workers=4)) as chaos:
+            start = chaos.wait_until(lambda status: len(status["world"]) == 4, seconds=120, every=0.2)["step"]
+            chaos.wait_until(lambda status: status["step"] >= start + 120, seconds=120, every=0.5)
+            events = chaos.request("/events") or []
         began = [event for event in events if event["reason"] == "WorldBegan" and "is slow" in event["message"]]
         times = first_times(folder)
     late = [b[0] - a[0] for a, b in pairwise(times) if a[1] > start + 60]

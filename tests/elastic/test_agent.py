@@ -1,4 +1,4 @@
-"""What the agent of one machine sees and settles, without training."""
+"""The agent of one machine and the limits of a run, without training."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.elastic.agent.agent import describe, exiting
+from torchyard.elastic.agent.agent import describe_exit, is_exiting
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.run import RunOptions
 
 RUN = ("python", "train.py")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's mark is Linux'")
-def test_a_process_that_is_ending_is_seen_before_it_is_gone() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/PID/stat exists only on Linux")
+def test_an_exiting_process_is_detected_before_it_is_reaped() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        assert not exiting(process.pid)
+        assert not is_exiting(process.pid)
         process.kill()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays as it is until somebody asks for its code
-        assert exiting(process.pid)
-    assert not exiting(process.pid), "a process that is gone is another matter"
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie until its exit code is read
+        assert is_exiting(process.pid)
+    assert not is_exiting(process.pid), "a reaped process is not exiting"
 
 
 @pytest.mark.parametrize(
-    ("settings", "fault"),
+    ("options", "message"),
     [
         (RunOptions(RUN, Path(), workers=3, multiple_of=2), "3 workers is not a multiple of 2"),
         (RunOptions(RUN, Path(), workers=2, multiple_of=0), "2 workers is not a multiple of 0"),
-        (RunOptions(RUN, Path(), workers=1, least=2), "not in order"),
-        (RunOptions(RUN, Path(), workers=5, most=4), "not in order"),
-        (RunOptions(RUN, Path(), workers=0), "not in order"),
+        (RunOptions(RUN, Path(), workers=1, min_workers=2), "not in ascending order"),
+        (RunOptions(RUN, Path(), workers=5, max_workers=4), "not in ascending order"),
+        (RunOptions(RUN, Path(), workers=0), "not in ascending order"),
     ],
 )
-def test_world_sizes_that_do_not_fit_are_refused_with_advice(settings: RunOptions, fault: str) -> None:
-    with pytest.raises(ElasticError, match=fault) as caught:
-        settings.limits()
+def test_contradictory_world_limits_are_refused_with_a_hint(options: RunOptions, message: str) -> None:
+    with pytest.raises(ElasticError, match=message) as caught:
+        options.limits()
     assert caught.value.code == "BadLimits"
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(("code", "told"), [(0, "exited with code 0"), (-9, "was ended by SIGKILL")])
-def test_how_a_worker_ended_is_told_in_words(code: int, told: str) -> None:
-    assert describe(code) == told
+@pytest.mark.parametrize(("code", "description"), [(0, "exited with code 0"), (-9, "was ended by SIGKILL")])
+def test_an_exit_code_is_described_in_words(code: int, description: str) -> None:
+    assert describe_exit(code) == description

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from torchyard.elastic import wire
+from torchyard.elastic.coordinator.coordinator import CoordinatorConfig
 from torchyard.elastic.coordinator.membership import WorldLimits
-from torchyard.elastic.coordinator.server import Coordinator, CoordinatorConfig
+from torchyard.elastic.coordinator.server import CoordinatorServer
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire import (
     Fence,
@@ -29,43 +30,43 @@ from torchyard.elastic.wire import (
     WorkerProgress,
 )
 
-ORDER = StepSampler(records=100, micro_size=5, micro_batches=4)
-CONFIG: dict[str, Any] = {"order": asdict(ORDER), "mode": "strict", "threads": 1}
+SAMPLER = StepSampler(records=100, micro_size=5, micro_batches=4)
+CONFIG: dict[str, Any] = {"sampler": asdict(SAMPLER), "mode": "strict", "threads": 1}
 
 
-class Script:
-    """A worker that says what the test tells it to."""
+class ScriptedWorker:
+    """A worker that sends the messages of a test."""
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
         self.port = port
-        self.standing = WorkerProgress()
+        self.progress = WorkerProgress()
 
-    async def connect(self, **changes: Any) -> Script:
+    async def connect(self, **changes: Any) -> ScriptedWorker:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-        self.say(Hello(**({"job": "j", "token": "t", "name": self.name, "config": CONFIG} | changes)))
+        self.send(Hello(**({"job": "j", "token": "t", "name": self.name, "config": CONFIG} | changes)))
         return self
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self.writer.write(wire.encode(message))
 
-    async def hear(self) -> Message:
+    async def receive(self) -> Message:
         async with asyncio.timeout(120):
             return await wire.receive(self.reader)
 
-    async def until(self, kind: type[Any]) -> Any:
-        while not isinstance(message := await self.hear(), kind):
+    async def receive_until(self, kind: type[Any]) -> Any:
+        while not isinstance(message := await self.receive(), kind):
             pass
         return message
 
-    async def take_place(self) -> StartWorld:
-        """Answer every call to re-form until a world has begun."""
+    async def enter_world(self) -> StartWorld:
+        """Report to every rendezvous until a world starts."""
         while True:
-            message = await self.hear()
+            message = await self.receive()
             if isinstance(message, StartRendezvous):
-                self.say(ReportProgress(message.fence, self.standing))
+                self.send(ReportProgress(message.fence, self.progress))
             elif isinstance(message, StartWorld):
-                self.standing = WorkerProgress(message.fence, message.step, live=True)
+                self.progress = WorkerProgress(message.fence, message.step, live=True)
                 return message
 
     async def leave(self) -> None:
@@ -73,24 +74,24 @@ class Script:
         await self.writer.wait_closed()
 
 
-class Stage:
+class CoordinatorFixture:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = 0
 
-    async def open(self, *, want: int = 1, lease: float = 30.0) -> None:
-        limits = WorldLimits(want=want, most=4)
+    async def open(self, *, target_workers: int = 1, lease: float = 30.0) -> None:
+        limits = WorldLimits(target_workers=target_workers, max_workers=4)
         settings = CoordinatorConfig(
             "j", "t", self.folder / "ledger.db", port=self.port, limits=limits, lease=lease, return_within=300
         )
-        self.coordinator = Coordinator(settings)
-        self.port = await self.coordinator.start()
+        self.server = CoordinatorServer(settings)
+        self.port = await self.server.start()
 
-    async def worker(self, name: str, **changes: Any) -> Script:
-        return await Script(name, self.port).connect(**changes)
+    async def worker(self, name: str, **changes: Any) -> ScriptedWorker:
+        return await ScriptedWorker(name, self.port).connect(**changes)
 
-    async def reached(self, step: int) -> dict[str, Any]:
-        """The status, once it tells of this step."""
+    async def wait_for_step(self, step: int) -> dict[str, Any]:
+        """Return the status once it has this step."""
         async with asyncio.timeout(120):
             while (status := (await self.http("GET /status"))[1])["step"] < step:
                 await asyncio.sleep(0.01)
@@ -108,69 +109,71 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    stage = Stage(tmp_path)
-    yield stage
-    await stage.coordinator.close()
+async def fixture(tmp_path: Path) -> AsyncIterator[CoordinatorFixture]:
+    fixture = CoordinatorFixture(tmp_path)
+    yield fixture
+    await fixture.server.close()
 
 
-async def test_two_workers_form_a_world_and_are_relayed_to_each_other(stage: Stage) -> None:
-    await stage.open(want=2)
-    first, second = await stage.worker("a"), await stage.worker("b")
-    (go, same) = await asyncio.gather(first.take_place(), second.take_place())
-    assert go == same
-    assert go.members == ("a", "b")
-    first.say(wire.StoreValue(go.fence, "0", "dmFsdWU="))
-    assert (await second.until(wire.StoreValue)).value == "dmFsdWU="
+async def test_two_workers_form_a_world_and_store_values_are_relayed(fixture: CoordinatorFixture) -> None:
+    await fixture.open(target_workers=2)
+    first, second = await fixture.worker("a"), await fixture.worker("b")
+    (start, same) = await asyncio.gather(first.enter_world(), second.enter_world())
+    assert start == same
+    assert start.members == ("a", "b")
+    first.send(wire.StoreValue(start.fence, "0", "dmFsdWU="))
+    assert (await second.receive_until(wire.StoreValue)).value == "dmFsdWU="
     await first.leave()
     await second.leave()
 
 
-async def test_a_closed_connection_is_a_death_and_the_survivor_goes_on(stage: Stage) -> None:
-    await stage.open(want=2)
-    first, second = await stage.worker("a"), await stage.worker("b")
-    await asyncio.gather(first.take_place(), second.take_place())
-    first.standing = WorkerProgress(first.standing.fence, 7, live=True)
+async def test_a_closed_connection_removes_the_worker_and_the_survivor_continues(fixture: CoordinatorFixture) -> None:
+    await fixture.open(target_workers=2)
+    first, second = await fixture.worker("a"), await fixture.worker("b")
+    await asyncio.gather(first.enter_world(), second.enter_world())
+    first.progress = WorkerProgress(first.progress.fence, 7, live=True)
     await second.leave()
-    go = await first.take_place()
-    assert (go.members, go.step) == (("a",), 7)
+    start = await first.enter_world()
+    assert (start.members, start.step) == (("a",), 7)
     await first.leave()
 
 
-async def test_a_worker_that_its_agent_saw_end_is_lost_though_its_connection_is_open(stage: Stage) -> None:
-    await stage.open(want=2)
-    agent = await Script("node", stage.port).connect(role="agent", node="node")
-    first, second = await stage.worker("node-0"), await stage.worker("node-1")
-    await asyncio.gather(first.take_place(), second.take_place())
-    agent.say(wire.WorkerExiting("node-1"))
-    agent.say(wire.WorkerExiting("node-1"))
-    assert (await first.take_place()).members == ("node-0",)
-    lost = [event for event in (await stage.http("GET /events"))[1] if event["reason"] == "WorkerLost"]
+async def test_a_worker_that_its_agent_reports_as_exiting_is_lost_while_its_connection_is_open(
+    fixture: CoordinatorFixture,
+) -> None:
+    await fixture.open(target_workers=2)
+    agent = await ScriptedWorker("node", fixture.port).connect(role="agent", node="node")
+    first, second = await fixture.worker("node-0"), await fixture.worker("node-1")
+    await asyncio.gather(first.enter_world(), second.enter_world())
+    agent.send(wire.WorkerExiting("node-1"))
+    agent.send(wire.WorkerExiting("node-1"))
+    assert (await first.enter_world()).members == ("node-0",)
+    lost = [event for event in (await fixture.http("GET /events"))[1] if event["reason"] == "WorkerLost"]
     assert [event["message"] for event in lost] == ["node-1 died (its agent saw it end)"]
     for script in (agent, first, second):
         await script.leave()
 
 
-async def test_where_the_time_of_a_recovery_went_is_told_from_detection_to_the_first_step(stage: Stage) -> None:
-    await stage.open(want=2)
-    first, second = await stage.worker("a"), await stage.worker("b")
-    await asyncio.gather(first.take_place(), second.take_place())
+async def test_recovery_durations_are_reported_from_detection_to_the_first_step(fixture: CoordinatorFixture) -> None:
+    await fixture.open(target_workers=2)
+    first, second = await fixture.worker("a"), await fixture.worker("b")
+    await asyncio.gather(first.enter_world(), second.enter_world())
     await second.leave()
-    go = await first.take_place()
-    first.say(wire.WorldFormed(go.fence, {"agree_ms": 2.0, "form_ms": 3.0, "total_ms": 5.0}))
-    first.say(StepsApplied(go.fence, ((1, 0.5, ""),)))
-    while not (told := [e for e in (await stage.http("GET /events"))[1] if e["reason"] == "WorldFormed"]):
+    start = await first.enter_world()
+    first.send(wire.WorldFormed(start.fence, {"agree_ms": 2.0, "form_ms": 3.0, "total_ms": 5.0}))
+    first.send(StepsApplied(start.fence, ((1, 0.5, ""),)))
+    while not (events := [e for e in (await fixture.http("GET /events"))[1] if e["reason"] == "WorldFormed"]):
         await asyncio.sleep(0.01)
-    assert list(told[0]["facts"]) == ["detect_ms", "agree_ms", "form_ms", "total_ms"]
+    assert list(events[0]["facts"]) == ["detect_ms", "agree_ms", "form_ms", "total_ms"]
     await first.leave()
 
 
-async def test_silence_longer_than_the_lease_is_a_death(stage: Stage) -> None:
-    await stage.open(want=1, lease=0.3)
-    hung = await stage.worker("a")
-    await hung.take_place()
-    stop = await hung.until(Stop)
-    assert stop.why == "expelled"
+async def test_a_worker_without_heartbeats_is_expelled_after_its_lease(fixture: CoordinatorFixture) -> None:
+    await fixture.open(target_workers=1, lease=0.3)
+    hung = await fixture.worker("a")
+    await hung.enter_world()
+    stop = await hung.receive_until(Stop)
+    assert stop.cause == "expelled"
     await hung.leave()
 
 
@@ -182,87 +185,87 @@ async def test_silence_longer_than_the_lease_is_a_death(stage: Stage) -> None:
         ({"version": 99}, "OtherVersion"),
         ({"config": CONFIG | {"mode": "fast"}}, "ConfigChanged"),
         (
-            {"config": CONFIG | {"order": asdict(StepSampler(records=99, micro_size=5, micro_batches=4))}},
+            {"config": CONFIG | {"sampler": asdict(StepSampler(records=99, micro_size=5, micro_batches=4))}},
             "OrderChanged",
         ),
     ],
 )
-async def test_a_worker_that_does_not_belong_is_refused_with_advice(
-    stage: Stage, changes: dict[str, Any], code: str
+async def test_a_worker_of_another_job_or_configuration_is_refused_with_a_hint(
+    fixture: CoordinatorFixture, changes: dict[str, Any], code: str
 ) -> None:
-    await stage.open()
-    rightful = await stage.worker("a")
-    await rightful.take_place()
-    stranger = await stage.worker("b", **changes)
-    refusal = await stranger.until(Rejection)
-    assert refusal.code == code
-    assert refusal.hint
-    await rightful.leave()
+    await fixture.open()
+    accepted = await fixture.worker("a")
+    await accepted.enter_world()
+    stranger = await fixture.worker("b", **changes)
+    rejection = await stranger.receive_until(Rejection)
+    assert rejection.code == code
+    assert rejection.hint
+    await accepted.leave()
     await stranger.leave()
 
 
-async def test_a_restarted_coordinator_adopts_the_world_and_fills_the_ledger(stage: Stage) -> None:
-    await stage.open()
-    worker = await stage.worker("a")
-    go = await worker.take_place()
-    worker.say(StepsApplied(go.fence, ((1, 0.5, ""),)))
-    await stage.reached(1)
-    await stage.coordinator.close()
+async def test_a_restarted_coordinator_adopts_the_world_and_fills_the_ledger(fixture: CoordinatorFixture) -> None:
+    await fixture.open()
+    worker = await fixture.worker("a")
+    start = await worker.enter_world()
+    worker.send(StepsApplied(start.fence, ((1, 0.5, ""),)))
+    await fixture.wait_for_step(1)
+    await fixture.server.close()
     await worker.leave()
-    await stage.open()
-    back = await stage.worker("a", standing=WorkerProgress(go.fence, 3, live=True), running=True, members=("a",))
-    assert isinstance(await back.hear(), Welcome)
-    back.say(StepsApplied(go.fence, ((2, 0.4, ""), (3, 0.3, ""))))
-    body = await stage.reached(3)
+    await fixture.open()
+    back = await fixture.worker("a", progress=WorkerProgress(start.fence, 3, live=True), running=True, members=("a",))
+    assert isinstance(await back.receive(), Welcome)
+    back.send(StepsApplied(start.fence, ((2, 0.4, ""), (3, 0.3, ""))))
+    body = await fixture.wait_for_step(3)
     assert (body["phase"], body["step"], body["incarnation"]) == ("Running", 3, 2)
-    back.say(wire.TrainingDone(ORDER.steps, "d"))
-    assert (await back.until(Stop)).why == "finished"
-    rows = (await stage.http("GET /ledger"))[1]
-    assert [row["step"] for row in rows] == list(range(1, ORDER.steps + 1))
+    back.send(wire.TrainingDone(SAMPLER.steps, "d"))
+    assert (await back.receive_until(Stop)).cause == "finished"
+    rows = (await fixture.http("GET /ledger"))[1]
+    assert [row["step"] for row in rows] == list(range(1, SAMPLER.steps + 1))
     await back.leave()
 
 
-async def test_rows_of_an_older_world_are_ignored(stage: Stage) -> None:
-    await stage.open()
-    worker = await stage.worker("a")
-    await worker.take_place()
-    worker.say(StepsApplied(Fence(0, 9), ((1, 0.5, ""),)))
-    worker.say(wire.LeaveRequest("to show that what came before was heard"))
-    while "WorkerLeaving" not in [event["reason"] for event in (await stage.http("GET /events"))[1]]:
+async def test_rows_of_an_older_world_are_ignored(fixture: CoordinatorFixture) -> None:
+    await fixture.open()
+    worker = await fixture.worker("a")
+    await worker.enter_world()
+    worker.send(StepsApplied(Fence(0, 9), ((1, 0.5, ""),)))
+    worker.send(wire.LeaveRequest("marks that the earlier message was handled"))
+    while "WorkerLeaving" not in [event["reason"] for event in (await fixture.http("GET /events"))[1]]:
         await asyncio.sleep(0.01)
-    stage.coordinator.scribe.flush()
-    assert (await stage.http("GET /ledger"))[1] == []
-    assert (await stage.http("GET /status"))[1]["step"] == 0
+    fixture.server.coordinator.ledger_writer.flush()
+    assert (await fixture.http("GET /ledger"))[1] == []
+    assert (await fixture.http("GET /status"))[1]["step"] == 0
     await worker.leave()
 
 
-async def test_the_same_records_failing_on_two_workers_fail_the_job(stage: Stage) -> None:
-    await stage.open(want=2)
-    first, second = await stage.worker("a"), await stage.worker("b")
-    await asyncio.gather(first.take_place(), second.take_place())
+async def test_the_same_records_failing_on_two_workers_fail_the_job(fixture: CoordinatorFixture) -> None:
+    await fixture.open(target_workers=2)
+    first, second = await fixture.worker("a"), await fixture.worker("b")
+    await asyncio.gather(first.enter_world(), second.enter_world())
     failed = wire.ProgramFailed(1, 2, (40, 41), "ValueError: spoilt", "Traceback ...")
-    first.say(failed)
+    first.send(failed)
     await first.leave()
-    await second.take_place()
-    second.say(failed)
-    stop = await second.until(Stop)
-    assert stop.why == "failed"
+    await second.enter_world()
+    second.send(failed)
+    stop = await second.receive_until(Stop)
+    assert stop.cause == "failed"
     assert "ValueError: spoilt on a and b" in stop.message
     assert "[40, 41]" in stop.message
     await second.leave()
 
 
-async def test_http_tells_scales_and_refuses(stage: Stage) -> None:
-    await stage.open()
-    assert await stage.http("GET /healthz") == (200, "ok\n")
-    assert (await stage.http("POST /scale", '{"workers": 3}'))[1] == {"workers": 3}
-    assert (await stage.http("POST /scale", '{"workers": 3}', token="guess"))[0] == 403
-    status, body = await stage.http("POST /scale", '{"workers": 9}')
-    assert (status, body["hint"]) == (422, "choose 1 to 4, in multiples of 1")
-    assert (await stage.http("GET /nowhere"))[0] == 404
-    for nonsense in ("nonsense", "{}", "[]", '{"workers": "three"}', '{"workers": true}'):
-        assert (await stage.http("POST /scale", nonsense))[0] == 400, nonsense
-    metrics = (await stage.http("GET /metrics"))[1]
+async def test_http_reports_status_scales_and_refuses(fixture: CoordinatorFixture) -> None:
+    await fixture.open()
+    assert await fixture.http("GET /healthz") == (200, "ok\n")
+    assert (await fixture.http("POST /scale", '{"workers": 3}'))[1] == {"workers": 3}
+    assert (await fixture.http("POST /scale", '{"workers": 3}', token="guess"))[0] == 403
+    status, reply = await fixture.http("POST /scale", '{"workers": 9}')
+    assert (status, reply["hint"]) == (422, "choose 1 to 4, in multiples of 1")
+    assert (await fixture.http("GET /nowhere"))[0] == 404
+    for body in ("nonsense", "{}", "[]", '{"workers": "three"}', '{"workers": true}'):
+        assert (await fixture.http("POST /scale", body))[0] == 400, body
+    metrics = (await fixture.http("GET /metrics"))[1]
     assert 'torchyard_elastic_workers_wanted{job="j"} 3' in metrics
-    events = (await stage.http("GET /events"))[1]
+    events = (await fixture.http("GET /events"))[1]
     assert [event["reason"] for event in events] == ["Scaled"]

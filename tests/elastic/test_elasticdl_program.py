@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from torchyard.elastic.agent.agent import COMPAT
-from torchyard.elastic.chaos import ChaosJob, lineage
+from torchyard.elastic.chaos import ChaosJob, count_applied_records
 from torchyard.elastic.run import RunOptions
 
 pytestmark = pytest.mark.train
@@ -33,11 +33,11 @@ def images(kind: str, count: int) -> list[tuple[int, bytes]]:
 
 @pytest.fixture(scope="module")
 def mnist_png(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pictures(tmp_path_factory.mktemp("mnist_png"))
+    return write_images(tmp_path_factory.mktemp("mnist_png"))
 
 
-def pictures(root: Path) -> Path:
-    """A part of MNIST as the tutorial wants it: one PNG per image, in a folder per digit."""
+def write_images(root: Path) -> Path:
+    """Write a part of MNIST as in the tutorial: one PNG per image, in a folder per digit."""
     if importlib.util.find_spec("cv2") is None:
         pytest.skip("the tutorial's program needs cv2, which is not installed")
     cv2, numpy = importlib.import_module("cv2"), importlib.import_module("numpy")
@@ -63,9 +63,9 @@ def result(output: str) -> tuple[str, float]:
 
 @pytest.fixture
 def path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without torchvision, its list of image files is stood in for; the program stays as it is."""
-    given = [str(ROOT / "src"), *([] if importlib.util.find_spec("torchvision") else [str(STANDIN)])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(given))
+    """Replace torchvision's list of image files if it is not installed; the program is unchanged."""
+    paths = [str(ROOT / "src"), *([] if importlib.util.find_spec("torchvision") else [str(STANDIN)])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
@@ -96,13 +96,13 @@ with controller.scope():
 
 
 @pytest.mark.usefixtures("path")
-def test_a_spoilt_record_fails_the_job_with_its_traceback_and_number(tmp_path: Path) -> None:
+def test_a_record_that_raises_fails_the_job_with_its_traceback_and_number(tmp_path: Path) -> None:
     program = tmp_path / "spoilt.py"
     program.write_text(SPOILT)
     settings = RunOptions((sys.executable, str(program)), tmp_path / "job", workers=2, lease=10.0, quiet=True)
-    with ChaosJob(settings) as arena:
-        stop = arena.wait(120)
-    assert stop.why == "failed", (stop, arena.output[-20:])
+    with ChaosJob(settings) as chaos:
+        stop = chaos.wait(120)
+    assert stop.cause == "failed", (stop, chaos.output[-20:])
     assert "ValueError: record 23 is spoilt on local-" in stop.message
     assert "Traceback" in stop.message
     assert "23" in stop.message.split("records [")[1].split("]")[0]
@@ -155,7 +155,7 @@ print("weights", hashlib.sha256(model.weight.detach().numpy().tobytes()).hexdige
 
 @pytest.mark.usefixtures("path")
 def test_a_schedule_in_the_loop_of_a_worker_that_joins_late_changes_nothing(tmp_path: Path) -> None:
-    """As the tutorial's model zoo has it: the loop lowers the learning rate when it sees a new epoch."""
+    """As in the tutorial's model zoo, the loop lowers the learning rate at a new epoch."""
     program, go, alone = tmp_path / "scheduled.py", tmp_path / "go", tmp_path / "alone"
     program.write_text(SCHEDULED)
     environment = {**os.environ, "WORKER_NUM": "2", "PYTHONPATH": f"{COMPAT}:{os.environ['PYTHONPATH']}"}
@@ -163,20 +163,24 @@ def test_a_schedule_in_the_loop_of_a_worker_that_joins_late_changes_nothing(tmp_
     undisturbed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert undisturbed.returncode == 0, undisturbed.stderr
     command += [str(go), str(alone)]
-    with ChaosJob(RunOptions(tuple(command), tmp_path / "job", workers=2, most=2, lease=60.0, quiet=True)) as arena:
-        arena.wait_step(36)
-        first, second = sorted(arena.workers())
-        arena.signal_worker(first)
-        arena.until(lambda status: first not in status["workers"] and len(status["workers"]) == 2)
+    with ChaosJob(
+        RunOptions(tuple(command), tmp_path / "job", workers=2, max_workers=2, lease=60.0, quiet=True)
+    ) as chaos:
+        chaos.wait_step(36)
+        first, second = sorted(chaos.workers())
+        chaos.signal_worker(first)
+        chaos.wait_until(lambda status: first not in status["workers"] and len(status["workers"]) == 2)
         go.touch()
-        # The newcomer has made its first step, and is all that is left when it goes on.
-        arena.until(lambda status: first not in status["world"] and len(status["world"]) == 2 and status["step"] > 36)
-        arena.signal_worker(second)
-        arena.until(lambda status: second not in status["workers"])
+        # The new worker has applied its first step, and is the only one left when it continues.
+        chaos.wait_until(
+            lambda status: first not in status["world"] and len(status["world"]) == 2 and status["step"] > 36
+        )
+        chaos.signal_worker(second)
+        chaos.wait_until(lambda status: second not in status["workers"])
         alone.touch()
-        stop = arena.wait(250)
-    assert stop.why == "finished", (stop, arena.output[-20:])
-    assert result("\n".join(arena.output)) == result(undisturbed.stdout)
+        stop = chaos.wait(250)
+    assert stop.cause == "finished", (stop, chaos.output[-20:])
+    assert result("\n".join(chaos.output)) == result(undisturbed.stdout)
 
 
 @pytest.mark.usefixtures("path")
@@ -190,13 +194,13 @@ def test_the_program_gives_the_same_model_alone_and_with_two_workers_one_of_whic
     weights, accuracy = result(undisturbed.stdout)
     assert accuracy > 0.6
 
-    with ChaosJob(RunOptions(tuple(command), tmp_path, workers=2, most=2, lease=10.0, quiet=True)) as arena:
-        arena.wait_step(3)
-        killed = sorted(arena.workers())[0]
-        arena.signal_worker(killed)
-        stop = arena.wait(250)
-        assert stop.why == "finished", (stop, arena.output[-20:])
-    assert result("\n".join(arena.output)) == (weights, accuracy)
-    counts = lineage(tmp_path)
+    with ChaosJob(RunOptions(tuple(command), tmp_path, workers=2, max_workers=2, lease=10.0, quiet=True)) as chaos:
+        chaos.wait_step(3)
+        killed = sorted(chaos.workers())[0]
+        chaos.signal_worker(killed)
+        stop = chaos.wait(250)
+        assert stop.cause == "finished", (stop, chaos.output[-20:])
+    assert result("\n".join(chaos.output)) == (weights, accuracy)
+    counts = count_applied_records(tmp_path)
     assert len(counts) == 2400 * 2
     assert set(counts.values()) == {1}

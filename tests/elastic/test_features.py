@@ -1,4 +1,4 @@
-"""What training programs bring along: clipping, accumulation, schedules, mixed precision, compilation, DDP's habits."""
+"""Features of training programs: clipping, accumulation, schedulers, mixed precision, streams, staging of state."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if importlib.util.find_spec("torch") is None:
 import torch
 
 from torchyard import elastic
-from torchyard.elastic.checkpoint.staged import newest_copy, read_copy
+from torchyard.elastic.checkpoint.staged import newest_staged, read_staged
 from torchyard.elastic.checkpoint.staging import Stager
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup, watch
+from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup, wait_for_device
 from torchyard.elastic.world.state import TrainingState
 
 pytestmark = pytest.mark.train
@@ -33,7 +33,7 @@ DATA = torch.utils.data.TensorDataset(INPUTS, LABELS)
 
 @pytest.fixture(autouse=True)
 def ordinary_kernels() -> Iterator[None]:
-    """Strict mode is for the process: the next test begins without it."""
+    """Switch off strict mode, which holds for the whole process."""
     yield
     torch.use_deterministic_algorithms(False)
 
@@ -53,7 +53,7 @@ def weights(net: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("mode", ["strict", "fast"])
-def test_clipping_accumulation_and_a_schedule_are_those_of_a_plain_loop(mode: str) -> None:
+def test_clipping_accumulation_and_a_scheduler_match_a_plain_loop(mode: str) -> None:
     net, optimizer = parts()
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
     for _ in elastic.join(seed=1).train(
@@ -74,7 +74,7 @@ def test_clipping_accumulation_and_a_schedule_are_those_of_a_plain_loop(mode: st
     assert optimizer.param_groups[0]["lr"] == descent.param_groups[0]["lr"]
 
 
-def test_mixed_precision_with_a_scaler_is_that_of_a_plain_loop_and_its_scale_is_part_of_the_state() -> None:
+def test_mixed_precision_matches_a_plain_loop_and_the_scale_is_part_of_the_state() -> None:
     def scaling(net: Any) -> tuple[Any, Any]:
         def loss_of(batch: Any) -> torch.Tensor:
             with torch.autocast("cpu", torch.bfloat16):
@@ -96,12 +96,12 @@ def test_mixed_precision_with_a_scaler_is_that_of_a_plain_loop_and_its_scale_is_
         other.update()
     torch.testing.assert_close(weights(net), weights(plain))
     assert scaler.get_scale() == other.get_scale() == 4096.0
-    before = job.digest
+    earlier = job.digest
     scaler.update(7.0)
-    assert job.digest != before
+    assert job.digest != earlier
 
 
-def test_a_program_written_for_ddp_gives_the_same_model_once_the_wrapper_is_dropped(tmp_path: Path) -> None:
+def test_a_ddp_program_gives_the_same_model_without_the_wrapper(tmp_path: Path) -> None:
     program = tmp_path / "ddp.py"
     program.write_text(
         """
@@ -157,58 +157,62 @@ class _Endless(torch.utils.data.IterableDataset[int]):
         return iter(range(10))
 
 
-def put(batch: Any) -> torch.Tensor:
+def loss_with_put(batch: Any) -> torch.Tensor:
     """`put_` has no deterministic form on any device."""
     return torch.zeros(4, requires_grad=True).clone().put_(torch.tensor([0, 0]), batch[0][0, :2]).sum()
 
 
 @pytest.mark.parametrize(
-    ("changes", "code", "words"),
+    ("changes", "code", "hint"),
     [
-        ({"model": _Wrapped()}, "WrappedModel", "drop the wrapper"),
+        ({"model": _Wrapped()}, "WrappedModel", "remove the wrapper"),
         ({"data": _Endless()}, "NotReadable", "elastic.Streams"),
         ({"backend": "mpi"}, "BadBackend", "gloo, nccl"),
-        ({"backend": "nccl"}, "BadBackend", "put the model on a GPU"),
-        ({"loss": put}, "NotDeterministic", "mode='fast'"),
-        ({"loss": lambda batch: batch[0]}, "NotAScalar", "return its mean"),
+        ({"backend": "nccl"}, "BadBackend", "move the model to a GPU"),
+        ({"loss": loss_with_put}, "NotDeterministic", "mode='fast'"),
+        ({"loss": lambda batch: batch[0]}, "NotAScalar", "return the mean loss"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_with_advice(changes: dict[str, Any], code: str, words: str) -> None:
+def test_unsupported_arguments_of_train_are_refused_with_a_hint(changes: dict[str, Any], code: str, hint: str) -> None:
     net, optimizer = parts()
-    given = {"model": net, "loss": loss_with(net), "data": DATA} | changes
+    arguments = {"model": net, "loss": loss_with(net), "data": DATA} | changes
     with pytest.raises(ElasticError) as caught:
-        list(elastic.join().train(given.pop("model"), optimizer, batch=8, **given))
+        list(elastic.join().train(arguments.pop("model"), optimizer, batch=8, **arguments))
     assert caught.value.code == code
-    assert words in caught.value.hint
+    assert hint in caught.value.hint
 
 
 def test_a_dataset_whose_length_changed_since_the_checkpoint_is_refused_and_nothing_overwritten(tmp_path: Path) -> None:
-    kept = elastic.Checkpoints(str(tmp_path), every=2)
+    checkpoints = elastic.Checkpoints(str(tmp_path), every=2)
 
     def train(data: Any) -> None:
         net, optimizer = parts()
-        list(elastic.join(seed=1).train(net, optimizer, loss=loss_with(net), data=data, batch=24, checkpoints=kept))
+        list(
+            elastic.join(seed=1).train(
+                net, optimizer, loss=loss_with(net), data=data, batch=24, checkpoints=checkpoints
+            )
+        )
 
     train(DATA)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert before
+    earlier = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert earlier
     with pytest.raises(ElasticError, match="records was 96 and is now 72") as caught:
         train(torch.utils.data.TensorDataset(INPUTS[:72], LABELS[:72]))
     assert caught.value.code == "OtherCheckpoint"
-    assert "choose an empty checkpoint directory" in caught.value.hint
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert "use an empty checkpoint directory" in caught.value.hint
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == earlier
 
 
-def test_a_group_that_is_cut_while_the_device_works_is_broken_even_if_the_device_finishes() -> None:
-    severed = threading.Event()
+def test_an_aborted_group_is_broken_even_if_the_device_finishes() -> None:
+    aborted = threading.Event()
     answers = iter([False, False, True])
-    watch(lambda: next(answers), severed)
-    severed.set()
+    wait_for_device(lambda: next(answers), aborted)
+    aborted.set()
     with pytest.raises(GroupBroken):
-        watch(lambda: True, severed)
+        wait_for_device(lambda: True, aborted)
 
 
-def test_a_cut_aborts_the_communicator_without_waiting_for_it() -> None:
+def test_abort_does_not_wait_for_the_communicator() -> None:
     aborted, release = threading.Event(), threading.Event()
 
     class Stuck:
@@ -218,118 +222,116 @@ def test_a_cut_aborts_the_communicator_without_waiting_for_it() -> None:
 
     group = ProcessGroup(0, 2, nccl=True)
     group._nccl = Stuck()
-    group.cut()
+    group.abort()
     assert aborted.wait(60)
     release.set()
     with pytest.raises(GroupBroken):
-        watch(lambda: True, group._severed)
+        wait_for_device(lambda: True, group._aborted)
 
 
-def test_a_copy_in_shared_memory_is_read_back_bit_for_bit(tmp_path: Path) -> None:
+def test_a_staged_state_is_read_back_bit_for_bit(tmp_path: Path) -> None:
     net, optimizer = parts()
     list(elastic.join().train(net, optimizer, loss=loss_with(net), data=DATA, batch=24))
     state = TrainingState({"model": net, "optimizer": optimizer})
-    memory = Stager(tmp_path, "w")
-    memory.begin(4, state.capture())
-    memory.settle()
-    copy = newest_copy(tmp_path)
-    assert copy is not None
-    assert copy.step == 4
+    stager = Stager(tmp_path, "w")
+    stager.stage(4, state.capture())
+    stager.wait()
+    staged = newest_staged(tmp_path)
+    assert staged is not None
+    assert staged.step == 4
     other, slower = parts(seed=9)
     fresh = TrainingState({"model": other, "optimizer": slower})
-    fresh.restore(copy.load())
+    fresh.restore(staged.load())
     assert fresh.digest() == state.digest()
 
 
-def test_a_copy_that_takes_its_time_is_not_changed_by_the_next_forward_pass() -> None:
+def test_a_snapshot_until_the_next_update_is_not_changed_by_a_forward_pass() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
     state = TrainingState({"model": net})
-    taken, digest = state.capture_until_update(), state.digest()
+    snapshot, digest = state.capture_until_update(), state.digest()
     net(INPUTS)
     assert state.digest() != digest, "a forward pass changes the running statistics"
-    assert taken.digest() == digest
+    assert snapshot.digest() == digest
 
 
-def test_the_next_worker_of_a_place_writes_into_the_files_of_the_last(tmp_path: Path) -> None:
+def test_a_replacement_worker_reuses_the_staging_files_of_its_predecessor(tmp_path: Path) -> None:
     net, optimizer = parts()
     state = TrainingState({"model": net, "optimizer": optimizer})
-    before = Stager(tmp_path, "0")
+    earlier = Stager(tmp_path, "0")
     for step in (1, 2):
-        before.begin(step, state.capture())
-        before.settle()
+        earlier.stage(step, state.capture())
+        earlier.wait()
     files = {path: path.stat().st_ino for path in tmp_path.iterdir()}
-    before.close()
-    after = Stager(tmp_path, "0")
-    after.begin(3, state.capture())
-    after.settle()
-    held = [copy.step for copy in map(read_copy, sorted(files)) if copy is not None]
-    assert sorted(held) == [2, 3], "the older copy is the one that was written over"
+    earlier.close()
+    later = Stager(tmp_path, "0")
+    later.stage(3, state.capture())
+    later.wait()
+    steps = [staged.step for staged in map(read_staged, sorted(files)) if staged is not None]
+    assert sorted(steps) == [2, 3], "the older state is the one that is replaced"
     assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == files
 
 
-def test_room_is_made_before_the_first_copy_and_used_by_it(tmp_path: Path) -> None:
+def test_prepared_staging_files_are_used_by_the_first_states(tmp_path: Path) -> None:
     net, optimizer = parts()
     state = TrainingState({"model": net, "optimizer": optimizer})
-    memory = Stager(tmp_path, "0")
-    memory.prepare(state.capture())
-    memory.settle()
-    made = {path: path.stat().st_ino for path in tmp_path.iterdir()}
-    assert len(made) == 2
-    assert newest_copy(tmp_path) is None, "empty room is not a copy"
+    stager = Stager(tmp_path, "0")
+    stager.prepare(state.capture())
+    stager.wait()
+    files = {path: path.stat().st_ino for path in tmp_path.iterdir()}
+    assert len(files) == 2
+    assert newest_staged(tmp_path) is None, "an empty file is not a staged state"
     for step in (1, 2):
-        memory.begin(step, state.capture())
-        memory.before_change()
-    memory.close()
-    assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == made
-    assert sorted(copy.step for copy in map(read_copy, made) if copy is not None) == [1, 2]
+        stager.stage(step, state.capture())
+        stager.synchronize_staging()
+    stager.close()
+    assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == files
+    assert sorted(staged.step for staged in map(read_staged, files) if staged is not None) == [1, 2]
 
 
-def test_making_room_for_a_larger_state_leaves_the_newest_copy_alone(tmp_path: Path) -> None:
+def test_preparing_for_a_larger_state_keeps_the_newest_staged_state(tmp_path: Path) -> None:
     small = torch.nn.Linear(4, 4)
-    before = Stager(tmp_path, "0")
+    earlier = Stager(tmp_path, "0")
     for step in (1, 2):
-        before.begin(step, TrainingState({"model": small}).capture())
-    before.close()
-    after = Stager(tmp_path, "0")
-    after.prepare(TrainingState({"model": torch.nn.Linear(400, 400)}).capture())
-    after.close()
-    copy = newest_copy(tmp_path)
-    assert copy is not None
-    assert copy.step == 2
+        earlier.stage(step, TrainingState({"model": small}).capture())
+    earlier.close()
+    later = Stager(tmp_path, "0")
+    later.prepare(TrainingState({"model": torch.nn.Linear(400, 400)}).capture())
+    later.close()
+    staged = newest_staged(tmp_path)
+    assert staged is not None
+    assert staged.step == 2
 
 
-def test_what_a_copy_is_for_does_not_hold_an_update_up(tmp_path: Path) -> None:
-    """Only the copy reads the state: starting the process that saves it may take as long as it likes."""
-    go_on, in_time = threading.Event(), []
-    memory = Stager(tmp_path, "0")
-    memory.begin(
-        1, TrainingState({"model": torch.nn.Linear(4, 4)}).capture(), lambda path: in_time.append(go_on.wait(60))
+def test_saving_a_staged_state_does_not_delay_an_update(tmp_path: Path) -> None:
+    """Only the copy reads the state: the process that saves it may start at any time."""
+    release, in_time = threading.Event(), []
+    stager = Stager(tmp_path, "0")
+    stager.stage(
+        1, TrainingState({"model": torch.nn.Linear(4, 4)}).capture(), lambda path: in_time.append(release.wait(60))
     )
-    memory.before_change()
-    assert newest_copy(tmp_path) is not None
-    go_on.set()
-    memory.close()
+    stager.synchronize_staging()
+    assert newest_staged(tmp_path) is not None
+    release.set()
+    stager.close()
     assert in_time == [True]
 
 
-def test_files_that_a_dying_worker_still_holds_are_not_written_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torchyard.elastic.checkpoint.staging.WAIT_FOR_THE_DEAD", 0.1)
+def test_staging_files_locked_by_a_dying_worker_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchyard.elastic.checkpoint.staging.WAIT_FOR_OWNER", 0.1)
     net, optimizer = parts()
     snapshot = TrainingState({"model": net, "optimizer": optimizer}).capture()
     dying = Stager(tmp_path, "0")
-    dying.begin(1, snapshot)
-    dying.settle()
-    held = {path.stat().st_ino for path in tmp_path.iterdir()}
-    after = Stager(tmp_path, "0")
+    dying.stage(1, snapshot)
+    dying.wait()
+    steps = {path.stat().st_ino for path in tmp_path.iterdir()}
+    later = Stager(tmp_path, "0")
     for step in (2, 3):
-        after.begin(step, snapshot)
-        after.settle()
-    assert held.isdisjoint(path.stat().st_ino for path in tmp_path.iterdir())
+        later.stage(step, snapshot)
+        later.wait()
+    assert steps.isdisjoint(path.stat().st_ino for path in tmp_path.iterdir())
 
 
-def test_a_copy_that_does_not_fit_is_refused_and_leaves_nothing(
+def test_a_state_larger_than_the_shared_memory_is_refused_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(handle: int, start: int, size: int) -> None:
@@ -337,9 +339,9 @@ def test_a_copy_that_does_not_fit_is_refused_and_leaves_nothing(
 
     monkeypatch.setattr("os.posix_fallocate", full)
     net, optimizer = parts()
-    memory = Stager(tmp_path, "w")
-    memory.begin(1, TrainingState({"model": net, "optimizer": optimizer}).capture())
-    with pytest.raises(ElasticError, match="no room for a copy") as caught:
-        memory.settle()
+    stager = Stager(tmp_path, "w")
+    stager.stage(1, TrainingState({"model": net, "optimizer": optimizer}).capture())
+    with pytest.raises(ElasticError, match="no space for a state") as caught:
+        stager.wait()
     assert "emptyDir" in caught.value.hint
     assert not list(tmp_path.iterdir())

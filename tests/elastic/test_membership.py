@@ -21,298 +21,321 @@ from torchyard.elastic.wire import Fence, Hello, StartRendezvous, StartWorld, St
 
 
 @dataclass
-class Sim:
-    """Workers that do what the messages say, one at a time, in an order the test chooses."""
+class Simulation:
+    """Workers that react to messages one at a time, in an order that the test chooses."""
 
-    fleet: Membership
-    standing: dict[str, WorkerProgress] = field(default_factory=dict)
-    asked: dict[str, StartRendezvous] = field(default_factory=dict)
-    began: list[WorldStarted] = field(default_factory=list)
-    decided: list[MembershipEvent] = field(default_factory=list)
+    membership: Membership
+    progress: dict[str, WorkerProgress] = field(default_factory=dict)
+    requests: dict[str, StartRendezvous] = field(default_factory=dict)
+    worlds: list[WorldStarted] = field(default_factory=list)
+    events: list[MembershipEvent] = field(default_factory=list)
     stopped: dict[str, str] = field(default_factory=dict)
 
-    def do(self, orders: list[Action]) -> None:
-        for order in orders:
-            if isinstance(order, WorldStarted):
-                self.began.append(order)
-            elif isinstance(order, MembershipEvent):
-                self.decided.append(order)
-            elif order.to in self.standing:
-                self._deliver(order)
+    def execute(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, WorldStarted):
+                self.worlds.append(action)
+            elif isinstance(action, MembershipEvent):
+                self.events.append(action)
+            elif action.to in self.progress:
+                self._deliver(action)
 
-    def _deliver(self, order: SendMessage) -> None:
-        name, message = order.to, order.message
+    def _deliver(self, action: SendMessage) -> None:
+        name, message = action.to, action.message
         if isinstance(message, StartRendezvous):
-            self.asked[name] = message
+            self.requests[name] = message
         elif isinstance(message, StartWorld):
-            held = self.standing[name]
+            progress = self.progress[name]
             if name in message.behind or name == message.leader:
-                held = replace(held, step=message.step, live=True)
-            assert held.live
-            assert held.step == message.step, "everyone begins a world with the same model"
-            self.standing[name] = replace(held, fence=message.fence)
+                progress = replace(progress, step=message.step, live=True)
+            assert progress.live
+            assert progress.step == message.step, "all members begin a world with the same model"
+            self.progress[name] = replace(progress, fence=message.fence)
         elif isinstance(message, Stop):
-            self.stopped[name] = message.why
-            del self.standing[name]
-            self.do(self.fleet.lost(name, "went"))
+            self.stopped[name] = message.cause
+            del self.progress[name]
+            self.execute(self.membership.worker_lost(name, "went"))
 
     def join(self, name: str, restorable: int = 0) -> None:
-        self.standing[name] = WorkerProgress(restorable=restorable)
-        self.do(self.fleet.joined(Hello("j", "", name, standing=self.standing[name])))
+        self.progress[name] = WorkerProgress(restorable=restorable)
+        self.execute(self.membership.worker_joined(Hello("j", "", name, progress=self.progress[name])))
 
     def kill(self, name: str) -> None:
-        del self.standing[name]
-        self.asked.pop(name, None)
-        self.do(self.fleet.lost(name, "died"))
+        del self.progress[name]
+        self.requests.pop(name, None)
+        self.execute(self.membership.worker_lost(name, "died"))
 
     def report(self, name: str) -> None:
-        asked = self.asked.pop(name, None)
-        if asked is not None and name in self.standing:
-            self.do(self.fleet.reported(name, asked.fence, self.standing[name]))
+        request = self.requests.pop(name, None)
+        if request is not None and name in self.progress:
+            self.execute(self.membership.worker_reported(name, request.fence, self.progress[name]))
 
-    def settle(self) -> None:
-        while self.asked:
-            self.report(next(iter(self.asked)))
+    def report_all(self) -> None:
+        while self.requests:
+            self.report(next(iter(self.requests)))
 
-    def train(self, laggard: str = "") -> None:
-        """One step of everybody in the world; one of them may die before it hears the result."""
-        for name in self.fleet.world:
-            if name != laggard and name in self.standing:
-                self.standing[name] = replace(self.standing[name], step=self.standing[name].step + 1)
+    def train(self, straggler: str = "") -> None:
+        """Apply one step on all members of the world, except on a straggler."""
+        for name in self.membership.world:
+            if name != straggler and name in self.progress:
+                self.progress[name] = replace(self.progress[name], step=self.progress[name].step + 1)
 
 
-def sim(least: int = 1, want: int = 2, **more: int) -> Sim:
-    return Sim(
-        Membership(1, WorldLimits(least=least, most=more.get("most", 8), multiple_of=more.get("of", 1), want=want))
+def create_simulation(min_workers: int = 1, target_workers: int = 2, **more: int) -> Simulation:
+    return Simulation(
+        Membership(
+            1,
+            WorldLimits(
+                min_workers=min_workers,
+                max_workers=more.get("most", 8),
+                multiple_of=more.get("of", 1),
+                target_workers=target_workers,
+            ),
+        )
     )
 
 
-def test_the_first_world_waits_for_everyone_wanted() -> None:
-    world = sim(want=2)
-    world.join("a")
-    assert not world.asked
-    world.join("b")
-    world.settle()
-    assert world.fleet.world == ("a", "b")
-    assert world.began[0].go.behind == ("b",)
-    assert world.began[0].go.restore
+def test_the_first_world_waits_for_the_target_number_of_workers() -> None:
+    simulation = create_simulation(target_workers=2)
+    simulation.join("a")
+    assert not simulation.requests
+    simulation.join("b")
+    simulation.report_all()
+    assert simulation.membership.world == ("a", "b")
+    assert simulation.worlds[0].world_start.behind == ("b",)
+    assert simulation.worlds[0].world_start.restore
 
 
-def test_when_not_everyone_comes_it_starts_with_enough() -> None:
-    world = sim(least=1, want=3)
-    world.join("a")
-    world.do(world.fleet.start_anyway())
-    world.settle()
-    assert world.fleet.world == ("a",)
+def test_a_job_starts_without_missing_workers_when_enough_are_connected() -> None:
+    simulation = create_simulation(min_workers=1, target_workers=3)
+    simulation.join("a")
+    simulation.execute(simulation.membership.start_without_missing())
+    simulation.report_all()
+    assert simulation.membership.world == ("a",)
 
 
 def test_survivors_roll_forward_to_the_newest_step_any_of_them_applied() -> None:
-    world = sim(want=3)
+    simulation = create_simulation(target_workers=3)
     for name in "abc":
-        world.join(name)
-    world.settle()
-    world.train()
-    world.train(laggard="a")
-    world.kill("c")
-    assert all(asked.urgent for asked in world.asked.values())
-    world.settle()
-    go = world.began[-1].go
+        simulation.join(name)
+    simulation.report_all()
+    simulation.train()
+    simulation.train(straggler="a")
+    simulation.kill("c")
+    assert all(request.urgent for request in simulation.requests.values())
+    simulation.report_all()
+    go = simulation.worlds[-1].world_start
     assert (go.step, go.leader, go.behind, go.restore) == (2, "b", ("a",), False)
 
 
-def test_a_joiner_is_taken_in_at_a_boundary_without_urgency() -> None:
-    world = sim(want=3)
-    world.fleet.started = True
-    world.join("a")
-    world.settle()
-    world.train()
-    world.join("b")
-    assert not any(asked.urgent for asked in world.asked.values())
-    world.settle()
-    assert world.began[-1].go.behind == ("b",)
-    assert world.fleet.world == ("a", "b")
+def test_a_new_worker_enters_at_a_step_boundary() -> None:
+    simulation = create_simulation(target_workers=3)
+    simulation.membership.started = True
+    simulation.join("a")
+    simulation.report_all()
+    simulation.train()
+    simulation.join("b")
+    assert not any(request.urgent for request in simulation.requests.values())
+    simulation.report_all()
+    assert simulation.worlds[-1].world_start.behind == ("b",)
+    assert simulation.membership.world == ("a", "b")
 
 
-def test_a_death_while_a_planned_change_waits_makes_it_urgent() -> None:
-    world = sim(want=3)
-    world.fleet.started = True
-    world.join("a")
-    world.settle()
-    world.join("b")
-    world.settle()
-    world.join("c")
-    world.report("c")
-    world.kill("b")
-    assert world.asked["a"].urgent
-    world.settle()
-    assert world.fleet.world == ("a", "c")
+def test_a_death_makes_a_planned_rendezvous_urgent() -> None:
+    simulation = create_simulation(target_workers=3)
+    simulation.membership.started = True
+    simulation.join("a")
+    simulation.report_all()
+    simulation.join("b")
+    simulation.report_all()
+    simulation.join("c")
+    simulation.report("c")
+    simulation.kill("b")
+    assert simulation.requests["a"].urgent
+    simulation.report_all()
+    assert simulation.membership.world == ("a", "c")
 
 
-def test_below_the_least_number_training_pauses_and_resumes_with_state() -> None:
-    world = sim(least=2, want=2)
-    world.join("a")
-    world.join("b")
-    world.settle()
-    world.train()
-    world.kill("b")
-    world.settle()
-    assert world.decided[-1].reason == "Paused"
-    world.join("c")
-    world.settle()
-    assert world.began[-1].go.step == 1
-    assert world.began[-1].go.leader == "a"
+def test_training_pauses_below_the_minimum_and_resumes_with_its_state() -> None:
+    simulation = create_simulation(min_workers=2, target_workers=2)
+    simulation.join("a")
+    simulation.join("b")
+    simulation.report_all()
+    simulation.train()
+    simulation.kill("b")
+    simulation.report_all()
+    assert simulation.events[-1].reason == "Paused"
+    simulation.join("c")
+    simulation.report_all()
+    assert simulation.worlds[-1].world_start.step == 1
+    assert simulation.worlds[-1].world_start.leader == "a"
 
 
-def test_after_total_loss_the_newest_restorable_state_is_taken() -> None:
-    world = sim(want=2)
-    world.join("a")
-    world.join("b")
-    world.settle()
-    world.train()
-    world.kill("a")
-    world.kill("b")
-    world.join("c", restorable=0)
-    world.join("d", restorable=1)
-    world.settle()
-    assert world.began[-1].go.step == 0 or world.began[-1].go.leader == "d"
-    assert set(world.fleet.world) == {"c", "d"}
+def test_after_the_loss_of_all_workers_the_newest_restorable_state_is_used() -> None:
+    simulation = create_simulation(target_workers=2)
+    simulation.join("a")
+    simulation.join("b")
+    simulation.report_all()
+    simulation.train()
+    simulation.kill("a")
+    simulation.kill("b")
+    simulation.join("c", restorable=0)
+    simulation.join("d", restorable=1)
+    simulation.report_all()
+    assert simulation.worlds[-1].world_start.step == 0 or simulation.worlds[-1].world_start.leader == "d"
+    assert set(simulation.membership.world) == {"c", "d"}
 
 
-def test_a_worker_that_leaves_hands_over_at_the_boundary() -> None:
-    world = sim(want=2)
-    world.join("a")
-    world.join("b")
-    world.settle()
-    world.do(world.fleet.leaving("a", "preempted"))
-    world.settle()
-    assert world.stopped == {"a": "retired"}
-    assert world.fleet.world == ("b",)
+def test_a_leaving_worker_hands_over_at_the_step_boundary() -> None:
+    simulation = create_simulation(target_workers=2)
+    simulation.join("a")
+    simulation.join("b")
+    simulation.report_all()
+    simulation.execute(simulation.membership.worker_leaving("a", "preempted"))
+    simulation.report_all()
+    assert simulation.stopped == {"a": "retired"}
+    assert simulation.membership.world == ("b",)
 
 
-def test_the_only_holder_of_state_stays_until_it_is_handed_over() -> None:
-    world = sim(want=1)
-    world.join("a")
-    world.settle()
-    world.train()
-    world.do(world.fleet.leaving("a", "preempted"))
-    assert "a" not in world.stopped
-    world.join("b")
-    world.settle()
-    assert world.stopped == {"a": "retired"}
-    assert world.standing["b"].step == 1
+def test_the_only_worker_with_state_stays_until_another_has_it() -> None:
+    simulation = create_simulation(target_workers=1)
+    simulation.join("a")
+    simulation.report_all()
+    simulation.train()
+    simulation.execute(simulation.membership.worker_leaving("a", "preempted"))
+    assert "a" not in simulation.stopped
+    simulation.join("b")
+    simulation.report_all()
+    assert simulation.stopped == {"a": "retired"}
+    assert simulation.progress["b"].step == 1
 
 
-def test_scaling_down_retires_the_newest_and_up_takes_spares() -> None:
-    world = sim(want=3)
+def test_scaling_down_retires_the_newest_workers_and_scaling_up_adds_spare_ones() -> None:
+    simulation = create_simulation(target_workers=3)
     for name in "abc":
-        world.join(name)
-    world.settle()
-    world.do(world.fleet.resize(replace(world.fleet.limits, want=1)))
-    world.settle()
-    assert set(world.stopped) == {"b", "c"}
-    assert list(world.fleet.world) == ["a"]
-    world.do(world.fleet.resize(replace(world.fleet.limits, want=2)))
-    world.join("d")
-    world.settle()
-    assert list(world.fleet.world) == ["a", "d"]
+        simulation.join(name)
+    simulation.report_all()
+    simulation.execute(simulation.membership.set_limits(replace(simulation.membership.limits, target_workers=1)))
+    simulation.report_all()
+    assert set(simulation.stopped) == {"b", "c"}
+    assert list(simulation.membership.world) == ["a"]
+    simulation.execute(simulation.membership.set_limits(replace(simulation.membership.limits, target_workers=2)))
+    simulation.join("d")
+    simulation.report_all()
+    assert list(simulation.membership.world) == ["a", "d"]
 
 
-def test_a_world_is_a_multiple_and_spares_stand_by() -> None:
-    world = sim(want=4, of=2)
-    world.fleet.started = True
+def test_a_world_has_a_multiple_of_workers_and_spare_ones_stand_by() -> None:
+    simulation = create_simulation(target_workers=4, of=2)
+    simulation.membership.started = True
     for name in "abc":
-        world.join(name)
-        world.settle()
-    assert world.fleet.world == ("a", "b")
-    world.kill("a")
-    world.settle()
-    assert world.fleet.world == ("b", "c")
+        simulation.join(name)
+        simulation.report_all()
+    assert simulation.membership.world == ("a", "b")
+    simulation.kill("a")
+    simulation.report_all()
+    assert simulation.membership.world == ("b", "c")
 
 
-def test_reports_and_complaints_of_an_older_fence_are_ignored() -> None:
-    world = sim(want=1)
-    world.join("a")
-    world.settle()
-    assert world.fleet.broken("a", Fence(0, 1), "old news") == []
-    assert world.fleet.reported("a", Fence(0, 1), WorkerProgress()) == []
-    assert world.fleet.running
+def test_messages_of_an_older_fence_are_ignored() -> None:
+    simulation = create_simulation(target_workers=1)
+    simulation.join("a")
+    simulation.report_all()
+    assert simulation.membership.group_failed("a", Fence(0, 1), "old news") == []
+    assert simulation.membership.worker_reported("a", Fence(0, 1), WorkerProgress()) == []
+    assert simulation.membership.running
 
 
 def test_a_group_that_breaks_with_all_members_alive_is_formed_again() -> None:
-    world = sim(want=2)
-    world.join("a")
-    world.join("b")
-    world.settle()
-    world.do(world.fleet.broken("a", world.fleet.fence, "connection reset"))
-    world.settle()
-    assert len(world.began) == 2
+    simulation = create_simulation(target_workers=2)
+    simulation.join("a")
+    simulation.join("b")
+    simulation.report_all()
+    simulation.execute(simulation.membership.group_failed("a", simulation.membership.fence, "connection reset"))
+    simulation.report_all()
+    assert len(simulation.worlds) == 2
 
 
 def test_a_restarted_coordinator_adopts_the_world_that_went_on_without_it() -> None:
-    fleet = Membership(2, WorldLimits(want=2))
+    membership = Membership(2, WorldLimits(target_workers=2))
     fence = Fence(1, 7)
     for name in ("a", "b"):
-        standing = WorkerProgress(fence, 40, live=True)
-        assert fleet.joined(Hello("j", "", name, standing=standing, running=True, members=("a", "b"))) == []
-    assert fleet.running
-    assert fleet.fence == fence
-    assert fleet.lost("b", "died")
-    assert fleet.fence == Fence(2, 8)
+        progress = WorkerProgress(fence, 40, live=True)
+        assert membership.worker_joined(Hello("j", "", name, progress=progress, running=True, members=("a", "b"))) == []
+    assert membership.running
+    assert membership.fence == fence
+    assert membership.worker_lost("b", "died")
+    assert membership.fence == Fence(2, 8)
 
 
 def test_a_straggler_loses_micro_batches_and_the_others_gain_them() -> None:
-    world = sim(want=2)
-    world.fleet.micro_batches = 8
-    world.join("a")
-    world.join("b")
-    world.settle()
-    world.fleet.measured("a", 0.01)
-    world.fleet.measured("b", 0.03)
-    world.do(world.fleet.rebalance())
-    world.settle()
-    assert world.began[-1].go.speeds == pytest.approx((100.0, 33.333333))
-    assert world.fleet.rebalance() == []
+    simulation = create_simulation(target_workers=2)
+    simulation.membership.micro_batches = 8
+    simulation.join("a")
+    simulation.join("b")
+    simulation.report_all()
+    simulation.membership.record_cost("a", 0.01)
+    simulation.membership.record_cost("b", 0.03)
+    simulation.execute(simulation.membership.rebalance())
+    simulation.report_all()
+    assert simulation.worlds[-1].world_start.speeds == pytest.approx((100.0, 33.333333))
+    assert simulation.membership.rebalance() == []
 
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
-def test_whatever_happens_nothing_applied_is_lost_while_its_holder_lives(seed: int) -> None:
+def test_no_applied_step_is_lost_while_a_worker_that_applied_it_lives(seed: int) -> None:
     rng = random.Random(seed)
-    world = sim(least=rng.randint(1, 2), want=rng.randint(2, 5), of=rng.choice([1, 1, 2]))
-    born = 0
+    simulation = create_simulation(
+        min_workers=rng.randint(1, 2), target_workers=rng.randint(2, 5), of=rng.choice([1, 1, 2])
+    )
+    count = 0
     for _ in range(rng.randint(5, 60)):
         match rng.choice(["join", "kill", "report", "report", "train", "train", "lag", "leave", "broken", "resize"]):
-            case "join" if len(world.standing) < 7:
-                world.join(f"w{born}")
-                born += 1
-            case "kill" if world.standing:
-                world.kill(rng.choice(sorted(world.standing)))
-            case "report" if world.asked:
-                world.report(rng.choice(sorted(world.asked)))
-            case "train" if world.fleet.running:
-                world.train()
-            case "lag" if world.fleet.running and len(world.fleet.world) > 1:
-                laggard, victim = rng.sample(world.fleet.world, 2)
-                world.train(laggard)
-                world.kill(victim)
-            case "leave" if world.standing:
-                world.do(world.fleet.leaving(rng.choice(sorted(world.standing)), "asked"))
-            case "broken" if world.fleet.running:
-                world.do(world.fleet.broken(world.fleet.world[0], world.fleet.fence, "reset"))
+            case "join" if len(simulation.progress) < 7:
+                simulation.join(f"w{count}")
+                count += 1
+            case "kill" if simulation.progress:
+                simulation.kill(rng.choice(sorted(simulation.progress)))
+            case "report" if simulation.requests:
+                simulation.report(rng.choice(sorted(simulation.requests)))
+            case "train" if simulation.membership.running:
+                simulation.train()
+            case "lag" if simulation.membership.running and len(simulation.membership.world) > 1:
+                straggler, victim = rng.sample(simulation.membership.world, 2)
+                simulation.train(straggler)
+                simulation.kill(victim)
+            case "leave" if simulation.progress:
+                simulation.execute(
+                    simulation.membership.worker_leaving(rng.choice(sorted(simulation.progress)), "asked")
+                )
+            case "broken" if simulation.membership.running:
+                simulation.execute(
+                    simulation.membership.group_failed(
+                        simulation.membership.world[0], simulation.membership.fence, "reset"
+                    )
+                )
             case "resize":
-                world.do(world.fleet.resize(replace(world.fleet.limits, want=rng.randint(2, 5))))
+                simulation.execute(
+                    simulation.membership.set_limits(
+                        replace(simulation.membership.limits, target_workers=rng.randint(2, 5))
+                    )
+                )
             case _:
                 pass
-        newest = max((s.step for s in world.standing.values() if s.live and s.fence == world.fleet.fence), default=0)
-        assert world.fleet.step <= max(newest, world.fleet.step)
-    fences = [began.go.fence for began in world.began]
+        newest = max(
+            (s.step for s in simulation.progress.values() if s.live and s.fence == simulation.membership.fence),
+            default=0,
+        )
+        assert simulation.membership.step <= max(newest, simulation.membership.step)
+    fences = [world.world_start.fence for world in simulation.worlds]
     assert fences == sorted(set(fences))
     for _ in range(4):
-        world.join(f"w{born}")
-        born += 1
-    world.settle()
-    world.do(world.fleet.start_anyway())
-    world.settle()
-    assert world.fleet.running, "enough workers always end in a running world"
-    best = max(s.step for s in world.standing.values())
-    assert all(world.standing[name].step == best for name in world.fleet.world)
+        simulation.join(f"w{count}")
+        count += 1
+    simulation.report_all()
+    simulation.execute(simulation.membership.start_without_missing())
+    simulation.report_all()
+    assert simulation.membership.running, "enough workers always end in a running world"
+    best = max(s.step for s in simulation.progress.values())
+    assert all(simulation.progress[name].step == best for name in simulation.membership.world)

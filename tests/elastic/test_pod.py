@@ -25,7 +25,7 @@ def runtime(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(path)}
 
 
-def test_the_runtime_is_served_whole_and_alone() -> None:
+def test_the_bundle_contains_the_runtime_and_nothing_else() -> None:
     names = zipfile.ZipFile(BytesIO(bundle())).namelist()
     assert {"torchyard/__init__.py", "torchyard/elastic/api.py", "elasticai_api/pytorch/controller.py"} <= set(names)
     assert not [name for name in names if name.startswith("torchyard/") and "/elastic/" not in name][1:]
@@ -35,12 +35,12 @@ def test_the_runtime_is_served_whole_and_alone() -> None:
     ("command", "code"),
     [(["true"], 0), (["bash", "-c", "exit 7"], 7), (["bash", "-c", "kill -9 $$"], 137), ([], 2)],
 )
-def test_a_pod_ends_as_its_worker_does(runtime: dict[str, str], command: list[str], code: int) -> None:
+def test_a_pod_ends_with_the_exit_code_of_its_worker(runtime: dict[str, str], command: list[str], code: int) -> None:
     agent = [sys.executable, "-m", "torchyard.elastic", "pod", "--", *command]
     assert subprocess.run(agent, env=runtime, check=False, timeout=120).returncode == code
 
 
-def test_a_preemption_notice_reaches_the_program_below_the_shell(runtime: dict[str, str], tmp_path: Path) -> None:
+def test_sigterm_reaches_the_program_below_the_shell(runtime: dict[str, str], tmp_path: Path) -> None:
     program = tmp_path / "p.py"
     program.write_text(
         "import signal, sys, time\n"
@@ -64,9 +64,10 @@ def test_a_preemption_notice_reaches_the_program_below_the_shell(runtime: dict[s
         assert process.wait(120) in (5, 143)  # the shell, told as well, may end with the signal's own code
 
 
-def test_a_world_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ElasticError, match="MIN:WANTED:MAX"):
-        sidecar.record("two", "1")
+def test_world_limits_that_are_not_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ElasticError, match="MIN:TARGET:MAX"):
+        sidecar.sidecar_record("two", "1")
     monkeypatch.setenv("TORCHYARD_ELASTIC_JOB", "n/j")
     monkeypatch.setenv("TORCHYARD_ELASTIC_TOKEN", "t")
-    assert sidecar.record("1:2:4", "29400")["limits"] == {"least": 1, "most": 4, "multiple_of": 1, "want": 2}
+    limits = {"min_workers": 1, "max_workers": 4, "multiple_of": 1, "target_workers": 2}
+    assert sidecar.sidecar_record("1:2:4", "29400")["limits"] == limits

@@ -19,7 +19,7 @@ from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.fast import FastReducer
 from torchyard.elastic.reduce.gradient_buffer import GradientLayout
 from torchyard.elastic.reduce.strict import StrictReducer
-from torchyard.elastic.sampler import Permutation, StepSampler, shares
+from torchyard.elastic.sampler import Permutation, StepSampler, split_micro_batches
 from torchyard.elastic.worker.loader import MicroBatchLoader, RecordIds
 from torchyard.elastic.world.process_group import ProcessGroup
 from torchyard.elastic.world.runtime import pack, unpack
@@ -43,87 +43,87 @@ def gradient(parameter: torch.Tensor) -> torch.Tensor:
 def test_the_gradient_of_a_step_is_the_weighted_mean_of_its_micro_batches(reducer: Any) -> None:
     net = torch.nn.Linear(4, 2)
     inputs = torch.randn(12, 4)
-    made = reducer(net, 3)
-    made.enter(ProcessGroup(0, 1), shares(3, 1))
-    made.begin()
+    reducer_under_test = reducer(net, 3)
+    reducer_under_test.enter_world(ProcessGroup(0, 1), split_micro_batches(3, 1))
+    reducer_under_test.begin()
     for micro in range(3):
         loss = net(inputs[micro * 4 : micro * 4 + 4]).pow(2).mean() / 3
         loss.backward()
-        made.add(micro, loss.detach(), weight=1 / 3)
-    total, change = made.finish(change=True)
+        reducer_under_test.add(micro, loss.detach(), weight=1 / 3)
+    total, change = reducer_under_test.finish(rendezvous=True)
     reduced = [gradient(parameter).clone() for parameter in net.parameters()]
     net.zero_grad()
     net(inputs).pow(2).mean().backward()
     assert change
-    for mine, whole in zip(reduced, net.parameters(), strict=True):
-        torch.testing.assert_close(mine, whole.grad)
+    for reduced_gradient, expected in zip(reduced, net.parameters(), strict=True):
+        torch.testing.assert_close(reduced_gradient, expected.grad)
     torch.testing.assert_close(total.tail[1], net(inputs).pow(2).mean().detach())
 
 
 @pytest.mark.parametrize("reducer", [StrictReducer, FastReducer])
-def test_a_parameter_that_took_no_part_has_a_zero_gradient(reducer: Any) -> None:
+def test_an_unused_parameter_has_a_zero_gradient(reducer: Any) -> None:
     used, unused = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
     net = torch.nn.ModuleDict({"used": used, "unused": unused})
-    made = reducer(net, 1)
-    made.enter(ProcessGroup(0, 1), shares(1, 1))
+    reducer_under_test = reducer(net, 1)
+    reducer_under_test.enter_world(ProcessGroup(0, 1), split_micro_batches(1, 1))
     for _ in range(2):
-        made.begin()
+        reducer_under_test.begin()
         loss = used(torch.ones(1, 2)).sum()
         loss.backward()
-        made.add(0, loss.detach(), weight=1.0)
-        made.finish(change=False)
+        reducer_under_test.add(0, loss.detach(), weight=1.0)
+        reducer_under_test.finish(rendezvous=False)
         assert not gradient(unused.weight).any()
         assert gradient(used.weight).any()
 
 
-def test_a_model_of_mixed_kinds_is_refused_with_advice() -> None:
+def test_a_model_of_mixed_types_is_refused_with_a_hint() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2).double())
-    with pytest.raises(ElasticError, match="several kinds") as caught:
+    with pytest.raises(ElasticError, match="several types or devices") as caught:
         GradientLayout(net, padding=0)
     assert "autocast" in caught.value.hint
 
 
-def test_a_state_travels_as_header_and_bytes() -> None:
+def test_a_state_is_sent_as_header_and_bytes() -> None:
     net, other = model(1), model(2)
     optimizer, others = (torch.optim.AdamW(m.parameters()) for m in (net, other))
     net(torch.randn(5, 4)).sum().backward()
     optimizer.step()
-    ours, theirs = (
+    sender, receiver = (
         TrainingState({"model": net, "optimizer": optimizer}),
         TrainingState({"model": other, "optimizer": others}),
     )
-    assert ours.digest() != theirs.digest()
-    sent = ours.capture()
+    assert sender.digest() != receiver.digest()
+    sent = sender.capture()
     received = Snapshot.empty_like(sent.header())
     unpack(pack(sent), received)
-    theirs.restore(received)
-    assert ours.digest() == theirs.digest()
+    receiver.restore(received)
+    assert sender.digest() == receiver.digest()
 
 
 def test_a_state_of_another_program_is_refused() -> None:
     sent = TrainingState({"model": torch.nn.Linear(2, 2)}).capture()
     with pytest.raises(ElasticError, match="does not fit"):
         TrainingState({"model": torch.nn.Linear(3, 2)}).restore(sent)
-    with pytest.raises(ElasticError, match="this state holds"):
+    with pytest.raises(ElasticError, match="the state contains"):
         TrainingState({"net": torch.nn.Linear(2, 2)}).restore(sent)
 
 
 @given(st.integers(1, 400), st.integers(0, 2**40))
 @settings(max_examples=20)
-def test_tensors_permute_as_integers_do(size: int, key: int) -> None:
-    permute = Permutation.keyed(size, key)
-    assert permute.many(torch.arange(size)).tolist() == [permute(position) for position in range(size)]
+def test_a_permutation_maps_tensors_like_integers(size: int, key: int) -> None:
+    permute = Permutation.from_key(size, key)
+    assert permute.map_tensor(torch.arange(size)).tolist() == [permute(position) for position in range(size)]
 
 
 def test_the_loader_serves_any_order_of_requests_with_the_same_records() -> None:
-    order = StepSampler(records=50, micro_size=3, micro_batches=4, epochs=2, seed=3)
+    sampler = StepSampler(records=50, micro_size=3, micro_batches=4, epochs=2, seed=3)
     data = torch.utils.data.TensorDataset(torch.arange(50))
-    loader = MicroBatchLoader(order, data, collate=None, ahead=2)
+    loader = MicroBatchLoader(sampler, data, collate=None, ahead=2)
     loader.prepare(1, range(0, 2))
     loader.prepare(2, range(2, 4))
     for step, micro in [(2, 3), (1, 0), (5, 3), (2, 2), (9, 1)]:
-        assert loader.get(step, micro)[0].tolist() == order.record_ids(step, micro)
-        assert RecordIds(order)(step, micro).tolist() == order.record_ids(step, micro)
+        assert loader.get(step, micro)[0].tolist() == sampler.record_ids(step, micro)
+        assert RecordIds(sampler)(step, micro).tolist() == sampler.record_ids(step, micro)
     loader.close()
 
 
@@ -148,7 +148,7 @@ def test_accumulation_over_empty_micro_batches_at_the_end_of_an_epoch_works() ->
     train(batch=6, micro_batches=6)
 
 
-def test_torch_compile_leaves_the_training_as_it_is() -> None:
+def test_torch_compile_does_not_change_the_result() -> None:
     assert train(wrap=lambda net: torch.compile(net, backend="eager")) == train()
 
 
@@ -160,6 +160,6 @@ def test_torch_compile_leaves_the_training_as_it_is() -> None:
         ({"epochs": 0}, "epochs is 0"),
     ],
 )
-def test_bad_settings_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ElasticError, match=words):
         train(**changes)

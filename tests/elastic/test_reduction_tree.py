@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchyard.elastic.reduce.tree import TreeAccumulator, TreeNode, combine, roots
-from torchyard.elastic.sampler import shares
+from torchyard.elastic.sampler import split_micro_batches
 
 
 def plain(values: list[float]) -> float:
@@ -20,12 +20,12 @@ def plain(values: list[float]) -> float:
 
 
 @given(st.integers(1, 40), st.data())
-def test_any_share_out_gives_the_bits_of_the_undivided_tree(leaves: int, data: st.DataObject) -> None:
+def test_any_distribution_of_micro_batches_gives_the_same_bits(leaves: int, data: st.DataObject) -> None:
     values = [random.Random(leaf).uniform(-1e6, 1e6) for leaf in range(leaves)]
     world = data.draw(st.integers(1, leaves))
     speeds = data.draw(st.lists(st.floats(0.2, 5), min_size=world, max_size=world))
     parts: list[tuple[TreeNode, float]] = []
-    for block in shares(leaves, world, speeds):
+    for block in split_micro_batches(leaves, world, speeds):
         own = TreeAccumulator[float](leaves, lambda left, right: left + right)
         for leaf in block:
             own.push(TreeNode(0, leaf), values[leaf])
@@ -44,7 +44,9 @@ def test_any_share_out_gives_the_bits_of_the_undivided_tree(leaves: int, data: s
         (range(1), 1, [TreeNode(0, 0)]),
     ],
 )
-def test_a_block_ships_only_its_largest_whole_sub_trees(block: range, leaves: int, expected: list[TreeNode]) -> None:
+def test_a_block_sends_only_the_roots_of_its_largest_subtrees(
+    block: range, leaves: int, expected: list[TreeNode]
+) -> None:
     assert list(roots(block, leaves)) == expected
 
 

@@ -21,13 +21,13 @@ with_drivers = pytest.mark.train
 
 
 def saved(root: Path, step: int) -> Path:
-    folder = files.place(root, step)
+    folder = files.checkpoint_path(root, step)
     folder.mkdir(parents=True)
     (folder / "data").write_bytes(b"x" * step)
     files.publish(
         folder.rename(folder.with_suffix(".writing")),
         folder,
-        files.describe(folder.with_suffix(".writing"), step=step, job="j", order={}),
+        files.build_manifest(folder.with_suffix(".writing"), step=step, job="j", order={}),
     )
     return folder
 
@@ -72,31 +72,31 @@ def spoil(store: CheckpointStore, name: str, content: bytes | None) -> None:
 
 
 @with_drivers
-def test_the_newest_sound_one_is_fetched_once(store: CheckpointStore, tmp_path: Path) -> None:
+def test_the_newest_valid_checkpoint_is_fetched_once(store: CheckpointStore, tmp_path: Path) -> None:
     spoil(store, "step-0000000003/data", b"torn")
     cache = CheckpointCache(store, tmp_path / "cache")
-    found = cache.newest_sound()
+    found = cache.newest_valid()
     assert found is not None
     assert found[1].step == 2
     assert (found[0] / "data").read_bytes() == b"xx"
-    assert cache.newest_sound() is found
+    assert cache.newest_valid() is found
     assert store._files.cat_file(f"{store._root}/step-0000000003/data") == b"torn"
 
 
 @with_drivers
-def test_one_without_a_manifest_is_not_there(store: CheckpointStore) -> None:
+def test_a_checkpoint_without_a_manifest_does_not_count(store: CheckpointStore) -> None:
     spoil(store, f"step-0000000003/{files.MANIFEST}", None)
     assert store.names() == ["step-0000000001", "step-0000000002"]
 
 
 @with_drivers
 def test_only_the_newest_are_kept(store: CheckpointStore) -> None:
-    assert store.retain(1) == ["step-0000000001", "step-0000000002"]
+    assert store.prune(1) == ["step-0000000001", "step-0000000002"]
     assert store.names() == ["step-0000000003"]
 
 
 @with_drivers
-def test_a_checkpoint_that_another_process_sent_is_seen(store: CheckpointStore, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_process_is_found(store: CheckpointStore, tmp_path: Path) -> None:
     """Stores remember what they listed: what came later must be seen all the same."""
     assert len(store.names()) == 3
     CheckpointStore(store.url).send(saved(tmp_path / "local", 4))
@@ -136,7 +136,7 @@ def train(*arguments: str) -> list[str]:
 
 
 @with_drivers
-def test_a_training_goes_on_from_a_store(s3: str) -> None:
+def test_training_resumes_from_a_store(s3: str) -> None:
     train(f"{s3}/run", "25")
     began, model = train(f"{s3}/run")[2::2]
     assert began == "21"
@@ -144,13 +144,13 @@ def test_a_training_goes_on_from_a_store(s3: str) -> None:
 
 
 @pytest.mark.train
-def test_a_program_that_exits_in_its_loop_ends_well_and_with_all_it_has_saved(tmp_path: Path) -> None:
+def test_a_program_that_exits_in_its_loop_keeps_its_checkpoints(tmp_path: Path) -> None:
     train(str(tmp_path), "25")
-    assert [folder.name[-2:] for folder in files.complete(tmp_path)] == ["10", "20"]
+    assert [folder.name[-2:] for folder in files.list_checkpoints(tmp_path)] == ["10", "20"]
 
 
 @pytest.mark.parametrize(("url", "driver"), [("s3://bucket/x", "s3fs"), ("gs://bucket/x", "gcsfs")])
-def test_a_missing_driver_is_asked_for_by_name(url: str, driver: str) -> None:
+def test_a_missing_driver_is_named_in_the_hint(url: str, driver: str) -> None:
     if importlib.util.find_spec(driver) is not None:
         pytest.skip(f"{driver} is installed")
     with pytest.raises(ElasticError) as caught:

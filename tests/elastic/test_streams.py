@@ -1,4 +1,4 @@
-"""Sources that are read in a row: whoever reads a lease gets its records, and a changed source is told."""
+"""Sources that are read in sequence: every range gives its records, and a changed source is reported."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_lengths_are_counted_unless_they_are_given() -> None:
     assert len(Streams(list(SOURCES), open_at)) == len(streams()) == 11
 
 
-def test_a_range_over_several_sources_is_a_lease_of_each() -> None:
-    assert streams().leases(3, 8) == [SourceRange("a", 3, 4), SourceRange("c", 0, 2), SourceRange("d", 0, 2)]
+def test_a_range_over_several_sources_is_split_by_source() -> None:
+    assert streams().ranges(3, 8) == [SourceRange("a", 3, 4), SourceRange("c", 0, 2), SourceRange("d", 0, 2)]
     assert streams().read(3, 8) == ["a3", "c0", "c1", "d0", "d1"]
 
 
@@ -40,7 +40,7 @@ def test_any_order_of_ranges_gives_the_same_records(starts: list[int]) -> None:
         assert reader.read(start, min(start + 3, 11)) == whole[start : start + 3]
 
 
-def test_ranges_in_a_row_are_read_without_opening_a_source_again() -> None:
+def test_consecutive_ranges_do_not_open_a_source_again() -> None:
     reader = streams()
     opened.clear()
     for lo in range(6, 11):
@@ -48,12 +48,12 @@ def test_ranges_in_a_row_are_read_without_opening_a_source_again() -> None:
     assert opened == [("d", 0)]
 
 
-def test_a_source_that_became_shorter_is_told() -> None:
-    with pytest.raises(ElasticError, match="d ended after 5 records, but had 9") as caught:
+def test_a_source_that_became_shorter_is_reported() -> None:
+    with pytest.raises(ElasticError, match="d has only 5 records, but had 9") as caught:
         Streams(["d"], open_at, lengths=[9]).read(4, 8)
     assert caught.value.code == "SourceChanged"
 
 
 def test_lengths_that_do_not_fit_the_sources_are_refused() -> None:
-    with pytest.raises(ElasticError, match="1 lengths are given for 2 sources"):
+    with pytest.raises(ElasticError, match="there are 1 lengths for 2 sources"):
         Streams(["a", "b"], open_at, lengths=[4])

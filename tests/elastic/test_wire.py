@@ -6,7 +6,17 @@ import pytest
 
 from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.wire import Fence, Hello, Message, StartWorld, StepsApplied, Stop, StoreValue, WorkerProgress
+from torchyard.elastic.wire import (
+    Fence,
+    Hello,
+    Message,
+    StartWorld,
+    StepsApplied,
+    Stop,
+    StopCause,
+    StoreValue,
+    WorkerProgress,
+)
 
 MESSAGES: list[Message] = [
     Hello(
@@ -14,13 +24,13 @@ MESSAGES: list[Message] = [
         "token",
         "w0",
         config={"records": 3},
-        standing=WorkerProgress(Fence(1, 2), 3, True, 4),
+        progress=WorkerProgress(Fence(1, 2), 3, True, 4),
         members=("a", "b"),
     ),
     StartWorld(Fence(1, 2), ("a", "b"), 3, "a", ("b",), restore=False, speeds=(1.0, 0.5)),
     StepsApplied(Fence(2, 1), ((1, 0.5, "d"), (2, None, ""))),
     StoreValue(Fence(1, 1), "key", "dmFsdWU="),
-    Stop("finished"),
+    Stop(StopCause.FINISHED),
 ]
 
 
@@ -32,10 +42,10 @@ def test_a_message_comes_back_equal(message: Message) -> None:
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
-    assert wire.decode(b'{"kind":"stop","why":"finished","later":1}') == Stop("finished")
+    assert wire.decode(b'{"kind":"stop","cause":"finished","later":1}') == Stop(StopCause.FINISHED)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"kind":"nonsense"}', b'{"kind":"stop"}', b'{"why":"x"}', b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"kind":"nonsense"}', b'{"kind":"stop"}', b'{"cause":"x"}', b"\xff"])
 def test_what_is_not_a_message_is_refused(body: bytes) -> None:
     with pytest.raises(ElasticError, match="not a message"):
         wire.decode(body)

@@ -8,7 +8,7 @@ from torchyard.elasticdl import flag_values
 from torchyard.elasticdl.flag_values import BadFlag
 
 
-def test_a_host_path_is_mounted_as_the_tutorial_asks() -> None:
+def test_a_host_path_is_mounted_as_in_the_tutorial() -> None:
     made = flag_values.volumes("host_path=/home/me/data,mount_path=/data", "w-0")
     assert made.volumes == [{"name": "w-0-volume-0", "hostPath": {"path": "/home/me/data"}}]
     assert made.mounts == [{"name": "w-0-volume-0", "mountPath": "/data"}]
@@ -28,14 +28,14 @@ def test_the_same_source_twice_is_one_volume_with_two_mounts() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("host_path=/a,mount_path=/a,mount_path=/b", "given twice"),
-        ("host_path=/a,mount=/a", "mount is not known"),
-        ("mount_path=/a", "names no source"),
+        ("host_path=/a,mount_path=/a,mount_path=/b", "occurs twice"),
+        ("host_path=/a,mount=/a", "mount is not a known key"),
+        ("mount_path=/a", "has no source"),
         ("claim_name=c", "has no mount_path"),
         ("claim_name", "is not KEY=VALUE"),
     ],
 )
-def test_a_volume_that_makes_no_sense_is_refused_with_the_reason(text: str, said: str) -> None:
+def test_an_invalid_volume_is_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(BadFlag, match=said):
         flag_values.volumes(text, "p")
 
@@ -50,17 +50,17 @@ def test_a_volume_that_makes_no_sense_is_refused_with_the_reason(text: str, said
         ("last=x,y", {"last": "x,y"}),
     ],
 )
-def test_values_of_variables_may_hold_commas(text: str, found: dict[str, str]) -> None:
+def test_values_of_variables_may_contain_commas(text: str, found: dict[str, str]) -> None:
     assert flag_values.environment(text) == found
 
 
 @pytest.mark.parametrize("text", ["a", "a=1=2", "=1"])
-def test_variables_that_cannot_be_told_apart_are_refused(text: str) -> None:
+def test_ambiguous_variables_are_refused(text: str) -> None:
     with pytest.raises(BadFlag, match="KEY=VALUE"):
         flag_values.environment(text)
 
 
-def test_resources_get_the_names_kubernetes_has() -> None:
+def test_resources_get_their_kubernetes_names() -> None:
     found = flag_values.resources("cpu=250m,memory=32Mi,disk=1Gi,gpu=1", flag="--x")
     assert found == {"cpu": "250m", "memory": "32Mi", "ephemeral-storage": "1Gi", "nvidia.com/gpu": "1"}
     assert flag_values.resources("amd.com/gpu=2", flag="--x") == {"amd.com/gpu": "2"}
@@ -69,20 +69,23 @@ def test_resources_get_the_names_kubernetes_has() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("cpu=lots", "no amount"),
-        ("memory=1024", "no size"),
-        ("memory=0512Mi", "no size"),
-        ("gpu=0.5", "no number of devices"),
-        ("tpu=1", "tpu is not known"),
-        ("cpu=1,cpu=2", "given twice"),
-        ("disk=1Gi,ephemeral-storage=1Gi", "given twice"),
+        ("cpu=lots", "is not a valid quantity"),
+        ("memory=1024", "is not a valid quantity"),
+        ("memory=0512Mi", "is not a valid quantity"),
+        ("gpu=0.5", "is not a number of devices"),
+        ("tpu=1", "tpu is not a known resource"),
+        ("cpu=1,cpu=2", "occurs twice"),
+        ("disk=1Gi,ephemeral-storage=1Gi", "occurs twice"),
     ],
 )
-def test_resources_that_make_no_sense_are_refused_with_the_reason(text: str, said: str) -> None:
+def test_invalid_resources_are_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(BadFlag, match=said):
         flag_values.resources(text, flag="--worker_resource_request")
 
 
-def test_a_limit_that_is_not_given_is_the_request() -> None:
-    assert flag_values.both("cpu=1", "", flag="--x") == {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
-    assert flag_values.both("cpu=1", "cpu=2", flag="--x")["limits"] == {"cpu": "2"}
+def test_a_missing_limit_is_the_request() -> None:
+    assert flag_values.container_resources("cpu=1", "", flag="--x") == {
+        "requests": {"cpu": "1"},
+        "limits": {"cpu": "1"},
+    }
+    assert flag_values.container_resources("cpu=1", "cpu=2", flag="--x")["limits"] == {"cpu": "2"}

@@ -15,7 +15,7 @@ from tests.elasticdl.test_pods import TUTORIAL
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
-from torchyard.elastic.cli import ask
+from torchyard.elastic.cli import request_coordinator
 from torchyard.elasticdl import cli, pods, supervisor
 from torchyard.elasticdl.master import Master
 from torchyard.kube.client import Client
@@ -95,7 +95,7 @@ class Stage:
         await self.client.patch(PODS, name, {"status": status}, "default", subresource="status")
 
 
-async def test_a_master_keeps_its_workers_and_numbers_are_never_used_twice(client: Client, tmp_path: Path) -> None:
+async def test_a_master_replaces_its_workers_and_never_reuses_an_index(client: Client, tmp_path: Path) -> None:
     async with Stage(client, tmp_path / "job") as stage:
         await stage.have("0", "1")
         service = await client.get(SERVICES, MASTER, "default")
@@ -110,15 +110,15 @@ async def test_a_master_keeps_its_workers_and_numbers_are_never_used_twice(clien
         await again.have("2", "4")
 
 
-async def test_scaling_is_asked_for_on_the_master_pod_and_remembered_by_its_coordinator(
+async def test_the_scale_annotation_of_the_master_pod_is_passed_to_the_coordinator(
     client: Client, tmp_path: Path
 ) -> None:
     async with Stage(client, tmp_path / "job") as stage:
         await stage.have("0", "1")
-        await client.patch(PODS, MASTER, {"metadata": {"annotations": {pods.WANTED: "1"}}}, "default")
+        await client.patch(PODS, MASTER, {"metadata": {"annotations": {pods.WORKERS_ANNOTATION: "1"}}}, "default")
 
         async def scaled() -> bool:
-            status = await asyncio.to_thread(ask, tmp_path / "job", "/status")
+            status = await asyncio.to_thread(request_coordinator, tmp_path / "job", "/status")
             return bool(status["limits"]["want"] == 1)
 
         await until(scaled)

@@ -68,7 +68,7 @@ def test_workers_are_named_as_in_the_tutorial_and_belong_to_the_master() -> None
     assert container["volumeMounts"][0]["mountPath"] == "/data"
 
 
-def test_the_master_reads_back_what_the_client_was_given() -> None:
+def test_the_master_parses_the_flags_of_the_client() -> None:
     command = shlex.split(cli.master_command(given()).removeprefix("set -o pipefail; "))
     assert command[:3] == ["python", "-m", "elasticdl.python.master.main"]
     read, asked = supervisor.parse(command[3:]), given()
@@ -76,7 +76,7 @@ def test_the_master_reads_back_what_the_client_was_given() -> None:
         assert getattr(read, flag.name) == getattr(asked, flag.name), flag.name
 
 
-def test_the_published_client_hands_on_every_flag_and_is_understood() -> None:
+def test_the_flags_of_the_published_client_are_parsed() -> None:
     """As version 1.0.0 writes its master's command: all flags, unset ones as empty strings."""
     read = supervisor.parse(
         ["--worker_image", "w", "--model_zoo", "", "--cluster_spec", "", "--cluster_spec_json", "", "--num_epochs", "1",
@@ -98,18 +98,18 @@ def test_the_published_client_hands_on_every_flag_and_is_understood() -> None:
     ("more", "said"),
     [
         (["--num_ps_pods=1"], "parameter servers are not supported"),
-        (["--job_command="], "--job_command is not given"),
+        (["--job_command="], "--job_command is missing"),
         (["--need_elasticdl_job_service"], "Keras loop is not supported"),
         (["--need_tf_config"], "TensorFlow jobs are not supported"),
-        (["--num_workers=0"], "at least one"),
-        (["--image_name="], "--image_name is not given"),
-        (["--cluster_spec=c.py"], "Python files are not run"),
-        (["--worker_pod_priority=1.5"], "is no share"),
-        (["--volume=mount_path=/x"], "names no source"),
-        (["--cluster_spec_json=%%"], "neither JSON nor base64"),
+        (["--num_workers=0"], "at least 1"),
+        (["--image_name="], "--image_name is missing"),
+        (["--cluster_spec=c.py"], "Python files are not supported"),
+        (["--worker_pod_priority=1.5"], "is not between 0 and 1"),
+        (["--volume=mount_path=/x"], "has no source"),
+        (["--cluster_spec_json=%%"], "neither valid JSON nor base64"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_made(
+def test_unsupported_flags_are_refused_before_anything_is_created(
     more: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([*TUTORIAL, *more]) == 1
@@ -121,11 +121,13 @@ def test_evaluate_and_predict_are_refused_by_name(capsys: pytest.CaptureFixture[
     assert "Keras loop" in capsys.readouterr().err
 
 
-def test_no_verb_shows_the_help_and_an_unknown_flag_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_no_command_shows_the_help_and_an_unknown_flag_gives_a_warning(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert cli.main([]) == 1
     assert "train" in capsys.readouterr().err
     assert cli.main([*TUTORIAL, f"--yaml={tmp_path}/m.yaml", "--num_wokers=3"]) == 0
-    assert "--num_wokers=3 is not known" in capsys.readouterr().err
+    assert "--num_wokers=3 is not a known flag" in capsys.readouterr().err
 
 
 def test_yaml_writes_the_master_and_submits_nothing(tmp_path: Path) -> None:
@@ -145,8 +147,8 @@ def test_yaml_writes_the_master_and_submits_nothing(tmp_path: Path) -> None:
         ("my-class", ["my-class"] * 4),
     ],
 )
-def test_a_share_of_the_workers_has_high_priority(text: str, classes: list[str]) -> None:
-    assert [pods.priority_of(text, index, 4) for index in range(4)] == classes
+def test_a_fraction_of_the_workers_has_high_priority(text: str, classes: list[str]) -> None:
+    assert [pods.worker_priority(text, index, 4) for index in range(4)] == classes
 
 
 def test_a_cluster_specification_changes_labels_tolerations_and_variables() -> None:
@@ -177,8 +179,8 @@ def ended(code: int, reason: str = "Error") -> Any:
         ({"metadata": {"name": "w"}, "status": {"phase": "Failed", "reason": "Evicted"}}, False),
     ],
 )
-def test_whether_a_worker_failed_or_was_taken_away(pod: Any, own_error: bool) -> None:
-    assert worker_plan.ending(pod).own_error is own_error
+def test_a_failed_worker_is_distinguished_from_an_evicted_one(pod: Any, own_error: bool) -> None:
+    assert worker_plan.pod_outcome(pod).own_error is own_error
 
 
 def running(name: str, *, leaving: bool = False) -> Any:
@@ -186,18 +188,18 @@ def running(name: str, *, leaving: bool = False) -> Any:
     return {"metadata": metadata, "status": {"phase": "Running"}}
 
 
-def test_every_worker_that_is_gone_is_replaced() -> None:
+def test_every_worker_that_ended_is_replaced() -> None:
     assert worker_plan.plan(2, [], own_errors=0, relaunch=True).create == 2
     assert worker_plan.plan(2, [running("a"), ended(1)], own_errors=1, relaunch=True).create == 1
     assert worker_plan.plan(2, [running("a"), running("b", leaving=True)], own_errors=0, relaunch=True).create == 1
     assert worker_plan.plan(2, [running("a"), running("b")], own_errors=0, relaunch=True).create == 0
 
 
-def test_a_job_whose_workers_only_fail_is_given_up() -> None:
+def test_a_job_fails_after_three_worker_failures_in_a_row() -> None:
     assert "3 workers in a row" in worker_plan.plan(2, [], own_errors=3, relaunch=True).failed
 
 
-def test_without_relaunch_what_is_gone_stays_gone() -> None:
+def test_without_relaunch_ended_workers_are_not_replaced() -> None:
     assert worker_plan.plan(2, [running("a"), ended(137)], own_errors=0, relaunch=False) == worker_plan.WorkerPlan()
     assert "disable_relaunch" in worker_plan.plan(1, [ended(137)], own_errors=0, relaunch=False).failed
 
@@ -215,7 +217,7 @@ def test_zoo_init_writes_a_dockerfile(tmp_path: Path, monkeypatch: pytest.Monkey
     assert cli.main(["zoo", "init", "--model_zoo", "missing"]) == 1
 
 
-def test_zoo_push_says_what_to_do_instead() -> None:
+def test_zoo_push_is_refused_with_an_alternative() -> None:
     with pytest.raises(BadFlag, match="not supported") as caught:
         zoo._push(cli.parser().parse_args(["zoo", "push", "mnist:1"]))
     assert "yard image save mnist:1" in caught.value.hint

@@ -21,20 +21,25 @@ def rerun(directory: Path, *tests: str, training: str) -> None:
         pytest.skip("this whole run is an ordinary user's")
     if not _can("test", "-r", str(ROOT / "pyproject.toml")):
         pytest.skip(f"an ordinary user may not read {ROOT}")
-    ours = _environment(directory / "ours", Path(sysconfig.get_path("purelib")))
-    asked = [training, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    theirs = _environment(directory / "theirs", Path(found))
-    home = directory / "home"
-    home.mkdir()
-    os.chown(home, USER, USER)
-    settings = {"HOME": home, "TMPDIR": home, "TORCHYARD_TRAIN_PYTHON": theirs, "PYTHONPATH": f"{ROOT}/src:{ROOT}"}
+    python = _environment(directory / "ours", Path(sysconfig.get_path("purelib")))
+    command_line = [training, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    site_packages = subprocess.run(command_line, capture_output=True, text=True, check=True).stdout.strip()
+    training_python = _environment(directory / "theirs", Path(site_packages))
+    user_directory = directory / "home"
+    user_directory.mkdir()
+    os.chown(user_directory, USER, USER)
+    settings = {
+        "HOME": user_directory,
+        "TMPDIR": user_directory,
+        "TORCHYARD_TRAIN_PYTHON": training_python,
+        "PYTHONPATH": f"{ROOT}/src:{ROOT}",
+    }
     variables = [f"{key}={value}" for key, value in settings.items()]
-    command = [ours, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--confcutdir", ROOT, *tests]
-    done = subprocess.run(
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--confcutdir", ROOT, *tests]
+    result = subprocess.run(
         _as_user(*variables, *map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
 
 
 def _as_user(*command: str) -> list[str]:

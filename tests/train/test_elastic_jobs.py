@@ -1,6 +1,6 @@
-"""Elastic trainings in pods: a PyTorchJob that names torchyard as its backend, and ElasticDL's tutorial by its clients.
+"""Elastic training in pods: a PyTorchJob with rdzvBackend torchyard, and ElasticDL's tutorial with its clients.
 
-Each loses a worker on the way and ends with the model of an undisturbed run.
+Each job loses a worker and ends with the model of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.elastic.test_elasticdl_program import PROGRAM, STANDIN, arguments, pictures, result
+from tests.elastic.test_elasticdl_program import PROGRAM, STANDIN, arguments, result, write_images
 from tests.node.support import need_network
 from tests.support import kubectl as kubectls
 from tests.support.kubectl import Kubectl
@@ -36,22 +36,24 @@ PROGRAMS = ROOT / "tests" / "elastic" / "programs"
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     need_network()
-    made = Yard(tmp_path_factory.mktemp("elastic"), controllers="*", flags=("--node", "--python", interpreter()))
+    yard_process = Yard(
+        tmp_path_factory.mktemp("elastic"), controllers="*", flags=("--node", "--python", interpreter())
+    )
     try:
-        yield made.start()
+        yield yard_process.start()
     finally:
-        made.stop()
-        yard("down", state=made.state, timeout=120)
+        yard_process.stop()
+        yard("down", state=yard_process.state, timeout=120)
 
 
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
-    found = kubectls.need()
-    return found.using(plane.kubeconfig, tmp_path, "default")
+    kubectl = kubectls.need()
+    return kubectl.using(plane.kubeconfig, tmp_path, "default")
 
 
 def alone(*command: str, **variables: str) -> str:
-    """What a program prints when it trains without anyone else."""
+    """Return the output of a program that trains alone."""
     paths = [str(ROOT / "src"), str(COMPAT), *([] if importlib.util.find_spec("torchvision") else [str(STANDIN)])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths), **variables}
     done = subprocess.run(
@@ -73,7 +75,7 @@ def kill(shell: Kubectl, pod: str) -> None:
     shell("delete", "pod", pod, "--force", "--grace-period=0", timeout=120)
 
 
-def test_a_pytorchjob_with_our_backend_trains_on_when_a_pod_is_killed(shell: Kubectl, tmp_path: Path) -> None:
+def test_a_pytorchjob_with_rdzv_backend_torchyard_survives_a_killed_pod(shell: Kubectl, tmp_path: Path) -> None:
     mounted = {"/src": ROOT / "src", "/programs": PROGRAMS, "/share": tmp_path}
     volumes = [{"name": path[1:], "hostPath": {"path": str(source)}} for path, source in mounted.items()]
     container = {
@@ -125,11 +127,11 @@ def client(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["ours", "published"])
-def test_the_tutorial_is_submitted_loses_a_worker_and_gets_another(
+def test_the_elasticdl_tutorial_replaces_a_lost_worker(
     shell: Kubectl, tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:
     command = client(name)
-    images = pictures(tmp_path_factory.mktemp("mnist_png"))
+    images = write_images(tmp_path_factory.mktemp("mnist_png"))
     long = ["--num_epochs", "8"]  # a pod takes a while to start: there must be something left to do
     weights, accuracy = result(alone(str(PROGRAM), *arguments(images), *long, WORKER_NUM="2"))
     inside = [*arguments(Path("/data")), *long]

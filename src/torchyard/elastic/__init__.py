@@ -1,7 +1,25 @@
-"""The elastic training runtime. Standard library and torch only; imports nothing of the rest.
+"""The elastic training runtime. It uses the standard library and torch, and nothing else of torchyard.
 
-Usage: see `torchyard.elastic.api`. The names below are loaded when they are first used, so that the coordinator and the
-command line start without torch.
+Programs import the names below. They are loaded on first use, so that the coordinator and the command line start
+without torch.
+
+Reading order:
+
+- `api`: `join` and `train`, what a program calls.
+- `sampler`: which records a step consumes.
+- `worker`: the training loop.
+- `reduce`: averages gradients over the world.
+- `world`: a worker's connection, process group and state.
+- `wire`: the messages between workers, agents and the coordinator.
+- `coordinator`: decides which workers form the world.
+- `ledger`: one durable row for every applied step.
+- `checkpoint`: snapshots in shared memory, checkpoints on disk and in object stores.
+- `agent`: starts and restarts the workers of one machine.
+- `job_record`, `run`, `sidecar`, `cli`: a job on one machine, a coordinator next to a worker, the commands.
+- `elasticai`, `compat`: programs written for ElasticDL.
+- `bundle`: the runtime as a zip file for pods without torchyard.
+- `chaos`: fault injection for tests and benchmarks.
+- `errors`: errors with a code and a hint.
 """
 
 from __future__ import annotations
@@ -10,7 +28,7 @@ from typing import Any
 
 __all__ = ["Checkpoints", "ElasticError", "Job", "JobFailed", "Step", "Streams", "join"]
 
-_HOMES = {
+_MODULES = {
     "Checkpoints": "torchyard.elastic.checkpoint.manager",
     "ElasticError": "torchyard.elastic.errors",
     "JobFailed": "torchyard.elastic.errors",
@@ -22,8 +40,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

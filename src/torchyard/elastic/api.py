@@ -1,4 +1,4 @@
-"""The public face: `join` a job, then `train`. Without a coordinator in the environment the same program trains alone.
+"""The public API: `join` a job, then `train`. Without a coordinator in the environment the same program trains alone.
 
 job = elastic.join(seed=7)
 model = Net()
@@ -27,56 +27,73 @@ from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.fast import FastReducer
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import StepSampler
-from torchyard.elastic.sidecar import serve_beside
+from torchyard.elastic.sidecar import start_sidecar
 from torchyard.elastic.worker.loader import MapDataset, MicroBatchLoader
 from torchyard.elastic.worker.streams import Streams
-from torchyard.elastic.worker.trainer import OptimizerUpdate, Step, Trainer, closing
-from torchyard.elastic.world.runtime import WorkerConfig, WorkerRuntime
+from torchyard.elastic.worker.trainer import OptimizerUpdate, Step, Trainer, close_after
+from torchyard.elastic.world.runtime import ALONE, WorkerConfig, WorkerRuntime
 from torchyard.elastic.world.state import Stateful, TrainingState
 
 MODES: dict[str, type[StrictReducer] | type[FastReducer]] = {"strict": StrictReducer, "fast": FastReducer}
 
 
 BACKENDS = ("gloo", "nccl")
-"""What carries gradients. NCCL wants a GPU for each worker; over gloo several may share one."""
+"""What carries gradients. NCCL needs a GPU for each worker; with gloo several workers may share one."""
 
 
 def join(*, seed: int = 0, threads: int | None = None) -> Job:
-    """Seed torch, so that every worker builds the same model, and settle the number of threads a kernel may use.
+    """Prepare this process for a job.
 
-    The sums of a kernel depend on its thread count: in strict mode it must be the same on every worker.
+    Seeds torch, so that every worker creates the same model. Sets the number of threads of a kernel, because the sums
+    of a kernel depend on it: in strict mode it must be the same on every worker.
+
+    Args:
+        seed: the seed of the model's initialization, of the shuffling, and of dropout and augmentation.
+        threads: the number of threads that a CPU kernel may use; OMP_NUM_THREADS or 1 if None.
+
+    Returns:
+        the job; call its `train` next.
     """
     torch.manual_seed(seed)
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
-    serve_beside()
+    start_sidecar()
     return Job(seed, WorkerConfig.from_environment())
 
 
 class Job:
-    def __init__(self, seed: int, seat: WorkerConfig | None) -> None:
+    """A training job, as one worker sees it. `join` creates it.
+
+    Args:
+        seed: the seed of the job.
+        config: how to reach the coordinator; None trains alone.
+    """
+
+    def __init__(self, seed: int, config: WorkerConfig | None) -> None:
         self.seed = seed
-        self._seat = seat
+        self._config = config
         self._runtime: WorkerRuntime | None = None
 
     @property
     def alone(self) -> bool:
-        return self._seat is None
+        """Whether this process trains without a coordinator."""
+        return self._config is None
 
     @property
     def digest(self) -> str:
-        """The sha256 of everything trained: equal for equal models, in strict mode after any history."""
+        """The sha256 of all trained state. In strict mode it is the same after any history of failures."""
         return self._started().state.digest()
 
     @property
     def recomputed_steps(self) -> int:
+        """How many steps this worker computed again because the world changed under them."""
         return self._started().recomputed
 
     def _started(self) -> WorkerRuntime:
         if self._runtime is None:
-            raise ElasticError("NotStarted", "the job has not begun to train", hint="call train first")
+            raise ElasticError("NotStarted", "the job has not started to train", hint="call train first")
         return self._runtime
 
-    def train(  # noqa: PLR0913  # the settings of a training, all by name
+    def train(  # noqa: PLR0913  # all settings of a training, as keyword arguments
         self,
         model: torch.nn.Module,
         optimizer: Any,
@@ -99,71 +116,118 @@ class Job:
         checkpoints: Checkpoints | None = None,
         snapshot_every: int = 0,
     ) -> Iterator[Step]:
-        """Yield every step after it was applied. `batch` records make a step, cut into `micro_batches`.
+        """Train, and yield every step after it was applied.
 
-        `loss` gets one collated micro-batch and returns its mean loss. `also` names further objects whose state belongs
-        to the model's. The body of the loop runs on every worker; whatever it changes must be in the state.
+        The body of the loop runs on every worker, but a worker that receives a step from another does not run the body
+        for it. So everything that the body changes must be part of the state (see `also`).
+
+        Args:
+            model: the model itself, without DistributedDataParallel.
+            optimizer: a torch optimizer over the model's parameters.
+            loss: gets one collated micro-batch and returns its mean loss.
+            data: a map-style dataset, or `Streams`.
+            batch: the number of records in a step, for any number of workers.
+            micro_batches: into how many parts a step is divided; the maximum number of workers in a world.
+            epochs: how often the dataset is read.
+            mode: "strict" gives the same bits for every number of workers; "fast" overlaps reduction and backward.
+            backend: "gloo" or "nccl", which carries the gradients.
+            shuffle: whether each epoch reads the records in a new random order; `Streams` are never shuffled.
+            clip_norm: the maximum norm of the gradients; None does not clip.
+            scheduler: a learning rate scheduler that advances after every step.
+            scaler: a `torch.amp.GradScaler`.
+            also: further objects with a state_dict that belong to the state, by name.
+            collate: turns a list of records into a batch; torch's default if None.
+            prefetch: how many steps to load ahead; 0 loads in the training thread.
+            digest_every: add the digest of the state to the ledger every this many steps; 0 never does.
+            checkpoints: where and how often to save checkpoints; None saves none.
+            snapshot_every: copy the state to shared memory every this many steps; 0 never does.
+
+        Returns:
+            an iterator over the applied steps.
+
+        Raises:
+            ElasticError: an argument is not valid, or the coordinator refused this worker.
+            JobFailed: the job has failed; raised from the iterator.
         """
-        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-            raise ElasticError(
-                "WrappedModel",
-                "the model is wrapped in DistributedDataParallel, which would average gradients a second time",
-                hint="pass the model itself; drop the wrapper, the sampler and init_process_group",
-            )
-        if isinstance(data, torch.utils.data.IterableDataset):
-            raise ElasticError(
-                "NotReadable",
-                "an IterableDataset cannot be read again from where a dead worker was",
-                hint="describe it as elastic.Streams(sources, open_at), which can",
-            )
-        shuffle = shuffle and not isinstance(data, Streams)  # streams are read in a row
-        order = _order(len(data), batch, micro_batches, epochs=epochs, seed=self.seed, shuffle=shuffle)
-        state = _state(model, optimizer, scheduler=scheduler, scaler=scaler, also=also or {})
+        _check_supported(model, data)
+        shuffle = shuffle and not isinstance(data, Streams)  # streams are read in sequence
+        sampler = _create_sampler(len(data), batch, micro_batches, epochs=epochs, seed=self.seed, shuffle=shuffle)
+        state = _create_state(model, optimizer, scheduler=scheduler, scaler=scaler, also=also or {})
         if mode not in MODES:
             raise ElasticError("BadMode", f"mode is {mode!r}", hint=f"choose one of {', '.join(MODES)}")
         if mode == "strict":
-            refuse_other_bits()
-        config = {"order": asdict(order), "mode": mode, "backend": backend, "threads": torch.get_num_threads()}
+            require_deterministic_kernels()
+        config = {"sampler": asdict(sampler), "mode": mode, "backend": backend, "threads": torch.get_num_threads()}
         reducer = MODES[mode](model, micro_batches)
         _check_backend(backend, reducer.layout.device)
-        keeper = self._keeper(order, every=snapshot_every, saving=checkpoints)
-        runtime = self._runtime = WorkerRuntime(state, order, config=config, stored=keeper, nccl=backend == "nccl")
-        loader = MicroBatchLoader(order, data, collate=collate, ahead=prefetch)
+        manager = self._create_checkpoint_manager(sampler, snapshot_every=snapshot_every, checkpoints=checkpoints)
+        runtime = self._runtime = WorkerRuntime(
+            state, sampler, config=config, restore_source=manager, nccl=backend == "nccl"
+        )
+        loader = MicroBatchLoader(sampler, data, collate=collate, ahead=prefetch)
         update = OptimizerUpdate(optimizer, reducer.layout.parameters, clip_norm, scaler, scheduler)
-        trainer = Trainer(runtime, loader, reducer, loss=loss, update=update, digest_every=digest_every, keeper=keeper)
+        trainer = Trainer(
+            runtime,
+            loader,
+            reducer,
+            loss=loss,
+            update=update,
+            digest_every=digest_every,
+            checkpoint_manager=manager,
+        )
 
         def close() -> None:
             loader.close()
-            if keeper is not None:
-                keeper.close()
+            if manager is not None:
+                manager.close()
             runtime.close()
 
-        return closing(trainer, self._run(trainer), close)
+        return close_after(trainer, self._run(trainer), close)
 
-    def _keeper(self, order: StepSampler, *, every: int, saving: Checkpoints | None) -> CheckpointManager | None:
-        if not every and saving is None:
+    def _create_checkpoint_manager(
+        self, sampler: StepSampler, *, snapshot_every: int, checkpoints: Checkpoints | None
+    ) -> CheckpointManager | None:
+        if not snapshot_every and checkpoints is None:
             return None
-        job, name = (self._seat.job, self._seat.name) if self._seat else ("alone", "alone")
-        name = os.environ.get("TORCHYARD_ELASTIC_PLACE", name)  # copies belong to the place: its next worker uses them
-        given = os.environ.get("TORCHYARD_ELASTIC_MEMORY")
-        memory = Path(given) if given else Path(mkdtemp(prefix="torchyard-elastic-"))
-        return CheckpointManager(order, job=job, name=name, memory=memory, every=every, saving=saving)
+        job, name = (self._config.job, self._config.name) if self._config else (ALONE, ALONE)
+        # Staged state belongs to the worker's index on its machine: a replacement with the same index reuses it.
+        name = os.environ.get("TORCHYARD_ELASTIC_PLACE", name)
+        shared = os.environ.get("TORCHYARD_ELASTIC_MEMORY")
+        memory = Path(shared) if shared else Path(mkdtemp(prefix="torchyard-elastic-"))
+        return CheckpointManager(
+            sampler, job=job, name=name, memory=memory, snapshot_every=snapshot_every, checkpoints=checkpoints
+        )
 
     def _run(self, trainer: Trainer) -> Iterator[Step]:
         runtime = trainer.runtime
-        if self._seat is not None:
-            trainer.practise()
-        runtime.start(self._seat)
-        if self._seat is not None:
+        if self._config is not None:
+            trainer.warm_up()
+        runtime.start(self._config)
+        if self._config is not None:
             leave_on_sigterm(runtime)
         yield from trainer.steps()
 
 
-def refuse_other_bits() -> None:
-    """Only kernels that give the same bits every time; torch raises at any other."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS has no such form
+def require_deterministic_kernels() -> None:
+    """Make torch raise at any kernel that does not always give the same bits."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with this setting
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
+
+
+def _check_supported(model: torch.nn.Module, data: MapDataset) -> None:
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise ElasticError(
+            "WrappedModel",
+            "the model is wrapped in DistributedDataParallel, which would average gradients a second time",
+            hint="pass the model itself; remove the wrapper, the sampler and init_process_group",
+        )
+    if isinstance(data, torch.utils.data.IterableDataset):
+        raise ElasticError(
+            "NotReadable",
+            "an IterableDataset cannot be read again from the position of a worker that died",
+            hint="describe the data as elastic.Streams(sources, open_at)",
+        )
 
 
 def _check_backend(backend: str, device: torch.device) -> None:
@@ -171,11 +235,13 @@ def _check_backend(backend: str, device: torch.device) -> None:
         raise ElasticError("BadBackend", f"backend is {backend!r}", hint=f"choose one of {', '.join(BACKENDS)}")
     if backend == "nccl" and device.type != "cuda":
         raise ElasticError(
-            "BadBackend", f"nccl cannot carry gradients on {device.type}", hint="put the model on a GPU, or use gloo"
+            "BadBackend", f"nccl cannot carry gradients on {device.type}", hint="move the model to a GPU, or use gloo"
         )
 
 
-def _order(records: int, batch: int, micro_batches: int, *, epochs: int, seed: int, shuffle: bool) -> StepSampler:
+def _create_sampler(
+    records: int, batch: int, micro_batches: int, *, epochs: int, seed: int, shuffle: bool
+) -> StepSampler:
     if micro_batches < 1 or batch < 1 or batch % micro_batches:
         raise ElasticError(
             "BadBatch",
@@ -185,7 +251,7 @@ def _order(records: int, batch: int, micro_batches: int, *, epochs: int, seed: i
     return StepSampler(records, batch // micro_batches, micro_batches, epochs, seed, shuffle)
 
 
-def _state(
+def _create_state(
     model: torch.nn.Module, optimizer: Any, *, scheduler: Any, scaler: Any, also: Mapping[str, Stateful]
 ) -> TrainingState:
     parts: dict[str, Stateful] = {"model": model, "optimizer": optimizer}
@@ -194,13 +260,13 @@ def _state(
 
 
 def leave_on_sigterm(runtime: WorkerRuntime) -> None:
-    """A preemption notice: hand over at the next step boundary, then exit with success."""
+    """On SIGTERM, hand over at the next step boundary and exit with 0. On SIGUSR1, print the stacks of all threads."""
 
     def leave(number: int, frame: Any) -> None:
-        if runtime.link is not None:
-            # From a thread: the interrupted one may itself be sending, and would wait for itself.
-            told = wire.LeaveRequest("it got SIGTERM")
-            threading.Thread(target=runtime.link.send, args=(told,), name="elastic-leaving", daemon=True).start()
+        if runtime.client is not None:
+            # In a thread: the interrupted thread may be sending, and would wait for itself.
+            request = wire.LeaveRequest("it got SIGTERM")
+            threading.Thread(target=runtime.client.send, args=(request,), name="elastic-leave", daemon=True).start()
 
     signal.signal(signal.SIGTERM, leave)
-    faulthandler.register(signal.SIGUSR1, all_threads=True)  # how the agent asks a hung worker where it stands
+    faulthandler.register(signal.SIGUSR1, all_threads=True)  # the agent sends it to a hung worker

@@ -1,4 +1,4 @@
-"""The runtime as one file that Python imports: a pod gets it from its coordinator, so its image needs only torch."""
+"""The runtime as one zip file that Python imports: a pod gets it from its coordinator and needs only torch."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ import zipfile
 from functools import lru_cache
 from pathlib import Path
 
-HOME = Path(__file__).parent
+PACKAGE = Path(__file__).parent
 
 
 @lru_cache(maxsize=1)
 def bundle() -> bytes:
-    """`torchyard.elastic` without the rest of the package, and `elasticai_api` beside it."""
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+    """Return a zip file with `torchyard.elastic`, without the rest of `torchyard`, and with `elasticai_api`."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("torchyard/__init__.py", '"""The training runtime alone."""\n')
-        for path in sorted(HOME.rglob("*.py")):
-            inside = path.relative_to(HOME)
-            top = Path() if inside.parts[0] == "compat" else Path("torchyard/elastic")
-            rest = inside.relative_to("compat") if inside.parts[0] == "compat" else inside
+        for path in sorted(PACKAGE.rglob("*.py")):
+            relative = path.relative_to(PACKAGE)
+            top = Path() if relative.parts[0] == "compat" else Path("torchyard/elastic")
+            rest = relative.relative_to("compat") if relative.parts[0] == "compat" else relative
             archive.writestr(str(top / rest), path.read_bytes())
-    return whole.getvalue()
+    return content.getvalue()
 
 
-# Runs in a pod before anything of ours is there: fetch the runtime, then become the pod's agent.
+# Runs in a pod whose image has no torchyard: fetch the runtime, then run the pod's agent.
 BOOTSTRAP = """
 import os, runpy, sys, tempfile, time, urllib.request
 address = os.environ["TORCHYARD_ELASTIC_COORDINATOR"]
 for attempt in range(600):
     try:
-        held = urllib.request.urlopen(f"http://{address}/runtime.zip", timeout=10).read()
+        runtime = urllib.request.urlopen(f"http://{address}/runtime.zip", timeout=10).read()
         break
     except OSError as error:
         if attempt % 20 == 0:
-            print(f"waiting for the master at {address}: {error}", flush=True)
+            print(f"waiting for the master: address={address} error={error}", flush=True)
         time.sleep(min(1.0, 0.1 * (attempt + 1)))
 else:
-    sys.exit(f"no master answers at {address}")
+    sys.exit(f"the master does not respond: address={address}")
 path = os.path.join(tempfile.mkdtemp(prefix="torchyard-"), "runtime.zip")
-open(path, "wb").write(held)
+open(path, "wb").write(runtime)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH", "")]))
 os.execvp(sys.executable, [sys.executable, "-m", "torchyard.elastic", "pod", "--", *sys.argv[1:]])
 """.strip()

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torchyard.elastic import job_record
 from torchyard.elastic import run as runner
 from torchyard.elastic.agent import pod as pod_agent
 from torchyard.elastic.agent.parent_death import die_with_parent
@@ -28,9 +29,9 @@ PROGRAM = "python -m torchyard.elastic"
 
 
 def main(argv: Sequence[str] | None = None, *, prog: str = PROGRAM) -> int:
-    arguments = parser(prog).parse_args(argv)
+    args = parser(prog).parse_args(argv)
     try:
-        code: int = arguments.call(arguments)
+        code: int = args.call(args)
     except ElasticError as error:
         sys.stderr.write(f"error: {error.message}\n")
         if error.hint:
@@ -42,100 +43,112 @@ def main(argv: Sequence[str] | None = None, *, prog: str = PROGRAM) -> int:
 
 
 def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
-    whole = argparse.ArgumentParser(prog=prog, description="Elastic training.")
-    verbs = whole.add_subparsers(required=True, metavar="COMMAND")
-    run = _verb(verbs, "run", _run, "train on this machine, with workers that may come and go")
-    run.add_argument("-n", "--workers", type=int, default=1, help="workers to start with")
-    run.add_argument("--min", type=int, default=1, dest="least", help="pause below this many")
-    run.add_argument("--max", type=int, default=None, dest="most", help="the most that `scale` may ask for")
-    run.add_argument("--multiple-of", type=int, default=1, help="a world must be a multiple of this")
-    run.add_argument("--job", default="", help="name of the job; the directory's name unless given")
-    run.add_argument("--lease", type=float, default=1.0, help="seconds of silence after which a worker is out")
+    root = argparse.ArgumentParser(prog=prog, description="Elastic training.")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    run = _add_command(commands, "run", _run, "train on this machine with a changing number of workers")
+    run.add_argument("-n", "--workers", type=int, default=1, help="number of workers to start with")
     run.add_argument(
-        "--hang-after", type=float, default=300.0, help="seconds without progress before a worker is ended"
+        "--min", type=int, default=1, dest="min_workers", help="pause training below this number of workers"
     )
-    run.add_argument("--cold", action="store_true", help="start workers as new processes, not from the zygote")
+    run.add_argument("--max", type=int, default=None, dest="max_workers", help="upper limit of `scale`")
+    run.add_argument(
+        "--multiple-of", type=int, default=1, help="the number of workers in a world must be a multiple of this"
+    )
+    run.add_argument("--job", default="", help="name of the job (default: the name of its directory)")
+    run.add_argument(
+        "--lease", type=float, default=1.0, help="seconds without a heartbeat after which a worker is expelled"
+    )
+    run.add_argument(
+        "--hang-after", type=float, default=300.0, help="seconds without progress after which a worker is killed"
+    )
+    run.add_argument("--cold", action="store_true", help="start workers as new processes instead of forking the zygote")
     run.add_argument("--quiet", action="store_true", help="do not copy the workers' output to the terminal")
     run.add_argument("command", nargs=argparse.REMAINDER, help="-- python train.py ...")
-    _verb(verbs, "status", _status, "what the job is doing")
-    events = _verb(verbs, "events", _events, "every decision, with its cause and durations")
-    events.add_argument("--follow", action="store_true")
-    scale = _verb(verbs, "scale", _scale, "change the number of workers")
-    scale.add_argument("workers", type=int)
-    saved = verbs.add_parser("checkpoints", help="list, inspect and verify checkpoints")
-    saved.add_argument("what", choices=["list", "inspect", "verify"])
-    saved.add_argument("path", help="a checkpoint, or the directory or URL that holds them")
-    saved.set_defaults(call=_checkpoints)
-    pod = verbs.add_parser("pod", help="run a pod's worker, and hand signals on to it")
+    _add_command(commands, "status", _status, "show the status of the job")
+    events = _add_command(commands, "events", _events, "list all events with their causes and durations")
+    events.add_argument("--follow", action="store_true", help="keep printing new events")
+    scale = _add_command(commands, "scale", _scale, "change the number of workers")
+    scale.add_argument("workers", type=int, help="the new number of workers")
+    checkpoints = commands.add_parser("checkpoints", help="list, inspect and verify checkpoints")
+    checkpoints.add_argument("action", choices=["list", "inspect", "verify"], help="what to do with them")
+    checkpoints.add_argument("path", help="a checkpoint, or a directory or URL that contains checkpoints")
+    checkpoints.set_defaults(call=_checkpoints)
+    pod = commands.add_parser("pod", help="run the worker of a pod and forward signals to it")
     pod.add_argument("command", nargs=argparse.REMAINDER, help="-- python train.py ...")
-    pod.set_defaults(call=lambda given: pod_agent.run(runner.sequence(given.command)))
-    serve = _verb(verbs, "coordinator", _coordinator, "serve the coordinator of a job (used by run and by pods)")
-    serve.add_argument("--listener", type=int, default=-1, help="an inherited listening socket")
-    serve.add_argument("--host", default="127.0.0.1")
-    serve.add_argument("--port", type=int, default=0)
-    serve.add_argument("--with-parent", action="store_true", help="end when the process that started it ends")
-    return whole
+    pod.set_defaults(call=lambda args: pod_agent.run(runner.strip_separator(args.command)))
+    serve = _add_command(
+        commands, "coordinator", _coordinator, "serve the coordinator of a job (used by run and by pods)"
+    )
+    serve.add_argument("--listener", type=int, default=-1, help="file descriptor of an inherited listening socket")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    serve.add_argument("--port", type=int, default=0, help="port to listen on (default: any free port)")
+    serve.add_argument("--with-parent", action="store_true", help="exit when the parent process exits")
+    return root
 
 
-def _verb(verbs: Any, name: str, call: Any, text: str) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
-    made.add_argument("--dir", type=Path, default=DIRECTORY, help=f"the job's directory (default {DIRECTORY})")
-    made.set_defaults(call=call)
-    return made
+def _add_command(commands: Any, name: str, call: Any, text: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--dir", type=Path, default=DIRECTORY, help=f"the job's directory (default {DIRECTORY})")
+    command.set_defaults(call=call)
+    return command
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     options = runner.RunOptions(
-        runner.sequence(given.command),
-        given.dir,
-        workers=given.workers,
-        least=given.least,
-        most=given.most,
-        multiple_of=given.multiple_of,
-        job=given.job,
-        lease=given.lease,
-        hang_after=given.hang_after,
-        zygote=not given.cold,
-        quiet=given.quiet,
+        runner.strip_separator(args.command),
+        args.dir,
+        workers=args.workers,
+        min_workers=args.min_workers,
+        max_workers=args.max_workers,
+        multiple_of=args.multiple_of,
+        job=args.job,
+        lease=args.lease,
+        hang_after=args.hang_after,
+        zygote=not args.cold,
+        quiet=args.quiet,
     )
     return runner.run(options)
 
 
-def _coordinator(given: argparse.Namespace) -> int:
-    listener = socket.socket(fileno=given.listener) if given.listener >= 0 else None
-    if given.with_parent:
+def _coordinator(args: argparse.Namespace) -> int:
+    listener = socket.socket(fileno=args.listener) if args.listener >= 0 else None
+    if args.with_parent:
         die_with_parent()
-    asyncio.run(runner.serve_coordinator(given.dir, listener, host=given.host, port=given.port))
+    asyncio.run(runner.serve_coordinator(args.dir, listener, host=args.host, port=args.port))
     return 0
 
 
-def ask(directory: Path, path: str, body: dict[str, Any] | None = None) -> Any:
-    """One request to the coordinator of the job in a directory."""
-    record = runner.read_record(directory)
+def request_coordinator(directory: Path, path: str, body: dict[str, Any] | None = None) -> Any:
+    """Send one HTTP request to the coordinator of the job in a directory, and return the decoded response."""
+    record = job_record.read_record(directory)
     if not record["address"]:
-        raise ElasticError("NotRunning", f"the job in {directory} is not running", hint="start it with run")
+        raise ElasticError("NotRunning", f"the job in {directory} is not running", hint="start it with the run command")
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(  # the address is our own record's
+    request = urllib.request.Request(  # the address comes from the job's own record
         f"http://{record['address']}{path}", data=data, headers={"Authorization": f"Bearer {record['token']}"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
-            return json.load(answer)
+        with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310
+            return json.load(response)
     except urllib.error.HTTPError as error:
-        told = json.load(error)
-        raise ElasticError("Refused", told["error"], hint=told.get("hint", "")) from error
+        refusal = json.load(error)
+        raise ElasticError("Refused", refusal["error"], hint=refusal.get("hint", "")) from error
     except OSError as error:
-        raise ElasticError("NotRunning", f"no coordinator answers at {record['address']}: {error}") from error
+        raise ElasticError(
+            "NotRunning",
+            f"no coordinator responds at {record['address']}: {error}",
+            hint="check that the job is running",
+        ) from error
 
 
-def _status(given: argparse.Namespace) -> int:
-    status = ask(given.dir, "/status")
+def _status(args: argparse.Namespace) -> int:
+    status = request_coordinator(args.dir, "/status")
     limits = status["limits"]
     lines = [
         f"job         {status['job']}",
         f"phase       {status['phase']}",
         f"step        {status['step']} of {status['steps']}, epoch {status['epoch']}",
-        f"world       {len(status['world'])} of {limits['want']} wanted ({limits['min']} to {limits['max']})",
+        f"world       {len(status['world'])} of {limits['want']} workers (min {limits['min']}, max {limits['max']})",
         f"generation  {status['generation']}, coordinator incarnation {status['incarnation']}",
     ]
     for name, worker in status["workers"].items():
@@ -144,59 +157,61 @@ def _status(given: argparse.Namespace) -> int:
     return 0
 
 
-def _events(given: argparse.Namespace) -> int:
+def _events(args: argparse.Namespace) -> int:
     last = 0
     while True:
-        for event in ask(given.dir, f"/events?after={last}"):
+        for event in request_coordinator(args.dir, f"/events?after={last}"):
             last = event["id"]
             at = time.strftime("%H:%M:%S", time.localtime(event["at"]))
             sys.stdout.write(f"{at}.{int(event['at'] * 1000) % 1000:03d}  {event['reason']:<20} {event['message']}\n")
         sys.stdout.flush()
-        if not given.follow:
+        if not args.follow:
             return 0
         time.sleep(0.5)
 
 
-def _checkpoints(given: argparse.Namespace) -> int:
-    with tempfile.TemporaryDirectory(prefix="torchyard-checkpoints-") as fetched:
-        return _show(given.what, _folders(given.path, given.what, Path(fetched)))
+def _checkpoints(args: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="torchyard-checkpoints-") as temporary:
+        return _show(args.action, _fetch(args.path, args.action, Path(temporary)))
 
 
-def _folders(path: str, what: str, fetched: Path) -> list[Path]:
-    """The checkpoints at a place; those of a store as local copies, of their manifests only unless all is verified."""
+def _fetch(path: str, action: str, temporary: Path) -> list[Path]:
+    """Return the checkpoints at a path. Those of an object store are copied first: only manifests, unless verified."""
     if is_remote(path):
         store = CheckpointStore(path)
-        folders = [store.fetch(name, fetched, manifest_only=what != "verify") for name in store.names()]
+        folders = [store.fetch(name, temporary, manifest_only=action != "verify") for name in store.names()]
     else:
         root = Path(path)
         if not root.is_dir():
-            raise ElasticError("NoCheckpoints", f"{root} is not a directory", hint="give where checkpoints are kept")
+            raise ElasticError(
+                "NoCheckpoints", f"{root} is not a directory", hint="pass a directory that contains checkpoints"
+            )
         single = (root / files.MANIFEST).exists() or root.name.startswith(files.PREFIX)
-        folders = [root] if single else files.complete(root)
+        folders = [root] if single else files.list_checkpoints(root)
     if not folders:
-        raise ElasticError("NoCheckpoints", f"there is no checkpoint in {path}")
+        raise ElasticError("NoCheckpoints", f"there is no checkpoint in {path}", hint="check the path")
     return folders
 
 
-def _show(what: str, folders: list[Path]) -> int:
+def _show(action: str, folders: list[Path]) -> int:
     code = 0
     for folder in folders:
         try:
-            manifest = files.verify(folder) if what == "verify" else files.read(folder)
+            manifest = files.verify(folder) if action == "verify" else files.read_manifest(folder)
         except ElasticError as error:
             sys.stdout.write(f"{folder.name}  {error.code}: {error.message}\n")
             code = 1
             continue
-        if what == "inspect":
+        if action == "inspect":
             sys.stdout.write(json.dumps(asdict(manifest), indent=1) + "\n")
             continue
         size = sum(facts["size"] for facts in manifest.files.values())
-        sound = "  sound" if what == "verify" else ""
-        sys.stdout.write(f"{folder.name}  step {manifest.step}  {size} bytes  sha256 {manifest.sha256[:16]}{sound}\n")
+        verdict = "  valid" if action == "verify" else ""
+        sys.stdout.write(f"{folder.name}  step {manifest.step}  {size} bytes  sha256 {manifest.sha256[:16]}{verdict}\n")
     return code
 
 
-def _scale(given: argparse.Namespace) -> int:
-    answer = ask(given.dir, "/scale", {"workers": given.workers})
-    sys.stdout.write(f"{answer['workers']} workers wanted\n")
+def _scale(args: argparse.Namespace) -> int:
+    response = request_coordinator(args.dir, "/scale", {"workers": args.workers})
+    sys.stdout.write(f"scaled to {response['workers']} workers\n")
     return 0

@@ -1,10 +1,16 @@
-"""The one exception of the training runtime: what went wrong, and what to do about it."""
+"""The errors of the training runtime: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
 
 class ElasticError(Exception):
-    """A fault with a stable code, a message and a hint that says what to do."""
+    """An error for the user.
+
+    Attributes:
+        code: a stable identifier of the kind of error.
+        message: what is wrong, and why.
+        hint: what to do about it; may be empty.
+    """
 
     def __init__(self, code: str, message: str, *, hint: str = "") -> None:
         super().__init__(f"{message}\n  what to do: {hint}" if hint else message)
@@ -14,7 +20,7 @@ class ElasticError(Exception):
 
 
 class Rejected(ElasticError):
-    """The coordinator turned this worker away; trying again would not help."""
+    """The coordinator refused this worker; a retry does not help."""
 
 
 class JobFailed(ElasticError):

@@ -1,8 +1,8 @@
-"""The ledger: one durable row for every step in the lineage of the model. SQLite; no network, no torch.
+"""The ledger: one durable row for every step that the model contains. SQLite; no network, no torch.
 
-The rule it keeps: after any crash the rows 1..n are exactly the steps whose records the model has consumed, each once.
-Rows beyond the step that survivors agree on are taken back, missing ones below it are filled in: both follow from the
-data order alone, so nothing needs to be asked of a worker that died.
+Its invariant: after any crash the rows 1..n are exactly the steps whose records the model has consumed, each once.
+Rows beyond the step that the survivors agree on are removed, and missing rows below it are filled in. Both follow from
+the sampler alone, so a dead worker is not needed for them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.sampler import StepSampler
-from torchyard.elastic.wire import NO_FENCE, Fence
+from torchyard.elastic.wire import NO_FENCE, AppliedRow, Fence
 
 FORMAT = 1
 _APPLICATION_ID = 0x59415244
@@ -38,7 +38,19 @@ create table events(
 """
 
 
+class LedgerEvent(TypedDict):
+    """An entry of the event log; `at` is seconds since the epoch."""
+
+    id: int
+    at: float
+    reason: str
+    message: str
+    facts: dict[str, Any]
+
+
 class LedgerRow(NamedTuple):
+    """One applied step: its positions [lo, hi) in its epoch, and in which world it was applied and by which worker."""
+
     step: int
     epoch: int
     lo: int
@@ -51,7 +63,7 @@ class LedgerRow(NamedTuple):
 
 
 class Ledger:
-    """Opening takes the file for this process alone and begins a new incarnation."""
+    """The ledger of one job. Opening it locks the file for this process and begins a new incarnation."""
 
     def __init__(self, path: Path, *, job: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,23 +71,23 @@ class Ledger:
         self._lock = _lock(path)
         try:
             self._db = _open(path)
-            self._order: StepSampler | None = None
-            self._claim(job)
+            self._sampler: StepSampler | None = None
+            self._begin_incarnation(job)
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _claim(self, job: str) -> None:
+    def _begin_incarnation(self, job: str) -> None:
         owner = self._meta("job")
         if owner is not None and owner != job:
             raise ElasticError(
                 "ForeignLedger",
                 f"{self.path} belongs to job {owner!r}, not to {job!r}",
-                hint="give this job a directory of its own; nothing was changed",
+                hint="use a separate directory for this job; nothing was changed",
             )
         stored = self._meta("order")
         if stored is not None:
-            self._order = StepSampler(**json.loads(stored))
+            self._sampler = StepSampler(**json.loads(stored))
         self.incarnation = int(self._meta("incarnation") or 0) + 1
         with self.transaction():
             self._put("job", job)
@@ -92,56 +104,57 @@ class Ledger:
         self._db.execute("commit")
 
     def _meta(self, key: str) -> str | None:
-        found = self._db.execute("select value from meta where key=?", (key,)).fetchone()
-        return found[0] if found else None
+        row = self._db.execute("select value from meta where key=?", (key,)).fetchone()
+        return row[0] if row else None
 
     def _put(self, key: str, value: str) -> None:
         self._db.execute("insert or replace into meta values(?,?)", (key, value))
 
-    def remember(self, key: str, value: Any) -> None:
+    def put_note(self, key: str, value: Any) -> None:
+        """Store a value that the next incarnation needs."""
         with self.transaction():
             self._put("note:" + key, json.dumps(value))
 
-    def recall(self, key: str, default: Any = None) -> Any:
+    def get_note(self, key: str, default: Any = None) -> Any:
         stored = self._meta("note:" + key)
         return default if stored is None else json.loads(stored)
 
     @property
-    def order(self) -> StepSampler | None:
-        return self._order
+    def sampler(self) -> StepSampler | None:
+        return self._sampler
 
-    def settle(self, order: StepSampler) -> None:
-        """The first worker fixes the data order for the life of the ledger; a later one must bring the same."""
-        if self._order is None:
+    def fix_sampler(self, sampler: StepSampler) -> None:
+        """Store the first worker's sampler for the life of the ledger, or raise if a later worker's differs."""
+        if self._sampler is None:
             with self.transaction():
-                self._put("order", json.dumps({name: getattr(order, name) for name in StepSampler.__slots__}))
-            self._order = order
+                self._put("order", json.dumps({name: getattr(sampler, name) for name in StepSampler.__slots__}))
+            self._sampler = sampler
             return
-        if order == self._order:
+        if sampler == self._sampler:
             return
-        told = [
-            f"{name} was {getattr(self._order, name)} and is now {getattr(order, name)}"
+        changes = [
+            f"{name} was {getattr(self._sampler, name)} and is now {getattr(sampler, name)}"
             for name in StepSampler.__slots__
-            if getattr(order, name) != getattr(self._order, name)
+            if getattr(sampler, name) != getattr(self._sampler, name)
         ]
-        hint = "start a new job directory for changed settings, or put them back to resume this one"
-        if self._order.records != order.records:
-            hint = "bring back the dataset this job began with, or start a new job directory to train on the new one"
-        raise ElasticError("OrderChanged", "the data order of this job is fixed: " + "; ".join(told), hint=hint)
+        hint = "use a new job directory for the changed settings, or restore them to resume this job"
+        if self._sampler.records != sampler.records:
+            hint = "restore the dataset that this job began with, or use a new job directory for the new dataset"
+        raise ElasticError("OrderChanged", "the data order of a job cannot change: " + "; ".join(changes), hint=hint)
 
-    def _needs_order(self) -> StepSampler:
-        if self._order is None:
-            raise ElasticError("NoOrder", "no worker has told the data order of this job yet")
-        return self._order
+    def _require_sampler(self) -> StepSampler:
+        if self._sampler is None:
+            raise ElasticError("NoOrder", "the data order of this job is unknown: no worker has connected yet")
+        return self._sampler
 
-    def record(self, fence: Fence, rows: Iterable[tuple[int, float | None, str]], *, world: int, by: str) -> None:
-        """Note applied steps. A row of a newer world stays; repeating one is harmless."""
-        order = self._needs_order()
+    def record_steps(self, fence: Fence, rows: Iterable[AppliedRow], *, world: int, by: str) -> None:
+        """Record applied steps. A row of a newer world is not replaced; to repeat a row is harmless."""
+        sampler = self._require_sampler()
         with self.transaction():
             for step, loss, digest in rows:
-                self._write(order, LedgerRow(step, *_bounds(order, step), fence, world, by, loss, digest))
+                self._write(sampler, LedgerRow(step, *_bounds(sampler, step), fence, world, by, loss, digest))
 
-    def _write(self, order: StepSampler, row: LedgerRow) -> None:
+    def _write(self, sampler: StepSampler, row: LedgerRow) -> None:
         self._db.execute(
             "insert into steps values(?,?,?,?,?,?,?,?,?,?) on conflict(step) do update set loss=excluded.loss, "
             "digest=excluded.digest, applied_by=excluded.applied_by, world=excluded.world, "
@@ -151,22 +164,30 @@ class Ledger:
         )
 
     def reconcile(self, fence: Fence, agreed: int, *, members: tuple[str, ...], reason: str) -> tuple[int, int]:
-        """A new world begins after step `agreed`: take back what is beyond it, fill in what is missing below it."""
-        order = self._needs_order()
+        """Begin a world after step `agreed`: remove the rows beyond it, and fill in the missing rows below it.
+
+        Returns:
+            how many rows were removed, and how many were filled in.
+        """
+        sampler = self._require_sampler()
         with self.transaction():
-            taken = self._db.execute("delete from steps where step>?", (agreed,)).rowcount
-            held = {step for (step,) in self._db.execute("select step from steps")} if self.count() < agreed else None
+            removed = self._db.execute("delete from steps where step>?", (agreed,)).rowcount
+            present = (
+                {step for (step,) in self._db.execute("select step from steps")} if self.count() < agreed else None
+            )
             filled = 0
-            if held is not None:
+            if present is not None:
                 for step in range(1, agreed + 1):
-                    if step not in held:
+                    if step not in present:
                         filled += 1
-                        self._write(order, LedgerRow(step, *_bounds(order, step), fence, len(members), "", None, ""))
+                        self._write(
+                            sampler, LedgerRow(step, *_bounds(sampler, step), fence, len(members), "", None, "")
+                        )
             self._db.execute(
                 "insert or replace into worlds values(?,?,?,?,?,?)",
                 (*fence, time.time(), agreed, json.dumps(members), reason),
             )
-        return taken, filled
+        return removed, filled
 
     def count(self) -> int:
         return int(self._db.execute("select count(*) from steps").fetchone()[0])
@@ -175,10 +196,10 @@ class Ledger:
         return int(self._db.execute("select coalesce(max(step),0) from steps").fetchone()[0])
 
     def last_world(self) -> tuple[Fence, tuple[str, ...]]:
-        found = self._db.execute(
+        row = self._db.execute(
             "select incarnation, generation, members from worlds order by incarnation desc, generation desc limit 1"
         ).fetchone()
-        return (Fence(found[0], found[1]), tuple(json.loads(found[2]))) if found else (NO_FENCE, ())
+        return (Fence(row[0], row[1]), tuple(json.loads(row[2]))) if row else (NO_FENCE, ())
 
     def rows(self, start: int = 1, stop: int | None = None) -> Iterator[LedgerRow]:
         cursor = self._db.execute(
@@ -187,25 +208,25 @@ class Ledger:
         for row in cursor:
             yield LedgerRow(row[0], row[1], row[2], row[3], Fence(row[4], row[5]), row[6], row[7], row[8], row[9])
 
-    def saved(self, step: int, path: str, sha256: str) -> None:
+    def add_checkpoint(self, step: int, path: str, sha256: str) -> None:
         with self.transaction():
             self._db.execute("insert or replace into checkpoints values(?,?,?,?)", (step, path, sha256, time.time()))
 
     def checkpoints(self) -> list[tuple[int, str, str]]:
         return self._db.execute("select step, path, sha256 from checkpoints order by step").fetchall()
 
-    def log(self, events: Iterable[tuple[float, str, str, dict[str, Any]]]) -> None:
+    def add_events(self, events: Iterable[tuple[float, str, str, dict[str, Any]]]) -> None:
         with self.transaction():
             self._db.executemany(
                 "insert into events(at,reason,message,facts) values(?,?,?,?)",
                 [(at, reason, message, json.dumps(facts)) for at, reason, message, facts in events],
             )
 
-    def events(self, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
-        found = self._db.execute("select * from events where id>? order by id desc limit ?", (after, limit)).fetchall()
+    def events(self, after: int = 0, limit: int = 1000) -> list[LedgerEvent]:
+        rows = self._db.execute("select * from events where id>? order by id desc limit ?", (after, limit)).fetchall()
         return [
             {"id": row[0], "at": row[1], "reason": row[2], "message": row[3], "facts": json.loads(row[4])}
-            for row in reversed(found)
+            for row in reversed(rows)
         ]
 
     def close(self) -> None:
@@ -213,13 +234,13 @@ class Ledger:
         os.close(self._lock)
 
 
-def _bounds(order: StepSampler, step: int) -> tuple[int, int, int]:
-    span = order.span(step)
+def _bounds(sampler: StepSampler, step: int) -> tuple[int, int, int]:
+    span = sampler.span(step)
     return span.epoch, span.lo, span.hi
 
 
 def _lock(path: Path) -> int:
-    """Two coordinators on one ledger would be two truths: the second is turned away."""
+    """Lock the ledger, or raise if another coordinator uses it."""
     handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -227,17 +248,17 @@ def _lock(path: Path) -> int:
         os.close(handle)
         raise ElasticError(
             "LedgerInUse",
-            f"another coordinator holds {path}",
-            hint="use it (`status` shows where it listens), or stop it first",
+            f"another coordinator uses {path}",
+            hint="use that coordinator, or stop it first",
         ) from error
     return handle
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    # The coordinator hands its ledger to one writer thread; it is never used by two at once.
+    # The coordinator hands its ledger to one writer thread; two threads never use it at once.
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
-        # A crash while it was being made leaves a file without tables: that is still a fresh one.
+        # A crash during creation leaves a file without tables, which counts as new.
         if not db.execute("select count(*) from sqlite_master").fetchone()[0]:
             db.executescript(
                 f"pragma journal_mode=wal; pragma synchronous=full; pragma application_id={_APPLICATION_ID};"
@@ -250,7 +271,11 @@ def _open(path: Path) -> sqlite3.Connection:
             )
         version = db.execute("pragma user_version").fetchone()[0]
         if version != FORMAT:
-            raise ElasticError("LedgerFormat", f"{path} has format {version}, this version reads {FORMAT}")
+            raise ElasticError(
+                "LedgerFormat",
+                f"{path} has format {version}, but this version reads format {FORMAT}",
+                hint="use the torchyard version that created it",
+            )
         if db.execute("pragma quick_check").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("quick_check failed")
         db.executescript("pragma journal_mode=wal; pragma synchronous=full;")
@@ -259,7 +284,7 @@ def _open(path: Path) -> sqlite3.Connection:
         raise ElasticError(
             "DamagedLedger",
             f"{path} is damaged or not a ledger: {error}",
-            hint="restore it from a copy, or start a new job directory from the newest checkpoint; nothing was changed",
+            hint="restore it from a backup, or start a new job directory from a checkpoint; nothing was changed",
         ) from error
     except BaseException:
         db.close()

@@ -1,13 +1,12 @@
-"""One machine, no plane: a coordinator process, an agent, and a directory that holds everything a job must not lose.
+"""Trains on one machine without a plane: a coordinator process, an agent, and a directory with everything to keep.
 
-The runner keeps the listening socket, so a coordinator that dies is replaced behind the same port: workers that
-reconnect meanwhile wait in its backlog.
+The runner holds the listening socket, so a coordinator that dies is replaced behind the same port. Workers that
+reconnect meanwhile wait in the socket's backlog.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import secrets
 import signal
@@ -17,26 +16,47 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torchyard.elastic import wire
-from torchyard.elastic.agent.agent import AgentConfig, ElasticAgent, default_say
+from torchyard.elastic.agent.agent import AgentConfig, ElasticAgent, print_line
+from torchyard.elastic.coordinator.coordinator import CoordinatorConfig
 from torchyard.elastic.coordinator.membership import WorldLimits
-from torchyard.elastic.coordinator.server import Coordinator, CoordinatorConfig
+from torchyard.elastic.coordinator.server import CoordinatorServer
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.job_record import JobRecord, has_job, read_record, write_record
+from torchyard.elastic.wire import StopCause
 
-RECORD = "job.json"
+COORDINATOR_REFUSED = 2
+"""The exit code of a coordinator that cannot start with these settings."""
+QUICK_EXIT = 2.0
+QUICK_EXITS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
+    """The options of `run`.
+
+    Attributes:
+        command: the training program and its arguments.
+        directory: everything that the job must not lose: the ledger, the logs, the token.
+        workers: how many workers to start with.
+        min_workers: below this number training pauses.
+        max_workers: the limit of `scale`; `workers` if None.
+        multiple_of: a world must have a multiple of this many workers.
+        job: the name of the job; the name of the directory if empty.
+        lease: seconds without a heartbeat after which a worker is expelled.
+        hang_after: seconds without progress after which a worker is killed.
+        zygote: whether workers are forked from a process that has imported torch.
+        quiet: whether to keep the workers' output off the terminal.
+    """
+
     command: tuple[str, ...]
     directory: Path
     workers: int = 1
-    least: int = 1
-    most: int | None = None
+    min_workers: int = 1
+    max_workers: int | None = None
     multiple_of: int = 1
     job: str = ""
     lease: float = 1.0
@@ -45,74 +65,64 @@ class RunOptions:
     quiet: bool = False
 
     def limits(self) -> WorldLimits:
-        most = self.most if self.most is not None else max(self.workers, self.least)
-        if not 1 <= self.least <= self.workers <= most:
+        """Return the limits of a world, or raise if they contradict each other."""
+        max_workers = self.max_workers if self.max_workers is not None else max(self.workers, self.min_workers)
+        if not 1 <= self.min_workers <= self.workers <= max_workers:
             raise ElasticError(
                 "BadLimits",
-                f"min {self.least}, n {self.workers}, max {most} are not in order",
+                f"--min {self.min_workers}, -n {self.workers} and --max {max_workers} are not in ascending order",
                 hint="choose 1 <= --min <= -n <= --max",
             )
         if self.multiple_of < 1 or self.workers % self.multiple_of:
-            near = max(1, self.workers // max(1, self.multiple_of)) * max(1, self.multiple_of)
+            nearest = max(1, self.workers // max(1, self.multiple_of)) * max(1, self.multiple_of)
             raise ElasticError(
                 "BadLimits",
                 f"{self.workers} workers is not a multiple of {self.multiple_of}",
-                hint=f"use -n {near} or another --multiple-of",
+                hint=f"use -n {nearest} or another --multiple-of",
             )
-        return WorldLimits(self.least, most, self.multiple_of, self.workers)
-
-
-def read_record(directory: Path) -> dict[str, Any]:
-    path = directory / RECORD
-    try:
-        record: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise ElasticError("NoJob", f"there is no job in {directory}", hint="give its --dir") from error
-    except ValueError as error:
-        raise ElasticError("BadRecord", f"{path} cannot be read: {error}", hint="choose another --dir") from error
-    return record
-
-
-def write_record(directory: Path, record: dict[str, Any]) -> None:
-    """The token is in it: only the owner may read it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    temporary = directory / f".{RECORD}.new"
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(record, file, indent=1)
-    temporary.replace(directory / RECORD)
+        return WorldLimits(self.min_workers, max_workers, self.multiple_of, self.workers)
 
 
 class LocalRunner:
-    def __init__(self, options: RunOptions, *, say: Callable[[str], None] | None = None) -> None:
+    """Runs one job on this machine."""
+
+    def __init__(self, options: RunOptions, *, write_line: Callable[[str], None] | None = None) -> None:
         self.options = options
         self._limits = options.limits()
-        self._say = say or ((lambda text: None) if options.quiet else default_say)
+        self._write_line = write_line or ((lambda text: None) if options.quiet else print_line)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port = int(self._listener.getsockname()[1])
-        self._record = self._prepare()
+        self._record = self._create_record()
         self._coordinator: asyncio.subprocess.Process | None = None
         self.agent: ElasticAgent | None = None
 
-    def _prepare(self) -> dict[str, Any]:
-        directory = self.options.directory
-        held = read_record(directory) if (directory / RECORD).exists() else {}
-        record = {
-            "job": self.options.job or held.get("job") or directory.resolve().name,
-            "token": held.get("token") or secrets.token_urlsafe(24),
+    def _create_record(self) -> JobRecord:
+        """Write the job's record, with the token and the worker numbers of an earlier run."""
+        options, limits = self.options, self._limits
+        earlier = read_record(options.directory) if has_job(options.directory) else None
+        record: JobRecord = {
+            "job": options.job or (earlier["job"] if earlier else "") or options.directory.resolve().name,
+            "token": earlier["token"] if earlier else secrets.token_urlsafe(24),
             "address": f"127.0.0.1:{self.port}",
-            "workers": held.get("workers", self.options.workers),
-            "next_worker": held.get("next_worker", 0),
-            "lease": self.options.lease,
-            "hang_after": self.options.hang_after,
-            "limits": asdict(self._limits),
+            "workers": earlier.get("workers", options.workers) if earlier else options.workers,
+            "next_worker": earlier.get("next_worker", 0) if earlier else 0,
+            "lease": options.lease,
+            "hang_after": options.hang_after,
+            "limits": {
+                "min_workers": limits.min_workers,
+                "max_workers": limits.max_workers,
+                "multiple_of": limits.multiple_of,
+                "target_workers": limits.target_workers,
+            },
             "runner": os.getpid(),
         }
-        write_record(directory, record)
+        write_record(options.directory, record)
         return record
 
     async def run(self) -> wire.Stop:
+        """Run the job to its end."""
         record, options = self._record, self.options
-        post = AgentConfig(
+        config = AgentConfig(
             ("127.0.0.1", self.port),
             record["job"],
             record["token"],
@@ -123,28 +133,29 @@ class LocalRunner:
             first_number=record["next_worker"],
             zygote=options.zygote,
         )
-        agent = self.agent = ElasticAgent(post, say=self._say)
-        supervising = asyncio.create_task(self._supervise(agent))
+        agent = self.agent = ElasticAgent(config, write_line=self._write_line)
+        supervisor = asyncio.create_task(self._supervise_coordinator(agent))
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, self._interrupted, agent)
+                asyncio.get_running_loop().add_signal_handler(number, self._interrupt, agent)
         try:
             return await agent.run()
         finally:
-            supervising.cancel()
-            await asyncio.gather(supervising, return_exceptions=True)
+            supervisor.cancel()
+            await asyncio.gather(supervisor, return_exceptions=True)
             await self._stop_coordinator()
-            write_record(options.directory, record | {"next_worker": agent.next_number, "address": "", "runner": 0})
+            record["next_worker"], record["address"], record["runner"] = agent.next_number, "", 0
+            write_record(options.directory, record)
             self._listener.close()
 
-    def _interrupted(self, agent: ElasticAgent) -> None:
-        agent.end(wire.Stop("failed", "interrupted; run the same command again to go on"))
+    def _interrupt(self, agent: ElasticAgent) -> None:
+        agent.end(wire.Stop(StopCause.FAILED, "interrupted; run the same command again to continue"))
 
-    async def _supervise(self, agent: ElasticAgent) -> None:
-        """Keep a coordinator behind the port; give up on one that cannot even start."""
-        quick = 0
+    async def _supervise_coordinator(self, agent: ElasticAgent) -> None:
+        """Restart the coordinator whenever it dies; end the job if it cannot start."""
+        quick_exits = 0
         while True:
-            begun = time.monotonic()
+            started_at = time.monotonic()
             self._coordinator = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -154,16 +165,16 @@ class LocalRunner:
                 str(self.options.directory),
                 "--listener",
                 str(self._listener.fileno()),
-                "--with-parent",  # the runner holds the port: without it, it would wait for nobody
+                "--with-parent",  # the runner holds the port: without the runner no worker could connect
                 pass_fds=[self._listener.fileno()],
                 start_new_session=True,
             )
             code = await self._coordinator.wait()
             if agent.stop is not None or code == 0:
                 return
-            quick = quick + 1 if code > 0 and time.monotonic() - begun < 2 else 0
-            if code == 2 or quick == 3:
-                agent.end(wire.Stop("failed", "the coordinator could not start; its message is above"))
+            quick_exits = quick_exits + 1 if code > 0 and time.monotonic() - started_at < QUICK_EXIT else 0
+            if code == COORDINATOR_REFUSED or quick_exits == QUICK_EXITS:
+                agent.end(wire.Stop(StopCause.FAILED, "the coordinator could not start; see its message above"))
                 return
 
     @property
@@ -185,9 +196,8 @@ class LocalRunner:
 
 
 async def serve_coordinator(directory: Path, listener: socket.socket | None, *, host: str, port: int) -> wire.Stop:
-    """The coordinator process: serves until the job is over and its workers have heard so."""
+    """Serve the coordinator of the job in a directory until the job has ended and its workers know."""
     record = read_record(directory)
-    limits = WorldLimits(**record["limits"])
     settings = CoordinatorConfig(
         record["job"],
         record["token"],
@@ -195,40 +205,40 @@ async def serve_coordinator(directory: Path, listener: socket.socket | None, *, 
         host=host,
         port=port,
         listener=listener,
-        limits=limits,
+        limits=WorldLimits(**record["limits"]),
         lease=record["lease"],
         hang_after=record["hang_after"],
     )
-    coordinator = Coordinator(settings)
-    await coordinator.start()
-    ended = asyncio.create_task(coordinator.finished())
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-    waiting = asyncio.create_task(told.wait())
-    await asyncio.wait([ended, waiting], return_when=asyncio.FIRST_COMPLETED)
-    if ended.done():
-        # Late workers must still hear the news; the runner ends this process when they have.
+    server = CoordinatorServer(settings)
+    await server.start()
+    finished = asyncio.create_task(server.coordinator.finished())
+    terminated = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+    termination = asyncio.create_task(terminated.wait())
+    await asyncio.wait([finished, termination], return_when=asyncio.FIRST_COMPLETED)
+    if finished.done():
+        # Late workers must still get the outcome; the runner sends SIGTERM when all have it.
         with suppress(TimeoutError):
             async with asyncio.timeout(15):
-                await told.wait()
-    outcome = coordinator.outcome or wire.Stop("retired", "told to stop")
-    ended.cancel()
-    waiting.cancel()
-    await coordinator.close()
+                await terminated.wait()
+    outcome = server.coordinator.outcome or wire.Stop(StopCause.RETIRED, "the coordinator got SIGTERM")
+    finished.cancel()
+    termination.cancel()
+    await server.close()
     return outcome
 
 
-def run(options: RunOptions, *, say: Callable[[str], None] | None = None) -> int:
-    """Train with `options.command` until done. The exit code of `yard elastic run`."""
+def run(options: RunOptions, *, write_line: Callable[[str], None] | None = None) -> int:
+    """Train with `options.command` to the end, and return the exit code of `yard elastic run`."""
     if not options.command:
-        raise ElasticError("NoCommand", "nothing to run", hint="put the program after --, as in: -- python train.py")
-    stop = asyncio.run(LocalRunner(options, say=say).run())
-    if stop.why == "finished":
-        sys.stderr.write(f"finished: {stop.message}\n")
-        return 0
-    sys.stderr.write(f"{stop.why}: {stop.message}\n")
-    return 1
+        raise ElasticError(
+            "NoCommand", "there is no command to run", hint="put the program after --, for example: -- python train.py"
+        )
+    stop = asyncio.run(LocalRunner(options, write_line=write_line).run())
+    sys.stderr.write(f"{stop.cause}: {stop.message}\n")
+    return 0 if stop.cause is StopCause.FINISHED else 1
 
 
-def sequence(command: Sequence[str]) -> tuple[str, ...]:
+def strip_separator(command: Sequence[str]) -> tuple[str, ...]:
+    """Return a command without the `--` before it."""
     return tuple(command[1:] if command and command[0] == "--" else command)

@@ -1,8 +1,8 @@
-"""Which records make up which step: a pure function of the job's settings, never of its membership.
+"""Determines which records a step consumes: a pure function of the job's settings, never of its membership.
 
-Because nothing here depends on who is alive, any worker, and a coordinator that has just been restarted, can name the
-records of any step. That is what makes prefetching safe and a replay identical. Standard library only; the same
-arithmetic runs on Python integers and on int64 tensors.
+Nothing here depends on which workers are alive. So every worker, and a coordinator that has just been restarted, can
+compute the records of any step. This makes prefetching safe and a replay identical. Standard library only; the same
+arithmetic works on Python integers and on int64 tensors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WIDE = 0xFFFFFFFFFFFFFFFF
 
 
 def mix64(*parts: int) -> int:
-    """A well-spread 64-bit number from any integers (the finaliser of splitmix64, chained)."""
+    """Return a well-distributed 64-bit number from any integers (the chained finalizer of splitmix64)."""
     state = 0x9E3779B97F4A7C15
     for part in parts:
         state = (state + (part & _WIDE) * 0xBF58476D1CE4E5B9 + 0x9E3779B97F4A7C15) & _WIDE
@@ -31,16 +31,16 @@ def mix64(*parts: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Permutation:
-    """A keyed bijection of range(size) in constant memory: a Feistel network walked until it lands inside the range."""
+    """A keyed bijection of range(size) in constant memory: a Feistel network, repeated until the value fits."""
 
     size: int
     half: int
     keys: tuple[int, ...]
 
     @classmethod
-    def keyed(cls, size: int, *key: int) -> Permutation:
+    def from_key(cls, size: int, *key: int) -> Permutation:
         half = max(1, ((size - 1).bit_length() + 1) // 2)
-        return cls(size, half, tuple(mix64(*key, turn) & _WORD for turn in range(ROUNDS)))
+        return cls(size, half, tuple(mix64(*key, round_number) & _WORD for round_number in range(ROUNDS)))
 
     def _shuffle(self, value: Any) -> Any:
         mask = (1 << self.half) - 1
@@ -59,8 +59,8 @@ class Permutation:
             value = self._shuffle(value)
         return int(value)
 
-    def many(self, positions: Any) -> Any:
-        """The same for an int64 tensor of positions."""
+    def map_tensor(self, positions: Any) -> Any:
+        """Map an int64 tensor of positions."""
         values = self._shuffle(positions)
         while bool((outside := values >= self.size).any()):
             values[outside] = self._shuffle(values[outside])
@@ -82,9 +82,18 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class StepSampler:
-    """The data order of a job: `micro_batches` x `micro_size` records make a step.
+    """The order in which a job reads its records, as torch's samplers define it for one process.
 
-    The last step of an epoch is as short as the records left; it is shared out evenly, never padded and never dropped.
+    A step consumes `micro_batches` x `micro_size` records. The last step of an epoch has only the remaining records;
+    they are distributed evenly over the micro-batches, never padded and never dropped.
+
+    Attributes:
+        records: the number of records in the dataset.
+        micro_size: the number of records in a micro-batch.
+        micro_batches: the number of micro-batches in a step.
+        epochs: how often the dataset is read.
+        seed: the seed of the shuffling and of the random numbers of each micro-batch.
+        shuffle: whether each epoch reads the records in a new random order.
     """
 
     records: int
@@ -97,8 +106,8 @@ class StepSampler:
     def __post_init__(self) -> None:
         for name in ("records", "micro_size", "micro_batches", "epochs"):
             if getattr(self, name) < 1:
-                hint = "an empty dataset cannot be trained on" if name == "records" else f"give {name} of 1 or more"
-                raise ElasticError("BadOrder", f"{name} is {getattr(self, name)}, it must be at least 1", hint=hint)
+                hint = "use a dataset that is not empty" if name == "records" else f"use {name} >= 1"
+                raise ElasticError("BadOrder", f"{name} is {getattr(self, name)}, but must be at least 1", hint=hint)
 
     @property
     def step_size(self) -> int:
@@ -113,7 +122,7 @@ class StepSampler:
         return self.steps_per_epoch * self.epochs
 
     def span(self, step: int) -> Span:
-        """Steps are counted from 1: a model that has applied step k has seen the records of steps 1..k."""
+        """Return the positions of a step. Steps count from 1: a model at step k has consumed the steps 1..k."""
         if not 1 <= step <= self.steps:
             raise IndexError(f"step {step} is outside 1..{self.steps}")
         epoch, within = divmod(step - 1, self.steps_per_epoch)
@@ -121,49 +130,58 @@ class StepSampler:
         return Span(epoch, lo, min(lo + self.step_size, self.records))
 
     def micro_span(self, step: int, micro: int) -> Span:
+        """Return the positions of a micro-batch."""
         span = self.span(step)
         lo = span.lo + span.records * micro // self.micro_batches
         return Span(span.epoch, lo, span.lo + span.records * (micro + 1) // self.micro_batches)
 
     def weight(self, step: int, micro: int) -> float:
-        """The share of the step's mean gradient that a micro-batch's own mean contributes."""
+        """Return the weight of a micro-batch's mean gradient in the mean gradient of its step."""
         return self.micro_span(step, micro).records / self.span(step).records
 
     def permutation(self, epoch: int) -> Permutation:
-        return Permutation.keyed(self.records, self.seed, epoch)
+        """Return the order of the records in an epoch."""
+        return Permutation.from_key(self.records, self.seed, epoch)
 
     def record_ids(self, step: int, micro: int) -> list[int]:
+        """Return the records of a micro-batch."""
         span = self.micro_span(step, micro)
         if not self.shuffle:
             return list(range(span.lo, span.hi))
         permute = self.permutation(span.epoch)
         return [permute(position) for position in range(span.lo, span.hi)]
 
-    def rng_key(self, step: int, micro: int) -> int:
-        """Seeds dropout and augmentation of one micro-batch, whoever runs it."""
+    def rng_seed(self, step: int, micro: int) -> int:
+        """Return the seed for dropout and augmentation of one micro-batch, whichever worker computes it."""
         return mix64(self.seed, step, micro, 0x726E67) >> 1
 
-    def walk(self) -> Iterator[tuple[int, int]]:
+    def micro_batch_keys(self) -> Iterator[tuple[int, int]]:
+        """Iterate over the step and the number of every micro-batch of the job."""
         for step in range(1, self.steps + 1):
             for micro in range(self.micro_batches):
                 yield step, micro
 
 
-def shares(micro_batches: int, world: int, speeds: Sequence[float] | None = None) -> tuple[range, ...]:
-    """Contiguous blocks of micro-batches, one for each rank: even, or in proportion to measured speed.
+def split_micro_batches(micro_batches: int, world: int, speeds: Sequence[float] | None = None) -> tuple[range, ...]:
+    """Split the micro-batches of a step into one contiguous block for each rank.
 
-    Only this depends on the membership. Every rank gets at least one micro-batch, so that its speed stays measurable.
+    Only this depends on the membership. Every rank gets at least one micro-batch, so that its speed can be measured.
+
+    Args:
+        micro_batches: the number of micro-batches in a step.
+        world: the number of ranks.
+        speeds: the measured speed of each rank; None for equal blocks.
     """
     if not 1 <= world <= micro_batches:
         raise ElasticError(
             "WorldTooLarge",
-            f"{world} workers cannot share {micro_batches} micro-batches",
+            f"{micro_batches} micro-batches are too few for {world} workers",
             hint=f"use at most {micro_batches} workers, or raise micro_batches (this changes the training)",
         )
     if speeds is None or len(set(speeds)) <= 1:
         edges = [micro_batches * rank // world for rank in range(world + 1)]
         return tuple(range(edges[rank], edges[rank + 1]) for rank in range(world))
-    counts = _proportional(micro_batches, speeds)
+    counts = _proportional_counts(micro_batches, speeds)
     blocks, start = [], 0
     for count in counts:
         blocks.append(range(start, start + count))
@@ -171,8 +189,8 @@ def shares(micro_batches: int, world: int, speeds: Sequence[float] | None = None
     return tuple(blocks)
 
 
-def _proportional(total: int, speeds: Sequence[float]) -> list[int]:
-    """Hand out one at a time to whoever would finish its block first: minimises the slowest rank's time."""
+def _proportional_counts(total: int, speeds: Sequence[float]) -> list[int]:
+    """Assign one micro-batch at a time to the rank that would finish first; this minimizes the slowest rank's time."""
     counts = [1] * len(speeds)
     for _ in range(total - len(speeds)):
         rank = min(range(len(speeds)), key=lambda r: ((counts[r] + 1) / speeds[r], r))

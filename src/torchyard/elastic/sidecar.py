@@ -1,7 +1,7 @@
-"""The coordinator of a job without a master of its own: kept beside one worker, named in its environment.
+"""The coordinator of a job without a master: a child process of one worker, chosen by its environment.
 
 PyTorchJobs with `rdzvBackend: torchyard` work this way. If that worker dies, the others train on until the world must
-change, then wait for its successor; the new coordinator learns from them where they are.
+change, then wait for its replacement; the new coordinator learns their progress from them.
 """
 
 from __future__ import annotations
@@ -11,53 +11,62 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import asdict
 from pathlib import Path
 
-from torchyard.elastic.coordinator.membership import WorldLimits
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.run import write_record
+from torchyard.elastic.job_record import JobRecord, write_record
 
 LEASE = 5.0
-"""Pods share machines: a second of silence means little there."""
+"""Pods share machines: one second without a heartbeat means little there."""
+HANG_AFTER = 300.0
 
-_begun: list[threading.Thread] = []
+_threads: list[threading.Thread] = []
 
 
-def serve_beside() -> None:
-    """Start the job's coordinator if this worker is the one that keeps it; once in a process."""
+def start_sidecar() -> None:
+    """Start the job's coordinator if this worker has to run it. Further calls in a process do nothing."""
     port = os.environ.get("TORCHYARD_ELASTIC_SERVE")
-    if not port or _begun:
+    if not port or _threads:
         return
-    given = os.environ.get("TORCHYARD_ELASTIC_DIR")
-    directory = Path(given) if given else Path(tempfile.mkdtemp(prefix="torchyard-coordinator-"))
-    write_record(directory, record(os.environ["TORCHYARD_ELASTIC_WORLD"], port))
+    job_directory = os.environ.get("TORCHYARD_ELASTIC_DIR")
+    directory = Path(job_directory) if job_directory else Path(tempfile.mkdtemp(prefix="torchyard-coordinator-"))
+    write_record(directory, sidecar_record(os.environ["TORCHYARD_ELASTIC_WORLD"], port))
     command = [sys.executable, "-m", "torchyard.elastic", "coordinator", "--with-parent", "--dir", str(directory)]
-    command += ["--host", "0.0.0.0", "--port", port]  # noqa: S104  # workers are elsewhere; the token keeps others out
-    _begun.append(threading.Thread(target=_keep, args=(command,), name="elastic-coordinator", daemon=True))
-    _begun[0].start()
+    command += ["--host", "0.0.0.0", "--port", port]  # noqa: S104  # workers run elsewhere; the token protects the port
+    _threads.append(
+        threading.Thread(target=_restart_if_killed, args=(command,), name="elastic-coordinator", daemon=True)
+    )
+    _threads[0].start()
 
 
-def _keep(command: list[str]) -> None:
-    """Start it again until it has ended by itself."""
+def _restart_if_killed(command: list[str]) -> None:
     while subprocess.run(command, check=False).returncode < 0:
         pass
 
 
-def record(world: str, port: str) -> dict[str, object]:
-    """`world` is MIN:WANTED:MAX."""
+def sidecar_record(world: str, port: str) -> JobRecord:
+    """Return the record of a job whose world is MIN:TARGET:MAX workers."""
     try:
-        least, want, most = (int(part) for part in world.split(":"))
+        min_workers, target_workers, max_workers = (int(part) for part in world.split(":"))
     except ValueError as error:
         raise ElasticError(
-            "BadWorld", f"TORCHYARD_ELASTIC_WORLD is {world!r}", hint="give MIN:WANTED:MAX, as in 1:2:4"
+            "BadWorld",
+            f"TORCHYARD_ELASTIC_WORLD is {world!r}, not three numbers",
+            hint="use MIN:TARGET:MAX, for example 1:2:4",
         ) from error
     return {
         "job": os.environ["TORCHYARD_ELASTIC_JOB"],
         "token": os.environ["TORCHYARD_ELASTIC_TOKEN"],
         "address": f"127.0.0.1:{port}",
+        "workers": target_workers,
+        "next_worker": 0,
         "lease": LEASE,
-        "hang_after": 300.0,
-        "limits": asdict(WorldLimits(least, most, 1, want)),
+        "hang_after": HANG_AFTER,
+        "limits": {
+            "min_workers": min_workers,
+            "max_workers": max_workers,
+            "multiple_of": 1,
+            "target_workers": target_workers,
+        },
         "runner": os.getpid(),
     }

@@ -1,7 +1,7 @@
-"""The control stream between workers and coordinator: its messages and their framing. No sockets of its own.
+"""The control stream between workers, agents and the coordinator: its messages and their framing. It opens no sockets.
 
-A frame is a four-byte length and a JSON object. A message is a frozen dataclass; its `kind` names it on the wire. Every
-message that concerns a world carries its fence, and whoever holds a newer fence drops it.
+A frame is a four-byte length and a JSON object. A message is a frozen dataclass; `kind` names its class on the wire.
+Every message about a world carries the world's fence, and a receiver that knows a newer fence drops it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from torchyard.elastic.errors import ElasticError
 
@@ -20,9 +21,41 @@ VERSION = 2
 LARGEST_FRAME = 16 << 20
 LENGTH = struct.Struct("!I")
 
+Role = Literal["worker", "agent"]
+
+
+class WorkerPhase(StrEnum):
+    """What the training thread of a worker does. Heartbeats carry it, and the coordinator detects hangs with it."""
+
+    UNKNOWN = ""
+    """No heartbeat has arrived yet."""
+    STARTING = "starting"
+    WAITING = "waiting"
+    """For the coordinator to announce the next world."""
+    FORMING = "forming"
+    """Connecting to the other members of a new world."""
+    LOADING = "loading"
+    COMPUTING = "computing"
+    REDUCING = "reducing"
+    APPLYING = "applying"
+    OUTSIDE = "outside"
+    """In the body of the program's own loop."""
+    DONE = "done"
+
+
+class StopCause(StrEnum):
+    """Why there is no more work for a worker or an agent."""
+
+    FINISHED = "finished"
+    RETIRED = "retired"
+    """The job goes on without this worker."""
+    EXPELLED = "expelled"
+    """The worker's lease ended without a heartbeat."""
+    FAILED = "failed"
+
 
 class Fence(NamedTuple):
-    """Names one world: the coordinator's incarnation and its generation. Greater means newer."""
+    """Identifies one world: the coordinator's incarnation and its generation. A greater fence is newer."""
 
     incarnation: int
     generation: int
@@ -30,12 +63,19 @@ class Fence(NamedTuple):
 
 NO_FENCE = Fence(0, 0)
 
+AppliedRow = tuple[int, float | None, str]
+"""A step that a worker applied: its number, its loss, and the digest of the model or an empty string."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerProgress:
-    """What a worker holds: its model after `step` in the world `fence`; or nothing but what it can restore.
+    """The state that a worker holds.
 
-    `restorable` is the newest step it could load from shared memory or a checkpoint; 0 is a fresh model.
+    Attributes:
+        fence: the world in which the worker applied its last step.
+        step: the last step that its model contains.
+        live: whether the model is in memory; otherwise only `restorable` counts.
+        restorable: the newest step that it could load from shared memory or a checkpoint; 0 is a fresh model.
     """
 
     fence: Fence = NO_FENCE
@@ -46,17 +86,17 @@ class WorkerProgress:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of a connection; `running` and `members` are set by one that returns while it trains."""
+    """The first message of a connection. A worker that reconnects while it trains sets `running` and `members`."""
 
     job: str
     token: str
     name: str
-    role: str = "worker"
+    role: Role = "worker"
     version: int = VERSION
     node: str = ""
     pid: int = 0
     config: dict[str, Any] = field(default_factory=dict)
-    standing: WorkerProgress = field(default_factory=WorkerProgress)
+    progress: WorkerProgress = field(default_factory=WorkerProgress)
     running: bool = False
     members: tuple[str, ...] = ()
     done: str = ""
@@ -64,12 +104,16 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
+    """The coordinator has accepted a connection; `lease` is how many seconds it waits for a heartbeat."""
+
     incarnation: int
     lease: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
+    """The coordinator refuses a connection; a retry does not help."""
+
     code: str
     reason: str
     hint: str
@@ -77,7 +121,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class StartRendezvous:
-    """Leave the present world: at once (`urgent`: cut what blocks), or together at the next step boundary."""
+    """Leave the present world: at once if `urgent` (abort collectives), else together at the next step boundary."""
 
     fence: Fence
     urgent: bool
@@ -86,13 +130,15 @@ class StartRendezvous:
 
 @dataclass(frozen=True, slots=True)
 class ReportProgress:
+    """A worker has left its world and reports the state that it holds."""
+
     fence: Fence
-    standing: WorkerProgress
+    progress: WorkerProgress
 
 
 @dataclass(frozen=True, slots=True)
 class StartWorld:
-    """The new world: ranks are positions in `members`, `behind` receive the state of `leader`, who holds `step`."""
+    """The new world. Ranks are positions in `members`; the `leader` holds `step` and sends its state to `behind`."""
 
     fence: Fence
     members: tuple[str, ...]
@@ -105,7 +151,7 @@ class StartWorld:
 
 @dataclass(frozen=True, slots=True)
 class StoreValue:
-    """A rendezvous value, relayed to every member of the world."""
+    """A value of the process group's key-value store, relayed to every member of the world."""
 
     fence: Fence
     key: str
@@ -114,24 +160,24 @@ class StoreValue:
 
 @dataclass(frozen=True, slots=True)
 class StepsApplied:
-    """Steps a worker has applied: rows of [step, loss, digest]."""
+    """Steps that a worker has applied."""
 
     fence: Fence
-    rows: tuple[tuple[int, float | None, str], ...]
+    rows: tuple[AppliedRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A sign of life; `cost` is the seconds one micro-batch took lately, 0 while unknown."""
+    """A worker is alive. `cost` is the recent time of one micro-batch in seconds, 0 while it is unknown."""
 
     step: int
-    phase: str
+    phase: WorkerPhase
     cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorldFormed:
-    """A worker has made its first step in a world: where its time went, in milliseconds."""
+    """A worker has applied its first step in a world: the duration of each part, in milliseconds."""
 
     fence: Fence
     durations: dict[str, float]
@@ -139,18 +185,22 @@ class WorldFormed:
 
 @dataclass(frozen=True, slots=True)
 class GroupFailed:
+    """A collective failed, so some member of the world is gone."""
+
     fence: Fence
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveRequest:
+    """A worker wants to leave at the next step boundary, for example after SIGTERM."""
+
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramFailed:
-    """User code raised: where in the data, and how."""
+    """The training program raised: at which micro-batch and records, and with which error."""
 
     step: int
     micro: int
@@ -161,12 +211,16 @@ class ProgramFailed:
 
 @dataclass(frozen=True, slots=True)
 class TrainingDone:
+    """A worker has applied the last step."""
+
     step: int
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSaved:
+    """A checkpoint is durable."""
+
     fence: Fence
     step: int
     path: str
@@ -175,7 +229,7 @@ class CheckpointSaved:
 
 @dataclass(frozen=True, slots=True)
 class AgentEvent:
-    """Something an agent saw or did, for the event log."""
+    """An agent's entry for the event log."""
 
     reason: str
     message: str
@@ -183,14 +237,14 @@ class AgentEvent:
 
 @dataclass(frozen=True, slots=True)
 class WorkerExiting:
-    """From an agent: this worker is ending. Its connection may stay open for seconds yet."""
+    """An agent reports that a worker is ending; its connection may stay open for seconds."""
 
     worker: str
 
 
 @dataclass(frozen=True, slots=True)
 class KillHungWorker:
-    """To an agent: this worker's training thread stands still. Note where, then end it."""
+    """An agent must record the stack of a worker whose training thread makes no progress, and kill it."""
 
     worker: str
     message: str
@@ -198,16 +252,16 @@ class KillHungWorker:
 
 @dataclass(frozen=True, slots=True)
 class TargetWorkers:
-    """How many workers an agent should keep alive."""
+    """How many workers an agent keeps alive."""
 
     workers: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """No more work for the receiver: `finished`, `retired`, `expelled` or `failed`."""
+    """There is no more work for the receiver."""
 
-    why: str
+    cause: StopCause
     message: str = ""
 
 
@@ -233,29 +287,31 @@ Message = (
     | TargetWorkers
     | Stop
 )
-_KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in Message.__args__}
+_MESSAGES: dict[str, type[Any]] = {message.__name__.lower(): message for message in Message.__args__}
 
 
 def encode(message: Message) -> bytes:
-    told = {"kind": type(message).__name__.lower()}
-    told |= {name: getattr(message, name) for name in message.__slots__}
-    body = json.dumps(told, separators=(",", ":"), default=asdict).encode()
+    """Return the frame of a message."""
+    fields = {"kind": type(message).__name__.lower()}
+    fields |= {name: getattr(message, name) for name in message.__slots__}
+    body = json.dumps(fields, separators=(",", ":"), default=asdict).encode()
     return LENGTH.pack(len(body)) + body
 
 
 def decode(body: bytes) -> Message:
-    """Unknown fields are ignored, so that a newer peer can be understood; anything else wrong is refused."""
+    """Return the message in the body of a frame. Unknown fields are ignored; any other fault raises BadMessage."""
     try:
-        raw = json.loads(body)
-        kind = _KINDS[raw.pop("kind")]
-        known = kind.__slots__
-        message: Message = kind(**{key: _lift(key, value) for key, value in raw.items() if key in known})
+        fields = json.loads(body)
+        message_type = _MESSAGES[fields.pop("kind")]
+        known = message_type.__slots__
+        message: Message = message_type(**{key: _convert(key, value) for key, value in fields.items() if key in known})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ElasticError("BadMessage", f"not a message of the control stream: {error!r}") from error
     return message
 
 
 def frame_length(prefix: bytes) -> int:
+    """Return the length of the body that follows a prefix of LENGTH.size bytes."""
     length: int = LENGTH.unpack(prefix)[0]
     if length > LARGEST_FRAME:
         raise ElasticError("BadMessage", f"a frame of {length} bytes is larger than {LARGEST_FRAME}")
@@ -263,16 +319,21 @@ def frame_length(prefix: bytes) -> int:
 
 
 async def receive(reader: StreamReader) -> Message:
-    """The next message of a stream."""
+    """Return the next message of a stream."""
     return decode(await reader.readexactly(frame_length(await reader.readexactly(LENGTH.size))))
 
 
-def _lift(key: str, value: Any) -> Any:
-    """JSON has neither tuples nor our records: rebuild them."""
-    if key == "fence":
-        return Fence(*value)
-    if key == "standing":
-        return WorkerProgress(**{name: _lift(name, item) for name, item in value.items()})
+def _convert(key: str, value: Any) -> Any:
+    """Rebuild the tuples, enums and records that JSON does not have."""
+    match key:
+        case "fence":
+            return Fence(*value)
+        case "progress":
+            return WorkerProgress(**{name: _convert(name, item) for name, item in value.items()})
+        case "phase":
+            return WorkerPhase(value)
+        case "cause":
+            return StopCause(value)
     if isinstance(value, list):
         return tuple(tuple(item) if isinstance(item, list) else item for item in value)
     return value

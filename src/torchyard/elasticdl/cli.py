@@ -1,4 +1,4 @@
-"""The `elasticdl` command: ElasticDL's verbs and flags, and the few it lacked (status, scale, stop)."""
+"""The `elasticdl` command: ElasticDL's commands and flags, and three of its own (status, scale, stop)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from torchyard.kube.connect import open_client
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
-    whole = parser()
+    root = parser()
     if not arguments:
-        whole.print_help(sys.stderr)
+        root.print_help(sys.stderr)
         return 1
-    # Unknown flags are passed over, as ElasticDL does, but not in silence: most are typing errors.
-    given, unknown = whole.parse_known_args(arguments)
+    # Unknown flags are ignored, as in ElasticDL, but with a warning: most are typing errors.
+    args, unknown = root.parse_known_args(arguments)
     for flag in unknown:
-        sys.stderr.write(f"warning: {flag} is not known and has no effect\n")
+        sys.stderr.write(f"warning: {flag} is not a known flag and has no effect\n")
     try:
-        code: int = given.call(given)
+        code: int = args.call(args)
     except YardError as error:
         sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         return 1
@@ -40,55 +40,59 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    whole = argparse.ArgumentParser(prog="elasticdl", description="Elastic training on Kubernetes.")
-    verbs = whole.add_subparsers(required=True, metavar="VERB")
-    zoo.add(verbs)
-    _verb(verbs, "train", _train, "submit a training job", flags.COMMON + flags.TRAIN)
-    _verb(verbs, "evaluate", _keras_only, "not supported", flags.COMMON + flags.EVALUATE)
-    _verb(verbs, "predict", _keras_only, "not supported", flags.COMMON + flags.PREDICT)
+    root = argparse.ArgumentParser(prog="elasticdl", description="Elastic training on Kubernetes.")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    zoo.add(commands)
+    _add_command(commands, "train", _train, "submit a training job", flags.COMMON + flags.TRAIN)
+    _add_command(commands, "evaluate", _keras_only, "not supported", flags.COMMON + flags.EVALUATE)
+    _add_command(commands, "predict", _keras_only, "not supported", flags.COMMON + flags.PREDICT)
     job = (flags.Flag("job_name", required=True), flags.Flag("namespace", "default"))
-    _verb(verbs, "status", _status, "show a job's pods", job)
-    scale = _verb(verbs, "scale", _scale, "change the number of workers", job)
-    scale.add_argument("--num_workers", type=int, required=True)
-    _verb(verbs, "stop", _stop, "delete a job: its master, and with it its workers", job)
-    return whole
+    _add_command(commands, "status", _status, "show a job's pods", job)
+    scale = _add_command(commands, "scale", _scale, "change the number of workers", job)
+    scale.add_argument("--num_workers", type=int, required=True, help="the new number of workers")
+    _add_command(commands, "stop", _stop, "delete the master of a job, and with it the workers", job)
+    return root
 
 
-def _verb(verbs: Any, name: str, call: Any, text: str, known: tuple[flags.Flag, ...]) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
-    flags.add(made, known)
-    made.set_defaults(call=call)
-    return made
+def _add_command(
+    commands: Any, name: str, call: Any, text: str, known_flags: tuple[flags.Flag, ...]
+) -> argparse.ArgumentParser:
+    command_parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+    flags.add(command_parser, known_flags)
+    command_parser.set_defaults(call=call)
+    return command_parser
 
 
-def _keras_only(given: argparse.Namespace) -> int:
+def _keras_only(args: argparse.Namespace) -> int:
     raise BadFlag(
-        "evaluate and predict run ElasticDL's own Keras loop, which is not supported",
-        hint="evaluate in the program that trains, or run a program of yours as a pod",
+        "evaluate and predict are not supported: they run ElasticDL's own Keras loop",
+        hint="evaluate in the training program, or run your own program as a pod",
     )
 
 
-def master_command(given: argparse.Namespace) -> str:
-    """Everything the master must know, as the command line its pod runs."""
-    told = flags.told(given, tuple(flag for flag in flags.COMMON + flags.TRAIN if flag.name not in CLIENT_ONLY))
-    command = shlex.join(["python", "-m", "elasticdl.python.master.main", *told])
-    if given.log_file_path:
-        command += f" 2>&1 | tee {shlex.quote(given.log_file_path)}"
+def master_command(args: argparse.Namespace) -> str:
+    """Return the command line of the master's pod, with all flags that the master needs."""
+    command_flags = flags.to_command_line(
+        args, tuple(flag for flag in flags.COMMON + flags.TRAIN if flag.name not in CLIENT_ONLY)
+    )
+    command = shlex.join(["python", "-m", "elasticdl.python.master.main", *command_flags])
+    if args.log_file_path:
+        command += f" 2>&1 | tee {shlex.quote(args.log_file_path)}"
     return f"set -o pipefail; {command}"
 
 
 CLIENT_ONLY = ("force_use_kube_config_file", "yaml")
 
 
-def _train(given: argparse.Namespace) -> int:
-    flags.check_training(given)
-    pod = pods.master(given, master_command(given))
+def _train(args: argparse.Namespace) -> int:
+    flags.check_training(args)
+    pod = pods.master(args, master_command(args))
     pods.worker(
-        given, 0, owner={"metadata": {"name": "", "uid": ""}}, variables={}, start=""
-    )  # judged before it is needed
-    if given.yaml:
-        Path(given.yaml).write_text(yaml.safe_dump(pod, sort_keys=False))
-        print(f"wrote the master pod of {given.job_name} to {given.yaml}")  # noqa: T201
+        args, 0, owner={"metadata": {"name": "", "uid": ""}}, variables={}, start=""
+    )  # validate the worker's flags before anything is created
+    if args.yaml:
+        Path(args.yaml).write_text(yaml.safe_dump(pod, sort_keys=False))
+        print(f"wrote the master pod of {args.job_name} to {args.yaml}")  # noqa: T201
         return 0
 
     async def submit(client: Client) -> str:
@@ -98,10 +102,10 @@ def _train(given: argparse.Namespace) -> int:
             if error.status != 409:
                 raise
             raise BadFlag(
-                f"there is a job {given.job_name} in {given.namespace} already",
-                hint=f"choose another --job_name, or: elasticdl stop --job_name {given.job_name}",
+                f"job {args.job_name} already exists in namespace {args.namespace}",
+                hint=f"choose another --job_name, or: elasticdl stop --job_name {args.job_name}",
             ) from error
-        return f"submitted {given.job_name}; its master is the pod {pod['metadata']['name']}"
+        return f"submitted {args.job_name}; its master is pod {pod['metadata']['name']}"
 
     return _with_client(submit)
 
@@ -115,14 +119,14 @@ def _with_client(work: Callable[[Client], Awaitable[str]]) -> int:
     return 0
 
 
-def _status(given: argparse.Namespace) -> int:
-    async def look(client: Client) -> str:
-        found = (await client.list(PODS, given.namespace, labels=pods.selector(given.job_name))).items
-        if not found:
-            raise BadFlag(f"there is no job {given.job_name} in {given.namespace}")
+def _status(args: argparse.Namespace) -> int:
+    async def show(client: Client) -> str:
+        job_pods = (await client.list(PODS, args.namespace, labels=pods.selector(args.job_name))).items
+        if not job_pods:
+            raise BadFlag(f"there is no job {args.job_name} in namespace {args.namespace}")
         lines = [f"{'POD':<48} {'PHASE':<10} STATUS"]
         for pod in sorted(
-            found, key=lambda one: (one["metadata"]["labels"].get(pods.TYPE) == pods.WORKER, one["metadata"]["name"])
+            job_pods, key=lambda pod: (pod["metadata"]["labels"].get(pods.TYPE) == pods.WORKER, pod["metadata"]["name"])
         ):
             metadata = pod["metadata"]
             lines.append(
@@ -130,21 +134,21 @@ def _status(given: argparse.Namespace) -> int:
             )
         return "\n".join(lines)
 
-    return _with_client(look)
+    return _with_client(show)
 
 
-def _scale(given: argparse.Namespace) -> int:
+def _scale(args: argparse.Namespace) -> int:
     async def scale(client: Client) -> str:
-        patch = {"metadata": {"annotations": {pods.WANTED: str(given.num_workers)}}}
-        await client.patch(PODS, pods.master_name(given.job_name), patch, given.namespace)
-        return f"asked for {given.num_workers} workers"
+        patch = {"metadata": {"annotations": {pods.WORKERS_ANNOTATION: str(args.num_workers)}}}
+        await client.patch(PODS, pods.master_name(args.job_name), patch, args.namespace)
+        return f"requested {args.num_workers} workers"
 
     return _with_client(scale)
 
 
-def _stop(given: argparse.Namespace) -> int:
+def _stop(args: argparse.Namespace) -> int:
     async def stop(client: Client) -> str:
-        await client.delete(PODS, pods.master_name(given.job_name), given.namespace)
-        return f"deleted {pods.master_name(given.job_name)}"
+        await client.delete(PODS, pods.master_name(args.job_name), args.namespace)
+        return f"deleted {pods.master_name(args.job_name)}"
 
     return _with_client(stop)

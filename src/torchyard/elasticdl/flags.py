@@ -1,6 +1,6 @@
-"""The flags of ElasticDL's verbs, one table for the client and the master. What has no meaning here is refused by name.
+"""The flags of ElasticDL's commands, one table for the client and the master. Unsupported flags are refused by name.
 
-Clients hand every flag on to the master, so both must read the same ones, those of later versions included.
+Clients pass every flag on to the master, so both must read the same flags, including those of later versions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from torchyard.elasticdl.flag_values import BadFlag
 
-YES = ("true", "yes", "t", "y")
+TRUE_WORDS = ("true", "yes", "t", "y")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _STRATEGIES = ("", "Local", "ParameterServerStrategy", "AllreduceStrategy", "CustomStrategy")
 _EACH = "cpu=1,memory=4096Mi"
@@ -21,15 +21,15 @@ _EACH = "cpu=1,memory=4096Mi"
 class Flag:
     name: str
     default: Any = ""
-    text: str = ""
+    help: str = ""
     choices: tuple[str, ...] = ()
     required: bool = False
 
 
 COMMON = (
-    Flag("job_name", required=True, text="the job's name; pods are named after it"),
-    Flag("image_name", text="image of the master, and of the workers unless --worker_image is given"),
-    Flag("worker_image", text="image of the workers"),
+    Flag("job_name", required=True, help="name of the job; the names of its pods begin with it"),
+    Flag("image_name", help="image of the master, and of the workers unless --worker_image is given"),
+    Flag("worker_image", help="image of the workers"),
     Flag("ps_image"),
     Flag("namespace", "default"),
     Flag("master_resource_request", "cpu=0.1,memory=1024Mi"),
@@ -48,21 +48,24 @@ COMMON = (
     Flag("evaluator_resource_limit"),
     Flag("evaluator_pod_priority"),
     Flag("num_evaluators", 0),
-    Flag("master_pod_priority", text="priority class of the master"),
-    Flag("worker_pod_priority", text="high, low, or the share that is high, as in 0.5"),
-    Flag("volume", text="host_path=/d,mount_path=/data;claim_name=c,mount_path=/m,sub_path=s"),
+    Flag("master_pod_priority", help="priority class of the master"),
+    Flag("worker_pod_priority", help="high, low, or the fraction of workers with high priority, for example 0.5"),
+    Flag("volume", help="host_path=/d,mount_path=/data;claim_name=c,mount_path=/m,sub_path=s"),
     Flag("image_pull_policy", "Always", choices=("Never", "IfNotPresent", "Always")),
-    Flag("restart_policy", "Never", "of the master pod", ("Never", "OnFailure", "Always")),
-    Flag("envs", text="variables of every pod: a=1,b=2"),
-    Flag("populate_env_names", text="the master hands on its own variables whose names match"),
+    Flag("restart_policy", "Never", "restart policy of the master pod", ("Never", "OnFailure", "Always")),
+    Flag("envs", help="environment variables of every pod: a=1,b=2"),
+    Flag("populate_env_names", help="regular expression: the master passes its own matching variables to the workers"),
     Flag("extra_pypi_index", "https://pypi.org/simple"),
     Flag("num_minibatches_per_task", 8),
-    Flag("cluster_spec", text="a Python file whose `cluster` has with_pod"),
-    Flag("cluster_spec_json", text="the same as JSON, or base64 of it"),
-    Flag("yaml", text="write the master pod to this file instead of submitting it"),
+    Flag("cluster_spec", help="not supported; use --cluster_spec_json"),
+    Flag(
+        "cluster_spec_json",
+        help="labels, annotations, affinity, tolerations and variables of the pods, as JSON or base64 of it",
+    ),
+    Flag("yaml", help="write the master pod to this file instead of submitting it"),
     Flag("force_use_kube_config_file", False),
-    Flag("aux_params", text="only disable_relaunch=true is understood"),
-    Flag("log_file_path", text="pods write their output to this file too"),
+    Flag("aux_params", help="only disable_relaunch=true is supported"),
+    Flag("log_file_path", help="pods also write their output to this file"),
     Flag("minibatch_size", 64),
     Flag("model_zoo"),
     Flag("model_def"),
@@ -98,7 +101,7 @@ TRAIN = (
     Flag("need_pod_manager", True),
     Flag("task_fault_tolerance", True),
     Flag("relaunch_timeout_worker", False),
-    Flag("job_command", text="what every worker runs"),
+    Flag("job_command", help="the command of every worker"),
     Flag("need_tf_config", False),
     Flag("relaunch_on_worker_failure", 1),
     Flag("ps_is_critical", True),
@@ -120,49 +123,51 @@ def add(parser: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
     for flag in flags:
         option = f"--{flag.name}"
         if isinstance(flag.default, bool):
-            # `--flag` alone means: not the default.
+            # `--flag` without a value means the opposite of the default.
             parser.add_argument(
-                option, nargs="?", const=not flag.default, default=flag.default, type=_yes, help=flag.text
+                option, nargs="?", const=not flag.default, default=flag.default, type=_parse_bool, help=flag.help
             )
         else:
-            kind = type(flag.default)
+            value_type = type(flag.default)
             choices = flag.choices or None
             parser.add_argument(
-                option, default=flag.default, type=kind, choices=choices, required=flag.required, help=flag.text
+                option, default=flag.default, type=value_type, choices=choices, required=flag.required, help=flag.help
             )
 
 
-def _yes(text: str) -> bool:
-    return text.lower() in YES
+def _parse_bool(text: str) -> bool:
+    return text.lower() in TRUE_WORDS
 
 
-def told(given: argparse.Namespace, flags: tuple[Flag, ...]) -> list[str]:
-    """The flags as a command line again, only those that differ from their default."""
-    found = []
+def to_command_line(args: argparse.Namespace, flags: tuple[Flag, ...]) -> list[str]:
+    """Return the command line of those flags that differ from their default."""
+    arguments = []
     for flag in flags:
-        value = getattr(given, flag.name)
+        value = getattr(args, flag.name)
         if value != flag.default:
-            found += [f"--{flag.name}", str(value)]
-    return found
+            arguments += [f"--{flag.name}", str(value)]
+    return arguments
 
 
-def check_training(given: argparse.Namespace) -> None:
-    """What this runtime does not do is said before anything is made."""
-    if given.num_ps_pods:
+def check_training(args: argparse.Namespace) -> None:
+    """Refuse unsupported flags before anything is created."""
+    if args.num_ps_pods:
         raise BadFlag(
             "--num_ps_pods: parameter servers are not supported",
-            hint="leave it out: gradients are averaged between workers (AllreduceStrategy)",
+            hint="remove the flag; workers average their gradients (AllreduceStrategy)",
         )
-    if given.need_elasticdl_job_service or not given.job_command:
+    if args.need_elasticdl_job_service or not args.job_command:
         raise BadFlag(
-            "--job_command is not given: ElasticDL's own Keras loop is not supported",
-            hint='give the program every worker runs, as in --job_command="python -m model_zoo.mnist.mnist_pytorch"',
+            "--job_command is missing: ElasticDL's own Keras loop is not supported",
+            hint='set the command of every worker, for example --job_command="python -m model_zoo.mnist.mnist_pytorch"',
         )
-    if given.need_tf_config or given.num_evaluators:
-        raise BadFlag("--need_tf_config, --num_evaluators: TensorFlow jobs are not supported", hint="leave them out")
-    if given.cluster_spec:
-        raise BadFlag("--cluster_spec: Python files are not run", hint="say the same with --cluster_spec_json")
-    if given.num_workers < 1:
-        raise BadFlag(f"--num_workers={given.num_workers}: there must be at least one")
-    if not given.image_name:
-        raise BadFlag("--image_name is not given", hint="use elasticdl/elasticdl:v1.0.0, or an image with torchyard")
+    if args.need_tf_config or args.num_evaluators:
+        raise BadFlag(
+            "--need_tf_config, --num_evaluators: TensorFlow jobs are not supported", hint="remove these flags"
+        )
+    if args.cluster_spec:
+        raise BadFlag("--cluster_spec: Python files are not supported", hint="use --cluster_spec_json")
+    if args.num_workers < 1:
+        raise BadFlag(f"--num_workers={args.num_workers}: the number must be at least 1")
+    if not args.image_name:
+        raise BadFlag("--image_name is missing", hint="use elasticdl/elasticdl:v1.0.0, or an image with torchyard")

@@ -1,6 +1,6 @@
-"""The master's process: reads the flags a client handed on, and starts the master again whenever it is killed.
+"""The main process of the master pod: reads the client's flags, and restarts the master whenever it is killed.
 
-Clients make a bare pod that nobody restarts. So the process that the pod waits for does nothing but that.
+Clients create a bare pod, which no controller restarts. So the pod's main process only supervises the master.
 """
 
 from __future__ import annotations
@@ -18,57 +18,57 @@ from typing import Any
 
 from torchyard.api.errors import YardError
 from torchyard.elasticdl import flags, pods
-from torchyard.elasticdl.master import Master, say
+from torchyard.elasticdl.master import Master, log_line
 from torchyard.kube import kubeconfig
 from torchyard.kube.connect import open_client
 
-AT_WORK = "TORCHYARD_ELASTICDL_MASTER"
-"""Set in the process that does the work."""
+MASTER_PROCESS_ENV = "TORCHYARD_ELASTICDL_MASTER"
+"""Set in the environment of the master's own process."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="elasticdl.python.master.main", allow_abbrev=False)
     flags.add(parser, flags.COMMON + flags.TRAIN + flags.MASTER)
-    # Flags of versions we do not know are passed over, as ElasticDL's own parsers do.
-    given, _ = parser.parse_known_args(list(arguments))
-    return given
+    # Flags of later versions are ignored, as ElasticDL's own parsers do.
+    args, _ = parser.parse_known_args(list(arguments))
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        given = parse(arguments)
-        flags.check_training(given)
-        if os.environ.get(AT_WORK):
-            return asyncio.run(_work(given))
+        args = parse(arguments)
+        flags.check_training(args)
+        if os.environ.get(MASTER_PROCESS_ENV):
+            return asyncio.run(_work(args))
     except YardError as error:
         sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         return 2
-    return _watch_over([sys.executable, "-m", "elasticdl.python.master.main", *arguments])
+    return _supervise_master([sys.executable, "-m", "elasticdl.python.master.main", *arguments])
 
 
-def _watch_over(command: list[str]) -> int:
-    """Until the work is done or fails by itself; a killed one begins again, from its ledger."""
+def _supervise_master(command: list[str]) -> int:
+    """Run the master until it exits by itself. A killed master is restarted and resumes from its ledger."""
     while True:
-        process = subprocess.Popen(command, env={**os.environ, AT_WORK: "1"})
+        process = subprocess.Popen(command, env={**os.environ, MASTER_PROCESS_ENV: "1"})
 
-        def hand_on(number: int, frame: Any, process: subprocess.Popen[bytes] = process) -> None:
+        def forward(number: int, frame: Any, process: subprocess.Popen[bytes] = process) -> None:
             process.send_signal(number)
             raise SystemExit(128 + number)
 
-        signal.signal(signal.SIGTERM, hand_on)
+        signal.signal(signal.SIGTERM, forward)
         code = process.wait()
         if code >= 0:
             return code
-        say(f"the master was ended by {signal.Signals(-code).name}; starting it again")
+        log_line(f"master killed, restarting it: signal={signal.Signals(-code).name}")
 
 
 def state_directory() -> Path:
-    """A volume that outlives the container where our client made the pod; the container's own room otherwise."""
+    """Return the directory for the job's record and ledger: a volume that outlives the container, if one is mounted."""
     mounted = Path(pods.STATE)
     return mounted if os.access(mounted, os.W_OK) else Path(tempfile.gettempdir()) / "torchyard-master"
 
 
-async def _work(given: argparse.Namespace) -> int:
+async def _work(args: argparse.Namespace) -> int:
     async with open_client(kubeconfig.load(), "elasticdl-master") as client:
-        return await Master(given, client, state_directory()).run()
+        return await Master(args, client, state_directory()).run()

@@ -1,4 +1,4 @@
-"""`elasticdl zoo`: a Dockerfile for a directory of models, and its image, built without a container engine."""
+"""`elasticdl zoo`: writes a Dockerfile for a directory of models, and builds its image without a container engine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from torchyard.elasticdl.flag_values import BadFlag
 BASE_IMAGE = "python:3.11"
 
 
-def add(verbs: Any) -> None:
-    zoo = verbs.add_parser("zoo", help="initialize, build, push the image of a model zoo").add_subparsers(required=True)
+def add(commands: Any) -> None:
+    zoo = commands.add_parser("zoo", help="initialize, build, push the image of a model zoo").add_subparsers(
+        required=True
+    )
     init = zoo.add_parser("init", help="write a Dockerfile for the model zoo")
     init.add_argument("--base_image", default=BASE_IMAGE)
     init.add_argument("--extra_pypi_index", default="https://pypi.org/simple")
@@ -31,50 +33,50 @@ def add(verbs: Any) -> None:
     push.set_defaults(call=_push)
 
 
-def dockerfile(given: argparse.Namespace) -> str:
-    index = f" --extra-index-url={given.extra_pypi_index}"
-    lines = [f"FROM {given.base_image}"]
-    if given.local_pkg_dir:
-        lines += [f"COPY {given.local_pkg_dir} /wheels", f"RUN pip install /wheels/*.whl{index}"]
-    lines.append(f"COPY {given.model_zoo} /model_zoo")
-    if (Path(given.model_zoo) / "requirements.txt").exists():
+def dockerfile(args: argparse.Namespace) -> str:
+    index = f" --extra-index-url={args.extra_pypi_index}"
+    lines = [f"FROM {args.base_image}"]
+    if args.local_pkg_dir:
+        lines += [f"COPY {args.local_pkg_dir} /wheels", f"RUN pip install /wheels/*.whl{index}"]
+    lines.append(f"COPY {args.model_zoo} /model_zoo")
+    if (Path(args.model_zoo) / "requirements.txt").exists():
         lines.append(f"RUN pip install -r /model_zoo/requirements.txt{index}")
-    if given.cluster_spec:
-        lines.append(f"COPY {Path(given.cluster_spec).name} /cluster_spec/{Path(given.cluster_spec).name}")
+    if args.cluster_spec:
+        lines.append(f"COPY {Path(args.cluster_spec).name} /cluster_spec/{Path(args.cluster_spec).name}")
     return "\n".join(lines) + "\n"
 
 
-def _init(given: argparse.Namespace) -> int:
-    """The elastic runtime needs no line of its own: workers get it from their master."""
-    spec = Path(given.cluster_spec) if given.cluster_spec else None
+def _init(args: argparse.Namespace) -> int:
+    """Write the Dockerfile. It does not install the elastic runtime: workers get it from their master."""
+    spec = Path(args.cluster_spec) if args.cluster_spec else None
     if spec is not None and not spec.exists():
-        raise BadFlag(f"--cluster_spec: there is no {spec}")
-    if not Path(given.model_zoo).is_dir():
-        raise BadFlag(f"--model_zoo: {given.model_zoo} is not a directory")
+        raise BadFlag(f"--cluster_spec: {spec} does not exist")
+    if not Path(args.model_zoo).is_dir():
+        raise BadFlag(f"--model_zoo: {args.model_zoo} is not a directory")
     if spec is not None and spec.resolve().parent != Path.cwd():
         shutil.copy2(spec, Path.cwd())
-    Path("Dockerfile").write_text(dockerfile(given))
+    Path("Dockerfile").write_text(dockerfile(args))
     print("wrote ./Dockerfile")  # noqa: T201
     return 0
 
 
-def _build(given: argparse.Namespace) -> int:
+def _build(args: argparse.Namespace) -> int:
     from torchyard.node.images.build import ImageBuilder
     from torchyard.yard.images import image_store
     from torchyard.yard.settings import PlaneSettings, default_state
 
-    recipe = given.path / "Dockerfile"
-    if not recipe.is_file():
-        raise BadFlag(f"there is no Dockerfile in {given.path}", hint="write one with: elasticdl zoo init")
+    dockerfile_path = args.path / "Dockerfile"
+    if not dockerfile_path.is_file():
+        raise BadFlag(f"{args.path} has no Dockerfile", hint="create one with: elasticdl zoo init")
     builder = ImageBuilder(
-        image_store(PlaneSettings(state=default_state().absolute())), given.path, arguments={}, print_line=print
+        image_store(PlaneSettings(state=default_state().absolute())), args.path, arguments={}, print_line=print
     )
-    print(f"built {asyncio.run(builder.build(recipe, given.image))} as {given.image}")  # noqa: T201
+    print(f"built {asyncio.run(builder.build(dockerfile_path, args.image))} as {args.image}")  # noqa: T201
     return 0
 
 
-def _push(given: argparse.Namespace) -> int:
+def _push(args: argparse.Namespace) -> int:
     raise BadFlag(
-        "zoo push is not supported: an image built here is there for every pod of this machine",
-        hint=f"for a registry: yard image save {given.image} -o image.tar, then push that with your registry's tool",
+        "zoo push is not supported: every pod on this machine can use a built image without a registry",
+        hint=f"to use a registry, run `yard image save {args.image} -o image.tar` and push the file with another tool",
     )

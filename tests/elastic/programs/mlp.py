@@ -24,12 +24,12 @@ parser.add_argument("--poison", type=int, default=-1, help="a record that cannot
 parser.add_argument("--hold-pause", type=float, default=0.1)
 parser.add_argument("--snapshot-every", type=int, default=0)
 parser.add_argument("--checkpoints", default="")
-given = parser.parse_args()
+args = parser.parse_args()
 
 job = elastic.join(seed=7)
 source = torch.Generator().manual_seed(1)
-inputs = torch.randn(given.records, 20, generator=source)
-labels = torch.randint(0, 5, (given.records,), generator=source)
+inputs = torch.randn(args.records, 20, generator=source)
+labels = torch.randint(0, 5, (args.records,), generator=source)
 model = torch.nn.Sequential(
     torch.nn.Linear(20, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(64, 5)
 )
@@ -42,17 +42,17 @@ calls: list[int] = []
 
 class Data:
     def __len__(self) -> int:
-        return int(given.records)
+        return int(args.records)
 
     def __getitem__(self, index: int) -> Any:
-        if index == given.poison:
+        if index == args.poison:
             raise ValueError(f"record {index} is spoilt")
         return inputs[index], labels[index]
 
 
 def loss_of(batch: Any) -> torch.Tensor:
     calls.append(1)
-    if given.stick and os.environ.get("TORCHYARD_ELASTIC_WORKER", "").endswith(given.stick) and len(calls) > 5:
+    if args.stick and os.environ.get("TORCHYARD_ELASTIC_WORKER", "").endswith(args.stick) and len(calls) > 5:
         time.sleep(10_000)
     return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
 
@@ -62,18 +62,18 @@ steps = job.train(
     optimizer,
     loss=loss_of,
     data=Data(),
-    batch=given.batch,
-    micro_batches=given.micro_batches,
-    epochs=given.epochs,
-    mode=given.mode,
+    batch=args.batch,
+    micro_batches=args.micro_batches,
+    epochs=args.epochs,
+    mode=args.mode,
     clip_norm=1.0,
     scheduler=scheduler,
-    snapshot_every=given.snapshot_every,
-    checkpoints=elastic.Checkpoints(given.checkpoints, every=20, keep=2) if given.checkpoints else None,
+    snapshot_every=args.snapshot_every,
+    checkpoints=elastic.Checkpoints(args.checkpoints, every=20, keep=2) if args.checkpoints else None,
 )
 for step in steps:
-    if given.hold and not Path(given.hold).exists():
-        time.sleep(given.hold_pause)
+    if args.hold and not Path(args.hold).exists():
+        time.sleep(args.hold_pause)
     if step.number % 10 == 0:
         print(f"step {step.number} of world {step.world}: loss {step.loss:.3f}", flush=True)
 print(f"digest {job.digest} after {job.recomputed_steps} recomputed", flush=True)

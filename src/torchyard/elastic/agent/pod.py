@@ -1,6 +1,6 @@
-"""The agent of a pod: one worker, whose end is the pod's end. Whoever made the pod decides whether there is another.
+"""The agent of a pod: runs one worker, and ends with it. The pod's controller decides whether there is another pod.
 
-A pod that is deleted or preempted gets SIGTERM first: it is handed on to the worker, which leaves at the next step.
+A pod that is deleted or preempted gets SIGTERM first. The agent forwards it, and the worker leaves at the next step.
 """
 
 from __future__ import annotations
@@ -15,31 +15,34 @@ from typing import Any
 
 from torchyard.elastic.errors import ElasticError
 
-SIGNALLED = 128
-"""How a shell, and so Kubernetes, tells the signal that ended a program."""
+SIGNAL_EXIT_BASE = 128
+"""A shell, and so Kubernetes, reports a program that a signal ended with this plus the signal's number."""
 
 
 def run(command: Sequence[str]) -> int:
-    """Run the worker's command as the pod's only work; the exit code a container would have had."""
+    """Run the worker's command, and return the exit code that a container would have."""
     if not command:
-        raise ElasticError("NoCommand", "nothing to run", hint="put the program after --, as in: -- python train.py")
+        raise ElasticError(
+            "NoCommand", "there is no command to run", hint="put the program after --, for example: -- python train.py"
+        )
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    environment.setdefault("TORCHYARD_ELASTIC_MEMORY", tempfile.mkdtemp(prefix="torchyard-memory-", dir=_memory()))
-    # A group of its own: the command may be a shell with the program below it.
+    memory = tempfile.mkdtemp(prefix="torchyard-memory-", dir=_shared_memory_root())
+    environment.setdefault("TORCHYARD_ELASTIC_MEMORY", memory)
+    # A process group of its own: the command may be a shell with the program below it.
     worker = subprocess.Popen(list(command), env=environment, start_new_session=True)
 
-    def hand_on(number: int, frame: Any) -> None:
+    def forward(number: int, frame: Any) -> None:
         if worker.poll() is None:
             os.killpg(worker.pid, number)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-        signal.signal(number, hand_on)
+        signal.signal(number, forward)
     code = worker.wait()
     if code < 0:
-        sys.stderr.write(f"the worker was ended by {signal.Signals(-code).name}\n")
-        return SIGNALLED - code
+        sys.stderr.write(f"worker ended by a signal: signal={signal.Signals(-code).name}\n")
+        return SIGNAL_EXIT_BASE - code
     return code
 
 
-def _memory() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  # memory, by its name
+def _shared_memory_root() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  # shared memory by name

@@ -1,1 +1,11 @@
-"""Keeping state safe: a copy in shared memory that outlives its worker, and checkpoints on disk written from it."""
+"""Keeps state: staged in shared memory, where it outlives its worker, and as checkpoints on disk or in object stores.
+
+Reading order:
+
+- `manager`: when state is staged and saved, and which state a new worker restores.
+- `staging`: copies the state to shared memory while the next step computes.
+- `staged`: the format of a staged state, and how to load it.
+- `writer`: a process that saves a staged state with DCP.
+- `files`: checkpoint directories: manifests, verification, pruning.
+- `remote`: checkpoints in object stores.
+"""

@@ -1,4 +1,4 @@
-"""When state is copied and saved, and where a fresh worker finds it: ties memory and files to the training loop."""
+"""Decides when state is staged and saved, and where a new worker finds it: connects both to the training loop."""
 
 from __future__ import annotations
 
@@ -11,22 +11,31 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from torchyard.elastic import wire
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.remote import CheckpointCache, CheckpointStore, is_remote
-from torchyard.elastic.checkpoint.staged import newest_copy
+from torchyard.elastic.checkpoint.staged import newest_staged
 from torchyard.elastic.checkpoint.staging import Stager
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.world.runtime import RestoreSource, WorkerRuntime
 from torchyard.elastic.world.state import TrainingState
 
+if TYPE_CHECKING:  # at run time it would import DCP, which only the writer process needs
+    from torchyard.elastic.checkpoint.writer import SaveReply, SaveRequest
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """Where (a directory, or a URL that fsspec knows), how often, how many. The last step is always saved."""
+    """Where and how often to save checkpoints. The last step is always saved.
+
+    Attributes:
+        path: a directory, or a URL that fsspec supports, for example `s3://bucket/prefix`.
+        every: save every this many steps.
+        keep: how many of the newest checkpoints to keep; 0 keeps all.
+    """
 
     path: str
     every: int = 100
@@ -34,54 +43,70 @@ class Checkpoints:
 
 
 class CheckpointManager(RestoreSource):
+    """Stages and saves the state of one worker, and restores the newest state.
+
+    Args:
+        sampler: the job's sampler; a checkpoint with another one is refused.
+        job: the name of the job.
+        name: identifies this worker's staged state on its machine.
+        memory: a directory in shared memory.
+        snapshot_every: stage the state every this many steps; 0 stages it only for checkpoints.
+        checkpoints: where and how often to save checkpoints; None saves none.
+    """
+
     def __init__(
         self,
-        order: StepSampler,
+        sampler: StepSampler,
         *,
         job: str,
         name: str,
         memory: Path,
-        every: int = 0,
-        saving: Checkpoints | None = None,
+        snapshot_every: int = 0,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
-        self._order = order
+        self._sampler = sampler
         self._job = job
-        self._folder = memory
-        self._memory = Stager(memory, name)
-        self._every = every
-        self._saving = saving
+        self._memory = memory
+        self._stager = Stager(memory, name)
+        self._snapshot_every = snapshot_every
+        self._checkpoints = checkpoints
         self._prepared = False
         self._writer: _WriterProcess | None = None
         self._remote: CheckpointCache | None = None
-        if saving is not None and is_remote(saving.path):
-            self._remote = CheckpointCache(CheckpointStore(saving.path), Path(mkdtemp(prefix="torchyard-checkpoints-")))
+        if checkpoints is not None and is_remote(checkpoints.path):
+            cache = Path(mkdtemp(prefix="torchyard-checkpoints-"))
+            self._remote = CheckpointCache(CheckpointStore(checkpoints.path), cache)
 
     def newest(self) -> int:
-        copy = newest_copy(self._folder)
-        saved = self._sound()
-        return max(copy.step if copy else 0, saved[1].step if saved else 0)
+        """Return the newest step in shared memory or in a checkpoint; 0 if there is none."""
+        staged = newest_staged(self._memory)
+        saved = self._newest_checkpoint()
+        return max(staged.step if staged else 0, saved[1].step if saved else 0)
 
-    def _sound(self) -> tuple[Path, files.Manifest] | None:
-        if self._saving is None:
+    def _newest_checkpoint(self) -> tuple[Path, files.Manifest] | None:
+        if self._checkpoints is None:
             return None
-        found = self._remote.newest_sound() if self._remote else files.newest_sound(Path(self._saving.path))
-        if found is not None and found[1].order != asdict(self._order):
-            was, now = found[1].order, asdict(self._order)
-            changed = [key for key in now if was.get(key) != now[key]]
-            told = "; ".join(f"{key} was {was.get(key)} and is now {now[key]}" for key in changed)
+        newest = self._remote.newest_valid() if self._remote else files.newest_valid(Path(self._checkpoints.path))
+        if newest is None:
+            return None
+        path, manifest = newest
+        saved, current = manifest.order, asdict(self._sampler)
+        if saved != current:
+            changed = [key for key in current if saved.get(key) != current[key]]
+            changes = "; ".join(f"{key} was {saved.get(key)} and is now {current[key]}" for key in changed)
             raise ElasticError(
                 "OtherCheckpoint",
-                f"{found[0]} was made with another data order: {told}",
-                hint="bring back the settings and dataset it was made with, or choose an empty checkpoint directory",
+                f"{path} was saved with another data order: {changes}",
+                hint="restore its settings and dataset, or use an empty checkpoint directory",
             )
-        return found
+        return newest
 
     def load(self, state: TrainingState) -> int:
-        """Memory wins over disk when it is newer. A fresh model is step 0."""
-        copy, saved = newest_copy(self._folder), self._sound()
-        if copy is not None and (saved is None or copy.step >= saved[1].step):
-            state.restore(copy.load(state.gpu))
-            return copy.step
+        """Load the newest state, and return its step. Shared memory is preferred; a new model is step 0."""
+        staged, saved = newest_staged(self._memory), self._newest_checkpoint()
+        if staged is not None and (saved is None or staged.step >= saved[1].step):
+            state.restore(staged.load(state.gpu))
+            return staged.step
         if saved is not None:
             from torchyard.elastic.checkpoint.writer import load
 
@@ -90,47 +115,56 @@ class CheckpointManager(RestoreSource):
         return 0
 
     def after_step(self, runtime: WorkerRuntime) -> None:
-        """Called when a step was applied and the loop's body has run."""
-        step, saving = runtime.step, self._saving
-        last = step == self._order.steps
-        if not self._prepared and not last and (self._every or runtime.rank == 0):
-            self._prepared = True  # an optimiser's state is there after its first step, not before
-            self._memory.prepare(runtime.state.capture())
-        save = saving is not None and runtime.rank == 0 and (step % saving.every == 0 or last)
-        if not save and not (self._every and step % self._every == 0 and not last):
+        """Stage the state if it is due. Call it after a step was applied and the loop's body has run."""
+        step, checkpoints = runtime.step, self._checkpoints
+        last = step == self._sampler.steps
+        if not self._prepared and not last and (self._snapshot_every or runtime.rank == 0):
+            self._prepared = True  # an optimizer has its state only after its first step
+            self._stager.prepare(runtime.state.capture())
+        save = checkpoints is not None and runtime.rank == 0 and (step % checkpoints.every == 0 or last)
+        if not save and not (self._snapshot_every and step % self._snapshot_every == 0 and not last):
             return
         snapshot = runtime.state.capture_until_update()
-        self._memory.begin(step, snapshot, partial(self._save, runtime, step) if save else None)
+        self._stager.stage(step, snapshot, partial(self._save, runtime, step) if save else None)
 
     def before_update(self) -> None:
-        """The copy must be whole before the state changes."""
-        self._memory.before_change()
+        """Wait until the state may change. Call it before the optimizer's step."""
+        self._stager.synchronize_staging()
 
-    def _save(self, runtime: WorkerRuntime, step: int, copy: Path) -> None:
-        assert self._saving is not None
+    def _save(self, runtime: WorkerRuntime, step: int, staged: Path) -> None:
+        assert self._checkpoints is not None
         if self._writer is None:
-            self._writer = _WriterProcess(partial(self._saved, runtime))
-        asked = {"copy": str(copy), "step": step, "root": self._saving.path, "keep": self._saving.keep}
-        self._writer.ask(asked | {"job": self._job, "order": asdict(self._order)})
+            self._writer = _WriterProcess(partial(self._on_saved, runtime))
+        self._writer.send(
+            {
+                "staged": str(staged),
+                "step": step,
+                "root": self._checkpoints.path,
+                "keep": self._checkpoints.keep,
+                "job": self._job,
+                "order": asdict(self._sampler),
+            }
+        )
 
-    def _saved(self, runtime: WorkerRuntime, answer: dict[str, Any]) -> None:
-        if "error" in answer:
-            sys.stderr.write(f"the checkpoint of step {answer['step']} was not saved: {answer['error']}\n")
-        elif runtime.link is not None:
-            runtime.link.send(wire.CheckpointSaved(runtime.fence, answer["step"], answer["path"], answer["sha256"]))
+    def _on_saved(self, runtime: WorkerRuntime, reply: SaveReply) -> None:
+        if reply["error"]:
+            sys.stderr.write(f"checkpoint not saved: step={reply['step']} error={reply['error']}\n")
+        elif runtime.client is not None:
+            saved = wire.CheckpointSaved(runtime.fence, reply["step"], reply["path"], reply["sha256"])
+            runtime.client.send(saved)
 
     def close(self) -> None:
-        """Wait for what is being written: the last checkpoint belongs to the job."""
-        self._memory.close()
+        """Wait until all checkpoints are durable: the last one belongs to the job."""
+        self._stager.close()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
 
 class _WriterProcess:
-    """The writer process and the thread that hears its answers."""
+    """The writer process, and a thread that reads its replies."""
 
-    def __init__(self, heard: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, on_reply: Callable[[SaveReply], None]) -> None:
         command = [sys.executable, "-m", "torchyard.elastic.checkpoint.writer"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -139,20 +173,20 @@ class _WriterProcess:
         assert self._process.stdout is not None
         self._stdin: IO[str] = self._process.stdin
         self._stdout: IO[str] = self._process.stdout
-        self._heard = heard
-        self._listener = threading.Thread(target=self._listen, name="elastic-saved", daemon=True)
-        self._listener.start()
+        self._on_reply = on_reply
+        self._reader = threading.Thread(target=self._read_replies, name="elastic-saved", daemon=True)
+        self._reader.start()
 
-    def ask(self, request: dict[str, Any]) -> None:
+    def send(self, request: SaveRequest) -> None:
         self._stdin.write(json.dumps(request) + "\n")
         self._stdin.flush()
 
-    def _listen(self) -> None:
+    def _read_replies(self) -> None:
         for line in self._stdout:
-            self._heard(json.loads(line))
+            self._on_reply(json.loads(line))
 
     def close(self) -> None:
         self._stdin.close()
-        self._listener.join()
+        self._reader.join()
         self._stdout.close()
         self._process.wait()

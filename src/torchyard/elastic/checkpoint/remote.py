@@ -1,6 +1,6 @@
-"""Checkpoints in object stores (`s3://`, `gs://`, whatever fsspec knows): written here, sent there, fetched to be read.
+"""Checkpoints in object stores (`s3://`, `gs://` and all others that fsspec supports): written locally, then uploaded.
 
-A store has no rename: the manifest is sent last, and a checkpoint without one is not there. Local paths stay away.
+An object store has no rename. So the manifest is uploaded last, and a checkpoint without a manifest does not count.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ def is_remote(path: str) -> bool:
 
 
 class CheckpointStore:
-    """One directory of an object store."""
+    """The checkpoints in one directory of an object store."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self._files, self._root = _connect(self.url)
 
     def names(self) -> list[str]:
-        """All complete checkpoints, oldest first."""
-        self._files.invalidate_cache()  # others write here too
+        """Return the names of all complete checkpoints, oldest first."""
+        self._files.invalidate_cache()  # other processes write to the store too
         try:
-            found = self._files.ls(self._root, detail=False)
+            entries = self._files.ls(self._root, detail=False)
         except FileNotFoundError:
             return []
-        names = sorted(str(entry).rstrip("/").rpartition("/")[2] for entry in found)
-        held = [name for name in names if name.startswith(files.PREFIX)]
-        return [name for name in held if self._files.exists(f"{self._root}/{name}/{files.MANIFEST}")]
+        names = sorted(str(entry).rstrip("/").rpartition("/")[2] for entry in entries)
+        checkpoints = [name for name in names if name.startswith(files.PREFIX)]
+        return [name for name in checkpoints if self._files.exists(f"{self._root}/{name}/{files.MANIFEST}")]
 
     def send(self, folder: Path) -> None:
-        """Make a local checkpoint the one of its step there, whole or not at all."""
-        place = f"{self._root}/{folder.name}"
+        """Upload a local checkpoint; it counts when its manifest has arrived."""
+        destination = f"{self._root}/{folder.name}"
         for entry in sorted(folder.iterdir(), key=lambda entry: entry.name == files.MANIFEST):
-            self._files.makedirs(place, exist_ok=True)
-            self._files.put_file(str(entry), f"{place}/{entry.name}")
+            self._files.makedirs(destination, exist_ok=True)
+            self._files.put_file(str(entry), f"{destination}/{entry.name}")
 
     def fetch(self, name: str, into: Path, *, manifest_only: bool = False) -> Path:
-        """A copy of a checkpoint; what it lacks or has too much of is for `files.verify` to find."""
+        """Download a checkpoint, and return its local path. It may be damaged; `files.verify` checks it."""
         folder = into / name
         folder.mkdir(parents=True, exist_ok=True)
         for entry in self._files.ls(f"{self._root}/{name}", detail=False):
@@ -52,13 +52,13 @@ class CheckpointStore:
                 self._files.get_file(str(entry), str(folder / short))
         return folder
 
-    def retain(self, keep: int) -> list[str]:
-        """Remove all but the newest `keep`, each by its manifest first, so that none is ever half there."""
-        gone = self.names()[:-keep] if keep else []
-        for name in gone:
+    def prune(self, keep: int) -> list[str]:
+        """Remove all but the newest `keep` checkpoints, manifests first, so that none counts while it is incomplete."""
+        removed = self.names()[:-keep] if keep else []
+        for name in removed:
             self._files.rm_file(f"{self._root}/{name}/{files.MANIFEST}")
             self._files.rm(f"{self._root}/{name}", recursive=True)
-        return gone
+        return removed
 
 
 def _connect(url: str) -> tuple[Any, str]:
@@ -72,12 +72,14 @@ def _connect(url: str) -> tuple[Any, str]:
             hint=f"pip install fsspec {_driver(scheme)}".strip(),
         ) from error
     try:
-        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
+        filesystem: tuple[Any, str] = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise ElasticError(
-            "NoStore", f"{url} cannot be reached: {error}", hint=f"pip install {_driver(scheme) or 'a driver for it'}"
+            "NoStore",
+            f"{url} cannot be reached: {error}",
+            hint=f"pip install {_driver(scheme) or 'a driver for this scheme'}",
         ) from error
-    return found
+    return filesystem
 
 
 def _driver(scheme: str) -> str:
@@ -85,33 +87,33 @@ def _driver(scheme: str) -> str:
 
 
 class CheckpointCache:
-    """The newest sound checkpoint of a store, fetched once."""
+    """A local copy of the newest valid checkpoint of a store."""
 
     def __init__(self, store: CheckpointStore, folder: Path) -> None:
         self._store = store
         self._folder = folder
         self._bad: set[str] = set()
-        self._held: tuple[Path, files.Manifest] | None = None
+        self._cached: tuple[Path, files.Manifest] | None = None
 
-    def newest_sound(self) -> tuple[Path, files.Manifest] | None:
-        """A damaged one is passed over, never repaired or removed."""
+    def newest_valid(self) -> tuple[Path, files.Manifest] | None:
+        """Return the newest checkpoint that verifies. A damaged one is skipped, never repaired or removed."""
         for name in reversed(self._store.names()):
-            if self._held is not None and self._held[0].name == name:
-                return self._held
+            if self._cached is not None and self._cached[0].name == name:
+                return self._cached
             if name in self._bad:
                 continue
-            self._forget()
+            self._drop()
             folder = self._store.fetch(name, self._folder)
             try:
-                self._held = folder, files.verify(folder)
+                self._cached = folder, files.verify(folder)
             except ElasticError:
                 self._bad.add(name)
                 shutil.rmtree(folder)
                 continue
-            return self._held
+            return self._cached
         return None
 
-    def _forget(self) -> None:
-        if self._held is not None:
-            shutil.rmtree(self._held[0], ignore_errors=True)
-            self._held = None
+    def _drop(self) -> None:
+        if self._cached is not None:
+            shutil.rmtree(self._cached[0], ignore_errors=True)
+            self._cached = None

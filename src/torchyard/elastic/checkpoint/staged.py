@@ -1,6 +1,7 @@
-"""Copies of a state in shared memory, as their readers see them: what the file looks like, and how it is read.
+"""A state staged in shared memory, as its readers see it: the format of the file, and how to load it.
 
-A file is a head (which step, and whether the copy is whole), the header of a snapshot, and its tensors. Writes nothing.
+A file has a head (the step, and whether the file is complete), the header of a snapshot, and its tensors. This module
+writes nothing.
 """
 
 from __future__ import annotations
@@ -17,28 +18,28 @@ from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.state import Snapshot, raw_bytes
 
 HEAD = 4096
-ALIGNED = 64
-"""Every tensor begins at a multiple of this, so that it can be read in place."""
-HANDS = max(1, min(8, (os.cpu_count() or 1) // 2))
-"""Threads that move memory: one alone reaches a fraction of what it can do."""
+ALIGNMENT = 64
+"""The offset of every tensor is a multiple of this, so that it can be read in place."""
+COPY_THREADS = max(1, min(8, (os.cpu_count() or 1) // 2))
+"""Threads that copy memory: a single thread reaches only a fraction of the bandwidth."""
 PIECE = 8 << 20
-SMALL = 1 << 16
-"""Step counters and the like stay on the CPU even when a model does not."""
+MIN_GPU_BYTES = 1 << 16
+"""Smaller tensors, such as step counters, stay on the CPU even if the model is on a GPU."""
 
 
-def places(tensors: list[torch.Tensor], start: int) -> tuple[list[int], int]:
-    """Where each tensor begins in a file whose body begins at `start`, and where the body ends."""
-    found, at = [], start
+def tensor_offsets(tensors: list[torch.Tensor], start: int) -> tuple[list[int], int]:
+    """Return the offset of each tensor in a file whose body begins at `start`, and the end of the body."""
+    offsets, offset = [], start
     for tensor in tensors:
-        at = -(-at // ALIGNED) * ALIGNED
-        found.append(at)
-        at += tensor.numel() * tensor.element_size()
-    return found, at
+        offset = -(-offset // ALIGNMENT) * ALIGNMENT
+        offsets.append(offset)
+        offset += tensor.numel() * tensor.element_size()
+    return offsets, offset
 
 
 @dataclass(frozen=True, slots=True)
 class StagedState:
-    """A whole copy: where it lies, and of which step."""
+    """A complete file with the state of one step."""
 
     path: Path
     step: int
@@ -46,42 +47,46 @@ class StagedState:
     body_size: int
 
     def load(self, gpu: torch.device | None = None) -> Snapshot:
-        """The state, with all that is large in it on the GPU if one is given. Its writer may use the file again."""
+        """Copy the state out of the file, which its writer may reuse.
+
+        Args:
+            gpu: where to put large tensors; None puts all on the CPU.
+        """
         handle = os.open(self.path, os.O_RDONLY)
         try:
             header = torch.empty(self.header_size, dtype=torch.uint8)
             _read(handle, header, HEAD)
-            told = Snapshot.announced(bytes(raw_bytes(header)))
-            starts, _ = places(told.tensors, HEAD + self.header_size)
-            held, far = [], []
-            for start, like in zip(starts, told.tensors, strict=True):
-                remote = gpu is not None and like.numel() * like.element_size() > SMALL
-                made = torch.empty_like(like, device=gpu if remote else "cpu")
-                held.append(made)
-                if remote:
-                    far.append((start, _flat(made)))
+            description = Snapshot.without_data(bytes(raw_bytes(header)))
+            starts, _ = tensor_offsets(description.tensors, HEAD + self.header_size)
+            tensors, on_gpu = [], []
+            for start, like in zip(starts, description.tensors, strict=True):
+                to_gpu = gpu is not None and like.numel() * like.element_size() > MIN_GPU_BYTES
+                tensor = torch.empty_like(like, device=gpu if to_gpu else "cpu")
+                tensors.append(tensor)
+                if to_gpu:
+                    on_gpu.append((start, _as_bytes(tensor)))
                 else:
-                    _read(handle, _flat(made), start)
-            if far:
-                _feed(handle, far)
+                    _read(handle, _as_bytes(tensor), start)
+            if on_gpu:
+                _copy_to_gpu(handle, on_gpu)
         finally:
             os.close(handle)
-        return Snapshot(told.skeleton, held)
+        return Snapshot(description.skeleton, tensors)
 
 
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
+def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(-1).view(torch.uint8)
 
 
 def _read(handle: int, into: torch.Tensor, start: int) -> None:
-    """Fill a tensor of bytes. Reading costs less than mapping: every page of a mapping is a fault."""
+    """Fill a tensor of bytes. Reading is faster than mapping, where every page causes a fault."""
     for part in torch.split(into, 1 << 30):
         if part.numel() and os.preadv(handle, [raw_bytes(part)], start) != part.numel():
-            raise ElasticError("CopyLost", "a copy in shared memory was cut short while it was read")
+            raise ElasticError("CopyLost", "a staged state in shared memory was truncated while it was read")
         start += part.numel()
 
 
-class _PinnedPiece:
+class _PinnedBuffer:
     """Host memory that the GPU reads, and the event that marks the end of that read."""
 
     def __init__(self) -> None:
@@ -89,41 +94,42 @@ class _PinnedPiece:
         self.sent = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
 
-def _feed(handle: int, targets: list[tuple[int, torch.Tensor]]) -> None:
-    """Bring bytes of a file to tensors on a GPU: each thread reads one piece while its last is on the way there."""
+def _copy_to_gpu(handle: int, targets: list[tuple[int, torch.Tensor]]) -> None:
+    """Copy parts of a file to tensors on a GPU: each thread reads one piece while the GPU reads its last."""
     pieces = [
-        (start + at, part)
+        (start + offset, part)
         for start, target in targets
-        for at, part in zip(range(0, target.numel(), PIECE), torch.split(target, PIECE), strict=True)
+        for offset, part in zip(range(0, target.numel(), PIECE), torch.split(target, PIECE), strict=True)
     ]
 
-    def work(hand: int) -> None:
-        pieces_in_turn = [_PinnedPiece(), _PinnedPiece()]
+    def work(thread: int) -> None:
+        buffers = [_PinnedBuffer(), _PinnedBuffer()]
         stream = torch.cuda.Stream(targets[0][1].device)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
-            for turn, (start, target) in enumerate(pieces[hand::HANDS]):
-                piece = pieces_in_turn[turn % 2]
-                piece.sent.synchronize()
-                _read(handle, piece.memory[: target.numel()], start)
-                target.copy_(piece.memory[: target.numel()], non_blocking=True)
-                piece.sent.record()
+            for number, (start, target) in enumerate(pieces[thread::COPY_THREADS]):
+                buffer = buffers[number % 2]
+                buffer.sent.synchronize()
+                _read(handle, buffer.memory[: target.numel()], start)
+                target.copy_(buffer.memory[: target.numel()], non_blocking=True)
+                buffer.sent.record()
             torch.cuda.current_stream().synchronize()
 
-    torch.cuda.current_stream().synchronize()  # the targets' memory may still have work of its last owner before it
-    with ThreadPoolExecutor(HANDS) as pool:
-        list(pool.map(work, range(HANDS)))
+    torch.cuda.current_stream().synchronize()  # the targets' memory may still be in use by its last owner
+    with ThreadPoolExecutor(COPY_THREADS) as pool:
+        list(pool.map(work, range(COPY_THREADS)))
 
 
-def read_copy(path: Path) -> StagedState | None:
-    """None unless the file is whole: its writer may have died in the middle."""
+def read_staged(path: Path) -> StagedState | None:
+    """Return the state in a file, or None if the file is not complete: its writer may have died."""
     try:
         with path.open("rb") as file:
-            told = json.loads(file.read(HEAD).rstrip(b"\0 "))
-        return StagedState(path, told["step"], told["header"], told["body"]) if told["whole"] else None
+            head = json.loads(file.read(HEAD).rstrip(b"\0 "))
+        return StagedState(path, head["step"], head["header"], head["body"]) if head["whole"] else None
     except (OSError, ValueError, KeyError):
         return None
 
 
-def newest_copy(folder: Path) -> StagedState | None:
-    copies = [copy for copy in map(read_copy, folder.glob("*.state")) if copy is not None]
-    return max(copies, key=lambda copy: copy.step, default=None)
+def newest_staged(folder: Path) -> StagedState | None:
+    """Return the newest state in a directory, of any worker."""
+    complete = [staged for staged in map(read_staged, folder.glob("*.state")) if staged is not None]
+    return max(complete, key=lambda staged: staged.step, default=None)

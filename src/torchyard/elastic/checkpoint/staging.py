@@ -1,8 +1,8 @@
-"""A copy of the state in shared memory: taken while the next step computes, readable after its worker is dead.
+"""Stages the state in shared memory while the next step computes, so that it can be read after its worker has died.
 
-Two files take turns, so that one is always whole. State on the CPU does not change between an update and the next: the
-copy has that long, and only an update that comes sooner waits for it. State on a GPU is first copied within the device,
-in the order of its stream, so that no update waits for the slow way to the host.
+Two files alternate, so that one is always complete. State on the CPU does not change between two updates: only an
+update that comes before the end of the copy waits for it. State on a GPU is first copied within the device, in the
+order of its stream, so that no update waits for the slower copy to the host.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic.checkpoint.staged import HANDS, HEAD, places, read_copy
+from torchyard.elastic.checkpoint.staged import COPY_THREADS, HEAD, read_staged, tensor_offsets
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.state import Snapshot
 
-TOUCHED_AT_ONCE = 64 << 20
-WAIT_FOR_THE_DEAD = 10.0
-"""A process with much memory takes seconds to end, and its GPU may write until it has."""
+TOUCH_CHUNK = 64 << 20
+WAIT_FOR_OWNER = 10.0
+"""A process with much memory takes seconds to end, and its GPU may write until then."""
 
 
 class _StagingFile:
-    """One file: mapped once, its pages touched before they are needed, and pinned where a GPU writes to them.
+    """One file: mapped once, its pages touched before they are needed, and pinned if a GPU writes to them.
 
-    It is held by a lock for as long as its worker lives; the one that gets its place next takes the file over.
+    Its worker holds a lock on it for as long as it lives; the replacement of the worker inherits the file.
     """
 
-    def __init__(self, path: Path, room: int, *, pinned: bool) -> None:
+    def __init__(self, path: Path, capacity: int, *, pinned: bool) -> None:
         self.path = path
-        inherited = _inherit(path, room)
-        self._handle = inherited if inherited is not None else _create(path, room)
-        self.room = os.fstat(self._handle).st_size
-        self._map = mmap.mmap(self._handle, self.room)
+        inherited = _inherit(path, capacity)
+        self._descriptor = inherited if inherited is not None else _create(path, capacity)
+        self.capacity = os.fstat(self._descriptor).st_size
+        self._map = mmap.mmap(self._descriptor, self.capacity)
         self._bytes: Any = torch.frombuffer(self._map, dtype=torch.uint8)
         if inherited is None:
-            with ThreadPoolExecutor(HANDS) as pool:
-                list(pool.map(torch.Tensor.zero_, torch.split(self._bytes, TOUCHED_AT_ONCE)))
+            with ThreadPoolExecutor(COPY_THREADS) as pool:
+                list(pool.map(torch.Tensor.zero_, torch.split(self._bytes, TOUCH_CHUNK)))
         if pinned:
-            # In one piece: a copy that crosses from one registration into the next is refused.
+            # One registration: CUDA refuses a copy that crosses from one registration into another.
             cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-            torch.cuda.check_error(cudart.cudaHostRegister(self._bytes.data_ptr(), self.room, 0))
+            torch.cuda.check_error(cudart.cudaHostRegister(self._bytes.data_ptr(), self.capacity, 0))
         elif inherited is not None:
-            self._bytes[:: mmap.PAGESIZE].max()  # its pages are there, but not yet in this process
+            self._bytes[:: mmap.PAGESIZE].max()  # map the existing pages into this process
 
-    def head(self, step: int, sizes: tuple[int, int], *, whole: bool) -> None:
-        told = json.dumps({"step": step, "header": sizes[0], "body": sizes[1], "whole": whole}).encode()
-        self._map[:HEAD] = told.ljust(HEAD, b" ")
+    def write_head(self, step: int, sizes: tuple[int, int], *, complete: bool) -> None:
+        head = json.dumps({"step": step, "header": sizes[0], "body": sizes[1], "whole": complete}).encode()
+        self._map[:HEAD] = head.ljust(HEAD, b" ")
 
     def fill(self, step: int, snapshot: Snapshot, header: bytes) -> None:
-        starts, end = places(snapshot.tensors, HEAD + len(header))
+        starts, end = tensor_offsets(snapshot.tensors, HEAD + len(header))
         sizes = (len(header), end - HEAD - len(header))
-        self.head(step, sizes, whole=False)
+        self.write_head(step, sizes, complete=False)
         self._map[HEAD : HEAD + len(header)] = header
         for start, tensor in zip(starts, snapshot.tensors, strict=True):
             size = tensor.numel() * tensor.element_size()
@@ -68,169 +68,178 @@ class _StagingFile:
                 self._bytes[start : start + size].copy_(flat, non_blocking=tensor.is_cuda)
         if _on_gpu(snapshot):
             torch.cuda.current_stream().synchronize()
-        self.head(step, sizes, whole=True)
+        self.write_head(step, sizes, complete=True)
 
     def close(self) -> None:
-        """Leave the file to whoever comes next."""
-        os.close(self._handle)
+        """Release the file for the next worker."""
+        os.close(self._descriptor)
 
 
-def _inherit(path: Path, room: int) -> int | None:
-    """The file of the worker that had this place before, if it is large enough and that worker is gone."""
+def _inherit(path: Path, capacity: int) -> int | None:
+    """Open the file of the previous worker, if it is large enough and that worker has ended."""
     try:
-        handle = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return None
-    give_up = time.monotonic() + WAIT_FOR_THE_DEAD
-    while os.fstat(handle).st_size >= room and time.monotonic() < give_up:
+    deadline = time.monotonic() + WAIT_FOR_OWNER
+    while os.fstat(descriptor).st_size >= capacity and time.monotonic() < deadline:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(0.05)
         else:
-            return handle
-    os.close(handle)
+            return descriptor
+    os.close(descriptor)
     return None
 
 
-def _create(path: Path, room: int) -> int:
-    path.unlink(missing_ok=True)  # whoever reads an earlier file of this name keeps it
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+def _create(path: Path, capacity: int) -> int:
+    path.unlink(missing_ok=True)  # a process that reads the earlier file keeps it
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.posix_fallocate(handle, 0, room)  # a hole that cannot be filled later would end the process
+        os.posix_fallocate(descriptor, 0, capacity)  # a hole that cannot be filled later would kill the process
     except OSError as error:
-        os.close(handle)
+        os.close(descriptor)
         path.unlink()
         raise ElasticError(
             "NoSharedMemory",
-            f"{path.parent} has no room for a copy of {room >> 20} MiB: {error.strerror}",
-            hint="enlarge it (in a pod: an emptyDir of medium Memory at /dev/shm), or train without snapshots",
+            f"{path.parent} has no space for a state of {capacity >> 20} MiB: {error.strerror}",
+            hint="enlarge it (in a pod: mount an emptyDir of medium Memory at /dev/shm), or train without snapshots",
         ) from error
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    return handle
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
 
 
 class _DeviceCopy:
-    """A second copy of the state on the GPU, made once, and the stream on which it goes to the host."""
+    """A second copy of the state on the GPU, allocated once, and the stream that copies it to the host."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
-        self._held = [torch.empty_like(tensor) for tensor in tensors]
+        self._tensors = [torch.empty_like(tensor) for tensor in tensors]
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def fits(self, tensors: list[torch.Tensor]) -> bool:
-        kinds = [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
-        return kinds == [(tensor.shape, tensor.dtype, tensor.device) for tensor in self._held]
+        types = [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
+        return types == [(tensor.shape, tensor.dtype, tensor.device) for tensor in self._tensors]
 
     def take(self, snapshot: Snapshot) -> Snapshot:
-        """Ordered before the next update by the training's own stream."""
-        torch._foreach_copy_(self._held, snapshot.tensors)
+        """Copy a snapshot within the GPU. The stream of the training orders it before the next update."""
+        torch._foreach_copy_(self._tensors, snapshot.tensors)
         self.stream.wait_stream(torch.cuda.current_stream())
-        return Snapshot(snapshot.skeleton, self._held)
+        return Snapshot(snapshot.skeleton, self._tensors)
 
 
 class Stager:
-    """Both files and the one thread that makes and fills them, in the order it was asked to."""
+    """Stages the state of one worker, as `AsyncStager` of torch does: two files, and one thread that fills them.
+
+    Args:
+        folder: a directory in shared memory.
+        name: the prefix of the files.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._paths = [folder / f"{name}.{turn}.state" for turn in (0, 1)]
-        self._slots: list[_StagingFile | None] = [None, None]
-        newest = max(map(read_copy, self._paths), key=lambda copy: copy.step if copy else -1)
-        self._turn = self._paths.index(newest.path) if newest else 0  # the other is written first
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="elastic-copy")
-        self._copied: Future[Path] | None = None
-        self._others: list[Future[None]] = []
-        self._shadow: _DeviceCopy | None = None
+        self._paths = [folder / f"{name}.{index}.state" for index in (0, 1)]
+        self._files: list[_StagingFile | None] = [None, None]
+        newest = max(map(read_staged, self._paths), key=lambda staged: staged.step if staged else -1)
+        self._current = self._paths.index(newest.path) if newest else 0  # the other file is written first
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="elastic-copy")
+        self._staged: Future[Path] | None = None
+        self._tasks: list[Future[None]] = []
+        self._device_copy: _DeviceCopy | None = None
 
     def prepare(self, snapshot: Snapshot) -> None:
-        """Make room for copies of such a state, before the first is wanted. A whole copy that is there stays."""
-        room, pinned = _room(snapshot, snapshot.header()), _on_gpu(snapshot)
+        """Allocate the files for states of this size, before the first is staged. A complete file stays."""
+        capacity, pinned = _file_size(snapshot, snapshot.header()), _on_gpu(snapshot)
 
         def work() -> None:
-            for turn in (1 - self._turn, self._turn):
-                if turn != self._turn or read_copy(self._paths[turn]) is None:
-                    self._slot(turn, room, pinned=pinned)
+            for index in (1 - self._current, self._current):
+                if index != self._current or read_staged(self._paths[index]) is None:
+                    self._file(index, capacity, pinned=pinned)
 
-        self._others.append(self._aside.submit(work))
+        self._tasks.append(self._thread.submit(work))
 
-    def begin(self, step: int, snapshot: Snapshot, then: Callable[[Path], None] | None = None) -> None:
-        """Start to copy, and do `then` with the file when it is whole.
+    def stage(self, step: int, snapshot: Snapshot, on_complete: Callable[[Path], None] | None = None) -> None:
+        """Start to copy a snapshot. Call `synchronize_staging` before anything changes its tensors.
 
-        `before_change` must be called before anything changes the tensors.
+        Args:
+            step: the step of the snapshot.
+            snapshot: the state.
+            on_complete: called in the thread with the path of the complete file.
         """
-        self._wait_for_copy()
-        self._hear([other for other in self._others if other.done()])
+        self._wait_for_staging()
+        self._raise_errors([task for task in self._tasks if task.done()])
         header = snapshot.header()
-        self._shadow = self._shadow_for(snapshot)
-        taken = self._shadow.take(snapshot) if self._shadow is not None else snapshot
-        copied = self._copied = self._aside.submit(self._copy, step, taken, header, self._shadow)
-        if then is not None:
-            self._others.append(self._aside.submit(lambda: then(copied.result())))
+        self._device_copy = self._device_copy_for(snapshot)
+        source = self._device_copy.take(snapshot) if self._device_copy is not None else snapshot
+        staged = self._staged = self._thread.submit(self._copy, step, source, header, self._device_copy)
+        if on_complete is not None:
+            self._tasks.append(self._thread.submit(lambda: on_complete(staged.result())))
 
-    def _copy(self, step: int, taken: Snapshot, header: bytes, shadow: _DeviceCopy | None) -> Path:
-        self._turn = 1 - self._turn
-        with torch.cuda.stream(shadow.stream) if shadow is not None else nullcontext():
-            slot = self._slot(self._turn, _room(taken, header), pinned=_on_gpu(taken))
-            slot.fill(step, taken, header)
-        return slot.path
+    def _copy(self, step: int, source: Snapshot, header: bytes, device_copy: _DeviceCopy | None) -> Path:
+        self._current = 1 - self._current
+        with torch.cuda.stream(device_copy.stream) if device_copy is not None else nullcontext():
+            file = self._file(self._current, _file_size(source, header), pinned=_on_gpu(source))
+            file.fill(step, source, header)
+        return file.path
 
-    def _shadow_for(self, snapshot: Snapshot) -> _DeviceCopy | None:
-        """None where there is no GPU, or no room for a second copy on it: then updates wait for the copy."""
+    def _device_copy_for(self, snapshot: Snapshot) -> _DeviceCopy | None:
+        """Return the copy on the GPU; None without a GPU or enough memory on it: then updates wait for the staging."""
         if not _on_gpu(snapshot):
             return None
-        if self._shadow is not None and self._shadow.fits(snapshot.tensors):
-            return self._shadow
+        if self._device_copy is not None and self._device_copy.fits(snapshot.tensors):
+            return self._device_copy
         try:
             return _DeviceCopy(snapshot.tensors)
         except torch.cuda.OutOfMemoryError:
             return None
 
-    def _slot(self, turn: int, room: int, *, pinned: bool) -> _StagingFile:
-        held = self._slots[turn]
-        if held is not None and held.room < room:
-            held.close()
-            held = None
-        if held is None:
-            held = self._slots[turn] = _StagingFile(self._paths[turn], room + HEAD, pinned=pinned)
-        return held
+    def _file(self, index: int, capacity: int, *, pinned: bool) -> _StagingFile:
+        file = self._files[index]
+        if file is not None and file.capacity < capacity:
+            file.close()
+            file = None
+        if file is None:
+            file = self._files[index] = _StagingFile(self._paths[index], capacity + HEAD, pinned=pinned)
+        return file
 
     @property
-    def copying(self) -> bool:
-        return self._copied is not None and not self._copied.done()
+    def staging(self) -> bool:
+        return self._staged is not None and not self._staged.done()
 
-    def before_change(self) -> None:
-        """The tensors are about to change: a copy that still reads them must be whole."""
-        if self._shadow is None:
-            self._wait_for_copy()
+    def synchronize_staging(self) -> None:
+        """Wait until the tensors may change: no copy reads them any more."""
+        if self._device_copy is None:
+            self._wait_for_staging()
 
-    def _wait_for_copy(self) -> None:
-        copied, self._copied = self._copied, None
-        if copied is not None:
-            copied.result()
+    def _wait_for_staging(self) -> None:
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            staged.result()
 
-    def settle(self) -> None:
-        """Until all that was asked for is done."""
-        self._wait_for_copy()
-        self._hear(self._others)
+    def wait(self) -> None:
+        """Wait for all work."""
+        self._wait_for_staging()
+        self._raise_errors(self._tasks)
 
-    def _hear(self, others: list[Future[None]]) -> None:
-        self._others = [other for other in self._others if other not in others]
-        for other in others:
-            other.result()
+    def _raise_errors(self, tasks: list[Future[None]]) -> None:
+        """Forget these tasks, and raise the error of one that failed."""
+        self._tasks = [task for task in self._tasks if task not in tasks]
+        for task in tasks:
+            task.result()
 
     def close(self) -> None:
         try:
-            self.settle()
+            self.wait()
         finally:
-            self._aside.shutdown()
-        for slot in self._slots:
-            if slot is not None:
-                slot.close()
-        self._slots = [None, None]
+            self._thread.shutdown()
+        for file in self._files:
+            if file is not None:
+                file.close()
+        self._files = [None, None]
 
 
-def _room(snapshot: Snapshot, header: bytes) -> int:
-    return places(snapshot.tensors, HEAD + len(header))[1]
+def _file_size(snapshot: Snapshot, header: bytes) -> int:
+    return tensor_offsets(snapshot.tensors, HEAD + len(header))[1]
 
 
 def _on_gpu(snapshot: Snapshot) -> bool:

@@ -1,7 +1,7 @@
-"""The process that makes copies durable: reads one from shared memory, writes it with DCP, publishes it.
+"""The process that makes staged states durable: reads one from shared memory, writes it with DCP, publishes it.
 
-Run as `python -m torchyard.elastic.checkpoint.writer`: a JSON request per line on stdin, an answer per line on stdout.
-It finishes what it has begun even if its worker dies meanwhile.
+Run as `python -m torchyard.elastic.checkpoint.writer`: a JSON request per line on stdin, a reply per line on stdout.
+It completes a request even if its worker dies meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
@@ -23,95 +23,136 @@ from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.remote import CheckpointStore, is_remote
-from torchyard.elastic.checkpoint.staged import StagedState, read_copy
+from torchyard.elastic.checkpoint.staged import read_staged
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.state import Snapshot
 
 SKELETON = "skeleton.pt"
 
 
-def names_of(snapshot: Snapshot) -> list[str]:
-    """A readable name for every tensor: its path in the state, as in `model.0.weight`."""
-    found: dict[int, str] = {}
+class SaveRequest(TypedDict):
+    """Save a staged state as a checkpoint.
+
+    Attributes:
+        staged: the path of the staged state.
+        step: its step.
+        root: the directory or URL of the checkpoints.
+        keep: how many checkpoints to keep; 0 keeps all.
+        job: the name of the job.
+        order: the fields of the job's `StepSampler`.
+    """
+
+    staged: str
+    step: int
+    root: str
+    keep: int
+    job: str
+    order: dict[str, Any]
+
+
+class SaveReply(TypedDict):
+    """A checkpoint is durable, or `error` says why it is not."""
+
+    step: int
+    path: str
+    sha256: str
+    error: str
+
+
+def tensor_names(snapshot: Snapshot) -> list[str]:
+    """Return the name of every tensor: its path in the state, for example `model.0.weight`."""
+    names: dict[int, str] = {}
 
     def walk(value: Any, path: str) -> None:
         if isinstance(value, str) and value.startswith("\0tensor:"):
-            found[int(value.removeprefix("\0tensor:"))] = path
+            names[int(value.removeprefix("\0tensor:"))] = path
         elif isinstance(value, dict):
             for key, item in value.items():
                 walk(item, f"{path}.{key}" if path else str(key))
         elif isinstance(value, list):
-            for place, item in enumerate(value):
-                walk(item, f"{path}.{place}")
+            for index, item in enumerate(value):
+                walk(item, f"{path}.{index}")
 
     walk(snapshot.skeleton, "")
-    return [found[place] for place in range(len(snapshot.tensors))]
+    return [names[index] for index in range(len(snapshot.tensors))]
 
 
 def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[str, Any], keep: int) -> files.Manifest:
-    final = files.place(root, step)
+    """Write a snapshot as the checkpoint of its step."""
+    final = files.checkpoint_path(root, step)
     temporary = final.with_name(f"{final.name}.{os.getpid()}.writing")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    state = dict(zip(names_of(snapshot), snapshot.tensors, strict=True))
+    state = dict(zip(tensor_names(snapshot), snapshot.tensors, strict=True))
     dcp_save(state, checkpoint_id=str(temporary), no_dist=True)
     (temporary / SKELETON).write_bytes(snapshot.header())
-    with ThreadPoolExecutor(1) as beside:  # the disk works while the processor hashes
-        on_disk = beside.submit(files.sync, temporary)
-        manifest = files.describe(temporary, step=step, job=job, order=order)
-        on_disk.result()
+    with ThreadPoolExecutor(1) as pool:  # the disk writes while the processor hashes
+        synced = pool.submit(files.sync, temporary)
+        manifest = files.build_manifest(temporary, step=step, job=job, order=order)
+        synced.result()
     files.publish(temporary, final, manifest)
-    files.retain(root, keep)
+    files.prune(root, keep)
     return manifest
 
 
 def load(folder: Path) -> Snapshot:
-    """The state in a checkpoint; verify it first."""
+    """Return the state in a checkpoint; verify it first."""
     snapshot = Snapshot.empty_like((folder / SKELETON).read_bytes())
     with warnings.catch_warnings():
-        _alone_is_meant()
-        dcp_load(dict(zip(names_of(snapshot), snapshot.tensors, strict=True)), checkpoint_id=str(folder), no_dist=True)
+        _ignore_no_dist_warning()
+        dcp_load(
+            dict(zip(tensor_names(snapshot), snapshot.tensors, strict=True)), checkpoint_id=str(folder), no_dist=True
+        )
     return snapshot
 
 
-def _alone_is_meant() -> None:
+def _ignore_no_dist_warning() -> None:
     warnings.filterwarnings("ignore", message="torch.distributed is disabled")
 
 
-def _save(snapshot: Snapshot, asked: dict[str, Any]) -> dict[str, str]:
-    """Write where it was asked for: straight into a directory, or beside and then off to a store."""
-    root, step, keep = asked["root"], asked["step"], asked["keep"]
-    facts = {"step": step, "job": asked["job"], "order": asked["order"]}
+def _save(snapshot: Snapshot, request: SaveRequest) -> SaveReply:
+    """Write a checkpoint to a directory, or to a temporary directory and then to an object store."""
+    root, step, job, order = request["root"], request["step"], request["job"], request["order"]
     if not is_remote(root):
-        manifest = write(snapshot, Path(root), **facts, keep=keep)
-        return {"path": str(files.place(Path(root), step)), "sha256": manifest.sha256}
+        manifest = write(snapshot, Path(root), step=step, job=job, order=order, keep=request["keep"])
+        return {
+            "step": step,
+            "path": str(files.checkpoint_path(Path(root), step)),
+            "sha256": manifest.sha256,
+            "error": "",
+        }
     store, staging = CheckpointStore(root), Path(mkdtemp(prefix="torchyard-checkpoint-"))
     try:
-        manifest = write(snapshot, staging, **facts, keep=0)
-        store.send(files.place(staging, step))
+        manifest = write(snapshot, staging, step=step, job=job, order=order, keep=0)
+        store.send(files.checkpoint_path(staging, step))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    store.retain(keep)
-    return {"path": f"{store.url}/{files.place(staging, step).name}", "sha256": manifest.sha256}
+    store.prune(request["keep"])
+    path = f"{store.url}/{files.checkpoint_path(staging, step).name}"
+    return {"step": step, "path": path, "sha256": manifest.sha256, "error": ""}
+
+
+def _load_staged(request: SaveRequest) -> Snapshot:
+    staged = read_staged(Path(request["staged"]))
+    if staged is None or staged.step != request["step"]:
+        raise ElasticError("CopyLost", f"the staged state of step {request['step']} is gone")
+    snapshot = staged.load()
+    if read_staged(staged.path) != staged:
+        raise ElasticError("CopyLost", f"the staged state of step {staged.step} was replaced while it was read")
+    return snapshot
 
 
 def _serve() -> None:
     torch.set_num_threads(1)
-    _alone_is_meant()
+    _ignore_no_dist_warning()
     for line in sys.stdin:
-        asked = json.loads(line)
-        copy: StagedState | None = read_copy(Path(asked["copy"]))
+        request: SaveRequest = json.loads(line)
         try:
-            if copy is None or copy.step != asked["step"]:
-                raise ElasticError("CopyLost", f"the copy of step {asked['step']} is gone")
-            snapshot = copy.load()
-            if read_copy(copy.path) != copy:
-                raise ElasticError("CopyLost", f"the copy of step {copy.step} was replaced while it was read")
-            answer = {"step": copy.step} | _save(snapshot, asked)
+            reply = _save(_load_staged(request), request)
         except (OSError, RuntimeError, ElasticError) as error:
-            answer = {"step": asked["step"], "error": str(error)}
-        with suppress(BrokenPipeError):  # the worker is gone: what it asked for is saved all the same
-            os.write(sys.stdout.fileno(), f"{json.dumps(answer)}\n".encode())
+            reply = {"step": request["step"], "path": "", "sha256": "", "error": str(error)}
+        with suppress(BrokenPipeError):  # the worker is gone, but its checkpoint is saved
+            os.write(sys.stdout.fileno(), f"{json.dumps(reply)}\n".encode())
 
 
 if __name__ == "__main__":

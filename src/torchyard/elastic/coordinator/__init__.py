@@ -1,1 +1,12 @@
-"""The coordinator: decides who is in the world, and keeps the ledger. Never imports torch."""
+"""The coordinator: decides which workers form the world, and keeps the ledger. It never imports torch.
+
+Reading order:
+
+- `membership`: which workers form the world; pure.
+- `admission`: which connections belong to the job; pure.
+- `ledger_writer`: writes the ledger from a thread of its own.
+- `peer`: one connection.
+- `coordinator`: turns messages and timers into observations for `membership`, and executes its actions.
+- `http`: status, events, metrics, scale and stop over HTTP.
+- `server`: accepts connections and hands them to `coordinator` or `http`.
+"""

@@ -1,8 +1,8 @@
-"""Who is in the world: facts go in, messages to send come out. Pure: no clock, no socket, no disk.
+"""Decides which workers form the world: observations go in, actions come out. Pure: no clock, no socket, no disk.
 
-A world is named by its fence. It ends with `Reform`; every member reports what it holds; when all have, `Go` begins the
-next one from the newest state that any of them holds. Nothing a worker applied is ever taken back while one that
-applied it lives (the roll-forward rule).
+A fence identifies a world. The world ends with `StartRendezvous`; every participant reports the state that it holds.
+After the last report, `StartWorld` begins the next world from the newest state of all participants. A step that was
+applied is never taken back while a worker that applied it is alive (the roll-forward rule).
 """
 
 from __future__ import annotations
@@ -11,29 +11,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median_low
 
-from torchyard.elastic.sampler import shares
-from torchyard.elastic.wire import NO_FENCE, Fence, Hello, Message, StartRendezvous, StartWorld, Stop, WorkerProgress
+from torchyard.elastic.sampler import split_micro_batches
+from torchyard.elastic.wire import (
+    NO_FENCE,
+    Fence,
+    Hello,
+    Message,
+    StartRendezvous,
+    StartWorld,
+    Stop,
+    StopCause,
+    WorkerProgress,
+)
 
-STRAGGLES_AT = 1.3
-"""A worker this much slower than the median loses micro-batches."""
-GAIN_WORTH_A_CHANGE = 0.9
-"""A new share-out must make the slowest block at least this much shorter."""
+STRAGGLER_RATIO = 1.3
+"""A worker that is this much slower than the median gets fewer micro-batches."""
+REBALANCE_THRESHOLD = 0.9
+"""A new distribution must shorten the slowest block to at most this fraction."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorldLimits:
-    """How many workers may make up a world. `most` is also bounded by the number of micro-batches."""
+    """How many workers a world may have. The number of micro-batches is an upper bound too."""
 
-    least: int = 1
-    most: int = 1 << 30
+    min_workers: int = 1
+    max_workers: int = 1 << 30
     multiple_of: int = 1
-    want: int = 1
+    target_workers: int = 1
 
 
 @dataclass(slots=True)
 class Member:
+    """A connected worker."""
+
     name: str
-    standing: WorkerProgress
+    progress: WorkerProgress
     seniority: int
     leaving: bool = False
     done: str = ""
@@ -42,21 +54,25 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SendMessage:
+    """Send a message to one worker."""
+
     to: str
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class WorldStarted:
-    """A world began: for the ledger and the event log."""
+    """A world began: the ledger and the event log record it."""
 
-    go: StartWorld
+    world_start: StartWorld
     reason: str
     urgent: bool
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipEvent:
+    """Record an event that changes no world."""
+
     reason: str
     message: str
 
@@ -66,6 +82,8 @@ Action = SendMessage | WorldStarted | MembershipEvent
 
 @dataclass
 class Membership:
+    """The workers of a job and the world that some of them form. Every method returns the actions to execute."""
+
     incarnation: int
     limits: WorldLimits = field(default_factory=WorldLimits)
     micro_batches: int = 1 << 30
@@ -78,179 +96,190 @@ class Membership:
     forming: bool = False
     urgent: bool = False
     reason: str = ""
-    awaited: set[str] = field(default_factory=set)
-    _summoned: tuple[str, ...] = ()
-    _unheard: set[str] = field(default_factory=set)
-    """Those summoned who have not reported yet; kept as a set, since thousands report one by one."""
-    _arrivals: int = 0
+    expected: set[str] = field(default_factory=set)
+    _participants: tuple[str, ...] = ()
+    _unreported: set[str] = field(default_factory=set)
+    """Participants that have not reported yet. A set, because thousands of workers report one by one."""
+    _joined_count: int = 0
 
     @property
     def running(self) -> bool:
         return bool(self.world) and not self.forming
 
     def adopt(self, fence: Fence, world: tuple[str, ...]) -> None:
-        """Take over a world from an earlier incarnation: it goes on training while its members return.
+        """Take over the world of an earlier incarnation, which goes on training while its members reconnect.
 
-        Until they have, or are known to be gone, nothing is changed: a second world beside it would fork the lineage.
+        The world stays as it is until all members have reconnected or are known to be gone: a second world beside it
+        would fork the lineage of the model.
         """
         self.fence, self.world, self.started = fence, world, True
-        self.awaited = set(world) - set(self.members)
+        self.expected = set(world) - set(self.members)
 
-    def joined(self, hello: Hello) -> list[Action]:
-        """A worker has connected, or has come back."""
-        self._arrivals += 1
+    def worker_joined(self, hello: Hello) -> list[Action]:
+        """A worker has connected or reconnected."""
+        self._joined_count += 1
         name = hello.name
-        self.members[name] = Member(name, hello.standing, self._arrivals, done=hello.done)
-        self.step = max(self.step, hello.standing.step if hello.standing.live else 0)
-        self.awaited.discard(name)
-        if hello.running and hello.standing.fence > self.fence:
-            self.adopt(hello.standing.fence, hello.members)
-        if hello.running and hello.standing.fence == self.fence and name in self.world and not self.forming:
-            return self.consider("the world is complete again")
-        if self.forming and name in self._summoned:
+        self.members[name] = Member(name, hello.progress, self._joined_count, done=hello.done)
+        self.step = max(self.step, hello.progress.step if hello.progress.live else 0)
+        self.expected.discard(name)
+        if hello.running and hello.progress.fence > self.fence:
+            self.adopt(hello.progress.fence, hello.members)
+        if hello.running and hello.progress.fence == self.fence and name in self.world and not self.forming:
+            return self.update_world("the world is complete again")
+        if self.forming and name in self._participants:
             return [SendMessage(name, StartRendezvous(self.fence, self.urgent, self.reason))]
         if name in self.world and not self.forming:
-            # It was in this world and is no longer: the others wait for it in vain.
-            return self._reform(f"{name} lost its place in the world", urgent=True)
-        if self.forming and not self._unheard:
-            return self._reform(self.reason, urgent=self.urgent)  # paused for want of workers until now
-        return self.consider(f"{name} joined")
+            # It restarted without its state: the other members of the world wait for it in vain.
+            return self._start_rendezvous(f"{name} lost its place in the world", urgent=True)
+        if self.forming and not self._unreported:
+            return self._start_rendezvous(
+                self.reason, urgent=self.urgent
+            )  # it was paused until enough workers were there
+        return self.update_world(f"{name} joined")
 
-    def lost(self, name: str, why: str) -> list[Action]:
+    def worker_lost(self, name: str, reason: str) -> list[Action]:
+        """A worker is gone."""
         if self.members.pop(name, None) is None:
             return []
-        if name in (self._summoned if self.forming else self.world):
-            return self._reform(f"{name} {why}", urgent=True)
+        if name in (self._participants if self.forming else self.world):
+            return self._start_rendezvous(f"{name} {reason}", urgent=True)
         return []
 
-    def vanished(self, names: Sequence[str], why: str) -> list[Action]:
-        """Members of an adopted world that will not come back."""
-        gone = [name for name in names if name in self.awaited]
-        self.awaited -= set(gone)
-        if not gone or self.forming:
+    def workers_missing(self, names: Sequence[str], reason: str) -> list[Action]:
+        """Members of an adopted world will not reconnect."""
+        missing = [name for name in names if name in self.expected]
+        self.expected -= set(missing)
+        if not missing or self.forming:
             return []
-        return self._reform(f"{', '.join(gone)} {why}", urgent=True)
+        return self._start_rendezvous(f"{', '.join(missing)} {reason}", urgent=True)
 
-    def broken(self, name: str, fence: Fence, why: str) -> list[Action]:
+    def group_failed(self, name: str, fence: Fence, reason: str) -> list[Action]:
+        """A member could not complete a collective in the world of this fence."""
         if fence != self.fence or self.forming:
             return []
-        return self._reform(f"{name} lost the group: {why}", urgent=True)
+        return self._start_rendezvous(f"{name} lost the group: {reason}", urgent=True)
 
-    def leaving(self, name: str, why: str) -> list[Action]:
+    def worker_leaving(self, name: str, reason: str) -> list[Action]:
+        """A worker asks to leave; a member of the world hands over first."""
         if name not in self.members or self.members[name].leaving:
             return []
         self.members[name].leaving = True
         if name not in self.world:
-            return [SendMessage(name, Stop("retired", why))]
-        return self.consider(f"{name} leaves: {why}")
+            return [SendMessage(name, Stop(StopCause.RETIRED, reason))]
+        return self.update_world(f"{name} leaves: {reason}")
 
-    def resize(self, limits: WorldLimits) -> list[Action]:
+    def set_limits(self, limits: WorldLimits) -> list[Action]:
+        """The number of workers changes: retire the surplus, and change the world."""
         self.limits = limits
         spare = sorted((m for m in self.members.values() if m.name not in self.world), key=lambda m: m.seniority)
-        surplus = [] if self.forming else spare[max(0, limits.want - len(self.world)) :]
+        surplus = [] if self.forming else spare[max(0, limits.target_workers - len(self.world)) :]
         for member in surplus:
             member.leaving = True
-        orders: list[Action] = [
-            SendMessage(m.name, Stop("retired", f"{limits.want} workers are wanted")) for m in surplus
+        actions: list[Action] = [
+            SendMessage(m.name, Stop(StopCause.RETIRED, f"{limits.target_workers} workers are wanted")) for m in surplus
         ]
-        return orders + self.consider(f"{limits.want} workers wanted")
+        return actions + self.update_world(f"{limits.target_workers} workers wanted")
 
-    def consider(self, reason: str) -> list[Action]:
-        """Change the world at a step boundary if it should look different. Never disturbs a change under way."""
-        needed = self.limits.least if self.started else min(self.limits.want, self.limits.most)
-        if self.forming or self.awaited or len(self.members) < needed:
+    def update_world(self, reason: str) -> list[Action]:
+        """Change the world at a step boundary if its members should differ. A rendezvous under way is left alone."""
+        needed = self.limits.min_workers if self.started else min(self.limits.target_workers, self.limits.max_workers)
+        if self.forming or self.expected or len(self.members) < needed:
             return []
-        chosen = self._choose()
+        chosen = self._select_members()
         if len(chosen) < needed or set(chosen) == set(self.world):
             return []
-        return self._reform(reason, urgent=False)
+        return self._start_rendezvous(reason, urgent=False)
 
-    def start_anyway(self) -> list[Action]:
-        """The wait for a full start is over: begin with what is there, if that is enough."""
-        if self.started or self.forming or len(self._choose()) < self.limits.least:
+    def start_without_missing(self) -> list[Action]:
+        """The wait for all workers is over: start with those that are connected, if they are enough."""
+        if self.started or self.forming or len(self._select_members()) < self.limits.min_workers:
             return []
         self.started = True
-        return self._reform("not every worker came in time", urgent=False)
+        return self._start_rendezvous("not every worker connected in time", urgent=False)
 
-    def _choose(self) -> list[str]:
-        """The oldest stay: they hold state. Spare workers stand by."""
+    def _select_members(self) -> list[str]:
+        """Prefer the oldest members, because they hold state. Spare workers stand by."""
         present = [member for member in self.members.values() if not member.leaving]
         inside = set(self.world)
         present.sort(key=lambda member: (member.name not in inside, member.seniority))
-        room = min(self.limits.want, self.limits.most, self.micro_batches)
+        room = min(self.limits.target_workers, self.limits.max_workers, self.micro_batches)
         room = min(room, len(present)) // self.limits.multiple_of * self.limits.multiple_of
         return [member.name for member in present[:room]]
 
-    def _reform(self, reason: str, *, urgent: bool) -> list[Action]:
-        chosen = self._choose()
+    def _start_rendezvous(self, reason: str, *, urgent: bool) -> list[Action]:
+        chosen = self._select_members()
         everyone = tuple(dict.fromkeys([*self.world, *chosen]))
-        self._summoned = tuple(name for name in everyone if name in self.members)
-        # A peer that has left the world waits for `Go` in any case; those still inside must not wait for it.
+        self._participants = tuple(name for name in everyone if name in self.members)
+        # A member that has left waits for `StartWorld` in any case; those still inside must not wait for it.
         urgent = urgent or (self.forming and self.urgent)
         self.fence = Fence(self.incarnation, self.fence.generation + 1)
         self.forming, self.urgent, self.reason = True, urgent, reason
-        self._unheard = set(self._summoned)
-        news = StartRendezvous(self.fence, urgent, reason)
-        return [SendMessage(name, news) for name in self._summoned]
+        self._unreported = set(self._participants)
+        message = StartRendezvous(self.fence, urgent, reason)
+        return [SendMessage(name, message) for name in self._participants]
 
-    def reported(self, name: str, fence: Fence, standing: WorkerProgress) -> list[Action]:
+    def worker_reported(self, name: str, fence: Fence, progress: WorkerProgress) -> list[Action]:
+        """A participant of the rendezvous has left its world."""
         member = self.members.get(name)
         if member is None or fence != self.fence or not self.forming:
             return []
-        member.standing = standing
-        self._unheard.discard(name)
-        return [] if self._unheard else self._go()
+        member.progress = progress
+        self._unreported.discard(name)
+        return [] if self._unreported else self._start_world()
 
-    def _go(self) -> list[Action]:
-        """All have reported: begin the next world, or wait for enough workers."""
-        called = set(self._summoned)
-        chosen = [name for name in self._choose() if name in called]
-        if len(chosen) < self.limits.least:
-            if len(self._choose()) >= self.limits.least:
-                return self._reform(self.reason, urgent=self.urgent)
+    def _start_world(self) -> list[Action]:
+        """All participants have reported: begin the next world, or wait for enough workers."""
+        participants = set(self._participants)
+        chosen = [name for name in self._select_members() if name in participants]
+        if len(chosen) < self.limits.min_workers:
+            if len(self._select_members()) >= self.limits.min_workers:
+                return self._start_rendezvous(self.reason, urgent=self.urgent)
             return [
-                MembershipEvent("Paused", f"{len(chosen)} workers are here, at least {self.limits.least} are needed")
+                MembershipEvent(
+                    "Paused", f"{len(chosen)} workers are connected, at least {self.limits.min_workers} are needed"
+                )
             ]
-        # Those who leave report too: if only they hold the newest state, they stay for one more world and hand it over.
-        newest = max(_worth(self.members[name].standing) for name in self._summoned)
-        if all(_worth(self.members[name].standing) != newest for name in chosen):
-            chosen.append(next(n for n in self._summoned if _worth(self.members[n].standing) == newest))
-        leader = next(name for name in chosen if _worth(self.members[name].standing) == newest)
-        best = self.members[leader].standing
+        # Leaving workers report too: if only they hold the newest state, one stays for one more world and sends it.
+        newest = max(_state_rank(self.members[name].progress) for name in self._participants)
+        if all(_state_rank(self.members[name].progress) != newest for name in chosen):
+            chosen.append(next(n for n in self._participants if _state_rank(self.members[n].progress) == newest))
+        leader = next(name for name in chosen if _state_rank(self.members[name].progress) == newest)
+        best = self.members[leader].progress
         step = best.step if best.live else best.restorable
-        current = {n for n in chosen if best.live and _worth(self.members[n].standing) == newest}
+        current = {n for n in chosen if best.live and _state_rank(self.members[n].progress) == newest}
         behind = tuple(name for name in chosen if name != leader and name not in current)
         speeds = self._speeds(chosen)
-        go = StartWorld(self.fence, tuple(chosen), step, leader, behind, restore=not best.live, speeds=speeds)
+        world_start = StartWorld(self.fence, tuple(chosen), step, leader, behind, restore=not best.live, speeds=speeds)
         staying = set(chosen)
-        retired = [name for name in self._summoned if name not in staying]
-        self.world, self.step, self.speeds, self.started = go.members, step, speeds, True
-        began = WorldStarted(go, self.reason, self.urgent)
-        self.forming, self.urgent, self._summoned = False, False, ()
-        orders: list[Action] = [SendMessage(name, go) for name in chosen]
-        orders += [SendMessage(name, self._parting(name)) for name in retired]
-        # Whoever came while the world was forming is taken in at its first boundary.
-        return [*orders, began, *self.consider("workers arrived meanwhile")]
+        retired = [name for name in self._participants if name not in staying]
+        self.world, self.step, self.speeds, self.started = world_start.members, step, speeds, True
+        started = WorldStarted(world_start, self.reason, self.urgent)
+        self.forming, self.urgent, self._participants = False, False, ()
+        actions: list[Action] = [SendMessage(name, world_start) for name in chosen]
+        actions += [SendMessage(name, self._retirement(name)) for name in retired]
+        # A worker that joined while the world was forming enters at the first step boundary.
+        return [*actions, started, *self.update_world("workers joined meanwhile")]
 
-    def _parting(self, name: str) -> Stop:
+    def _retirement(self, name: str) -> Stop:
         if self.members[name].leaving:
-            return Stop("retired", "as it asked")
+            return Stop(StopCause.RETIRED, "it asked to leave")
         del self.members[name]
-        return Stop("retired", f"{self.limits.want} workers are wanted")
+        return Stop(StopCause.RETIRED, f"{self.limits.target_workers} workers are wanted")
 
-    def measured(self, name: str, cost: float) -> None:
+    def record_cost(self, name: str, cost: float) -> None:
+        """Note the time that a worker needs for one micro-batch."""
         if name in self.members:
             self.members[name].cost = cost
 
     def _speeds(self, names: Sequence[str]) -> tuple[float, ...]:
-        """Even shares unless somebody straggles: then shares follow measured speed."""
+        """Return no speeds, for equal blocks, unless a worker straggles; then the measured speeds."""
         costs = [self.members[name].cost for name in names]
-        if not all(costs) or max(costs) < STRAGGLES_AT * median_low(costs):
+        if not all(costs) or max(costs) < STRAGGLER_RATIO * median_low(costs):
             return ()
         return tuple(round(1 / cost, 6) for cost in costs)
 
     def rebalance(self) -> list[Action]:
-        """Shift micro-batches away from a straggler, if that is worth a change."""
+        """Move micro-batches away from a straggler if the gain justifies a rendezvous."""
         if not self.running or len(self.world) < 2 or any(name not in self.members for name in self.world):
             return []
         costs = [self.members[name].cost for name in self.world]
@@ -259,25 +288,25 @@ class Membership:
             return []
         now = max(cost * len(block) for cost, block in zip(costs, self._blocks(self.speeds), strict=True))
         then = max(cost * len(block) for cost, block in zip(costs, self._blocks(speeds), strict=True))
-        if then > GAIN_WORTH_A_CHANGE * now:
+        if then > REBALANCE_THRESHOLD * now:
             return []
         slowest = self.world[costs.index(max(costs))]
-        return self._reform(f"{slowest} is slow: {max(costs) / min(costs):.1f}x the fastest", urgent=False)
+        return self._start_rendezvous(f"{slowest} is slow: {max(costs) / min(costs):.1f}x the fastest", urgent=False)
 
     def _blocks(self, speeds: tuple[float, ...]) -> tuple[range, ...]:
-        return shares(self.micro_batches, len(self.world), speeds or None)
+        return split_micro_batches(self.micro_batches, len(self.world), speeds or None)
 
-    def done(self, name: str, digest: str, step: int) -> bool:
-        """True when every member of the world has finished the last step."""
+    def worker_done(self, name: str, digest: str, step: int) -> bool:
+        """Return True when every member of the world has applied the last step."""
         if name in self.members:
             member = self.members[name]
             member.done = digest
-            member.standing = replace(member.standing, step=step)
+            member.progress = replace(member.progress, step=step)
         return not self.forming and all(self.members[n].done for n in self.world if n in self.members)
 
 
-def _worth(standing: WorkerProgress) -> tuple[bool, Fence, int]:
-    """Live state beats stored state; among live ones the newest world, then the newest step."""
-    if standing.live:
-        return True, standing.fence, standing.step
-    return False, NO_FENCE, standing.restorable
+def _state_rank(progress: WorkerProgress) -> tuple[bool, Fence, int]:
+    """Order states: live before stored; among live ones the newest world, then the newest step."""
+    if progress.live:
+        return True, progress.fence, progress.step
+    return False, NO_FENCE, progress.restorable

@@ -1,6 +1,12 @@
-"""What stands behind the `elasticai_api` names: ElasticDL's programs on this runtime.
+"""ElasticDL's programs on this runtime: the implementation of the `elasticai_api` names.
 
-Such a program pulls records through its own DataLoader and calls a wrapped function once per batch. Here every batch it
-pulls is leased as one micro-batch of a step, and the wrapped function only computes gradients: the step is reduced and
-applied by the runtime. So the program's text decides nothing about correctness.
+Such a program reads records through its own DataLoader and calls a wrapped function once per batch. Here every batch
+is leased as one micro-batch of a step, and the wrapped function only computes gradients; the runtime reduces and
+applies the step. So the program cannot break the exactly-once guarantee.
+
+Reading order:
+
+- `controller`: `PyTorchAllReduceController`, which runs the program's function.
+- `services`: `DataShardService` and `RecordIndexService`, which provide record numbers.
+- `leases`: which micro-batch a batch of the program is.
 """

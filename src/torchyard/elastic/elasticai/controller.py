@@ -1,4 +1,4 @@
-"""`PyTorchAllReduceController`: runs a program's function on leased batches and makes steps of them with the others."""
+"""`PyTorchAllReduceController`: runs a program's function on leased batches, and turns them into steps of the world."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from torchyard.elastic import api
 from torchyard.elastic.elasticai.leases import BatchLease
 from torchyard.elastic.elasticai.services import DataShardService, RecordIndexService
 from torchyard.elastic.errors import ElasticError, JobFailed
-from torchyard.elastic.reduce.gradient_buffer import RunningStatistics, forget_gradients
+from torchyard.elastic.reduce.gradient_buffer import LOSS, RunningStatistics, clear_gradients
 from torchyard.elastic.reduce.strict import StrictReducer
-from torchyard.elastic.sidecar import serve_beside
+from torchyard.elastic.sidecar import start_sidecar
+from torchyard.elastic.wire import StopCause, WorkerPhase
 from torchyard.elastic.worker.trainer import seed_generators
 from torchyard.elastic.world.coordinator_client import WorkerStopped
 from torchyard.elastic.world.process_group import GroupBroken
@@ -26,18 +27,18 @@ from torchyard.elastic.world.state import TrainingState
 
 class PyTorchAllReduceController:
     def __init__(self, *services: Any) -> None:
-        """Takes the data shard service; programs of the older form pass a master client before it."""
+        """Take the data shard service; older programs pass a master client before it."""
         self.data_shard_service: DataShardService = services[-1]
-        self.data_shard_service.started_by(self._begin)
+        self.data_shard_service.on_first_record(self._start)
         self.backward_passes_per_step = 1
-        self.global_batch_num_per_step = self.data_shard_service.order.micro_batches
+        self.global_batch_num_per_step = self.data_shard_service.sampler.micro_batches
         self._model: Any = None
         self._optimizer: Any = None
         self._runtime: WorkerRuntime | None = None
-        self._held: dict[BatchLease, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._batches: dict[BatchLease, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._done: list[int] = []
         self._calls = 0
-        self._late = False
+        self._joined_late = False
         self._loss: Any = torch.zeros(())
 
     @property
@@ -59,70 +60,70 @@ class PyTorchAllReduceController:
         return self.data_shard_service.get_current_epoch()
 
     def set_resume_epoch(self, epoch: int) -> None:
-        """Where to resume is in the ledger."""
+        """Do nothing: the ledger knows where to resume."""
 
     def reset_backward_passes_per_step(self) -> None:
-        """How many passes make a step follows from this worker's share."""
+        """Do nothing: the worker's block determines how many passes a step has."""
 
     def broadcast(self) -> None:
-        """State is handed over when a world forms."""
+        """Do nothing: state is exchanged when a world forms."""
 
     def restore(self) -> None:
-        """Nothing is half done after a failure."""
+        """Do nothing: a failure leaves no partial step."""
 
     def init_horovod_locally(self) -> None:
-        """There is no Horovod underneath."""
+        """Do nothing: Horovod is not used."""
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         try:
-            self._begin()
+            self._start()
             yield
             self._end()
-        except WorkerStopped as ended:
-            if ended.stop.why in ("retired", "finished"):
+        except WorkerStopped as stopped:
+            if stopped.stop.cause in (StopCause.RETIRED, StopCause.FINISHED):
                 raise SystemExit(0) from None
-            raise JobFailed("JobFailed", ended.stop.message) from None
+            raise JobFailed("JobFailed", stopped.stop.message) from None
         finally:
             if self._runtime is not None:
                 self._runtime.close()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         if self._runtime is not None:
             return
         if self._model is None or self._optimizer is None:
             raise ElasticError(
                 "NoModel",
-                "records are fetched before the model and the optimiser are known",
+                "records are fetched before the model and the optimizer are set",
                 hint="call set_broadcast_model and set_broadcast_optimizer first",
             )
-        order = self.data_shard_service.order
+        sampler = self.data_shard_service.sampler
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        self._reducer = StrictReducer(self._model, order.micro_batches)
+        self._reducer = StrictReducer(self._model, sampler.micro_batches)
         self._statistics = RunningStatistics(self._reducer.layout)
-        config = {"order": asdict(order), "mode": "strict", "backend": "gloo", "threads": torch.get_num_threads()}
-        self._settings = _OptimizerSettings(self._optimizer)
-        state = TrainingState({"model": self._model, "optimizer": self._settings})
-        runtime = self._runtime = WorkerRuntime(state, order, config=config)
+        config = {"sampler": asdict(sampler), "mode": "strict", "backend": "gloo", "threads": torch.get_num_threads()}
+        self._optimizer_settings = _OptimizerSettings(self._optimizer)
+        state = TrainingState({"model": self._model, "optimizer": self._optimizer_settings})
+        runtime = self._runtime = WorkerRuntime(state, sampler, config=config)
         runtime.on_enter(self._entered)
-        serve_beside()
-        seat = WorkerConfig.from_environment()
-        runtime.start(seat)
-        self._late = runtime.step > 0
-        if seat is not None:
+        start_sidecar()
+        worker_config = WorkerConfig.from_environment()
+        runtime.start(worker_config)
+        self._joined_late = runtime.step > 0
+        if worker_config is not None:
             api.leave_on_sigterm(runtime)
 
     def _entered(self) -> None:
-        """A world began: what is not ours any more is dropped, what was half summed is summed again."""
+        """Drop the batches of other workers, and start the step again."""
         runtime = self._started()
-        self._reducer.enter(runtime.group, runtime.blocks)
+        self._reducer.enter_world(runtime.group, runtime.blocks)
         self._restart_step()
-        self._held = {
+        self._batches = {
             lease: batch
-            for lease, batch in self._held.items()
+            for lease, batch in self._batches.items()
             if lease.step > runtime.step and lease.micro in runtime.block
         }
-        self.data_shard_service.moved(runtime.step, runtime.block)
+        self.data_shard_service.set_position(runtime.step, runtime.block)
 
     def _started(self) -> WorkerRuntime:
         assert self._runtime is not None
@@ -134,19 +135,19 @@ class PyTorchAllReduceController:
         self._statistics.begin()
 
     def elastic_run(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the function that trains one batch. Its optimiser step becomes a part of the world's step."""
+        """Wrap the function that trains one batch. Its optimizer step becomes part of the world's step."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            self._begin()
-            if self._calls == 1 and self._late:
-                self._pass_over_old_epochs()
-            lease = self.data_shard_service.leases.of(self._calls)
+            self._start()
+            if self._calls == 1 and self._joined_late:
+                self._skip_old_epochs()
+            lease = self.data_shard_service.leases.get(self._calls)
             self._calls += 1
             if lease is not None:
-                self._held[lease] = (args, kwargs)
+                self._batches[lease] = (args, kwargs)
             while self._advance(func):
                 pass
-            self._started().phase("outside")
+            self._started().set_phase(WorkerPhase.OUTSIDE)
             return self._loss
 
         return run
@@ -154,165 +155,165 @@ class PyTorchAllReduceController:
     train_one_batch_with_retries = elastic_run
 
     def _advance(self, func: Callable[..., Any]) -> bool:
-        """Do what can be done with the batches at hand; True if a step came of it."""
-        runtime, order = self._started(), self.data_shard_service.order
+        """Compute the available batches of the next step; return whether the step ended."""
+        runtime, sampler = self._started(), self.data_shard_service.sampler
         step = runtime.step + 1
-        if step > order.steps:
+        if step > sampler.steps:
             return False
         for micro in runtime.block:
             if micro in self._done:
                 continue
-            if order.micro_span(step, micro).records:
-                if BatchLease(step, micro) not in self._held:
+            if sampler.micro_span(step, micro).records:
+                if BatchLease(step, micro) not in self._batches:
                     return False
                 self._compute(func, BatchLease(step, micro))
             else:
-                forget_gradients(self._reducer.layout)
+                clear_gradients(self._reducer.layout)
                 self._reducer.add(micro, torch.zeros(()), weight=0.0)
             self._done.append(micro)
         return self._finish(step)
 
     def _compute(self, func: Callable[..., Any], lease: BatchLease) -> None:
-        order, size = self.data_shard_service.order, self.data_shard_service.batch_size
-        args, kwargs = self._held[lease]
-        records = order.micro_span(lease.step, lease.micro).records
-        self._started().phase("computing")
-        seed_generators(order.rng_key(lease.step, lease.micro), self._reducer.layout.device)
+        sampler, size = self.data_shard_service.sampler, self.data_shard_service.batch_size
+        args, kwargs = self._batches[lease]
+        records = sampler.micro_span(lease.step, lease.micro).records
+        self._started().set_phase(WorkerPhase.COMPUTING)
+        seed_generators(sampler.rng_seed(lease.step, lease.micro), self._reducer.layout.device)
         self._statistics.rewind()
-        forget_gradients(self._reducer.layout)
+        clear_gradients(self._reducer.layout)
         try:
-            with _no_steps(self._optimizer):
+            with _without_steps(self._optimizer):
                 loss = func(
-                    *(_cut(item, size, records) for item in args),
-                    **{name: _cut(item, size, records) for name, item in kwargs.items()},
+                    *(_remove_padding(item, size, records) for item in args),
+                    **{name: _remove_padding(item, size, records) for name, item in kwargs.items()},
                 )
         except Exception as error:
-            self._started().raised(lease.step, lease.micro, error)
+            self._started().report_failure(lease.step, lease.micro, error)
             raise
-        weight = order.weight(lease.step, lease.micro)
+        weight = sampler.weight(lease.step, lease.micro)
         gradients = [p.grad for p in self._reducer.layout.parameters if p.grad is not None]
         torch._foreach_mul_(gradients, weight)
         self._loss = loss
-        told = loss.detach() * weight if isinstance(loss, torch.Tensor) and loss.dim() == 0 else torch.zeros(())
-        self._reducer.add(lease.micro, told, weight=weight)
+        weighted = loss.detach() * weight if isinstance(loss, torch.Tensor) and loss.dim() == 0 else torch.zeros(())
+        self._reducer.add(lease.micro, weighted, weight=weight)
 
     def _finish(self, step: int) -> bool:
         runtime = self._started()
         try:
-            runtime.phase("reducing")
-            total, change = self._reducer.finish(change=runtime.change_wanted())
-            self._agree_on_settings()
-        except GroupBroken as fault:
+            runtime.set_phase(WorkerPhase.REDUCING)
+            total, rendezvous = self._reducer.finish(rendezvous=runtime.rendezvous_pending())
+            self._broadcast_settings()
+        except GroupBroken as error:
             runtime.recomputed += 1
-            self._statistics.undo()
-            runtime.broke(fault)
+            self._statistics.restore()
+            runtime.leave_broken_group(error)
             return True
-        runtime.phase("applying")
-        self._statistics.settle(total)
+        runtime.set_phase(WorkerPhase.APPLYING)
+        self._statistics.apply_mean(total)
         self._optimizer.step()
-        self._settings.used()
+        self._optimizer_settings.note_used()
         runtime.step = step
-        runtime.applied(float(total.tail[1]), "")
-        self._held = {lease: batch for lease, batch in self._held.items() if lease.step > step}
+        runtime.step_applied(float(total.tail[LOSS]), "")
+        self._batches = {lease: batch for lease, batch in self._batches.items() if lease.step > step}
         self._restart_step()
-        self.data_shard_service.moved(step, runtime.block)
-        if change and step < self.data_shard_service.order.steps:
-            runtime.reform()
+        self.data_shard_service.set_position(step, runtime.block)
+        if rendezvous and step < self.data_shard_service.sampler.steps:
+            runtime.rendezvous()
         return True
 
-    def _pass_over_old_epochs(self) -> None:
-        """The loop of a worker that joined late has just seen its first epoch, which is new to nobody else.
+    def _skip_old_epochs(self) -> None:
+        """Undo the settings of a late worker's loop, which has just entered its first epoch.
 
-        What it has done to the settings counts only if that epoch begins now.
+        What the loop has done to the settings counts only if that epoch begins now for all workers.
         """
-        begun = self._started().step
-        if self.data_shard_service.order.span(begun).epoch == self.data_shard_service.get_current_epoch():
-            self._settings.reset()
+        step = self._started().step
+        if self.data_shard_service.sampler.span(step).epoch == self.data_shard_service.get_current_epoch():
+            self._optimizer_settings.reset()
 
-    def _agree_on_settings(self) -> None:
-        """Everyone steps with the first rank's: the loop of a worker that has just joined may have got them wrong."""
+    def _broadcast_settings(self) -> None:
+        """Use the first rank's settings on all ranks: the loop of a worker that has just joined may have wrong ones."""
         group = self._started().group
-        own = torch.tensor(self._settings.now(), dtype=torch.float64)
+        own = torch.tensor(self._optimizer_settings.current(), dtype=torch.float64)
         if group.size > 1 and len(own):
-            every = own.new_empty(group.size * len(own))
-            group.wait(group.all_gather(every, own))
-            self._settings.use(every[: len(own)].tolist())
+            gathered = own.new_empty(group.size * len(own))
+            group.wait(group.all_gather(gathered, own))
+            self._optimizer_settings.set_all(gathered[: len(own)].tolist())
 
     def _end(self) -> None:
-        """The program's loop is over."""
+        """The program has left its loop."""
         runtime = self._started()
-        left = self.data_shard_service.order.steps - runtime.step
-        if left:
+        remaining = self.data_shard_service.sampler.steps - runtime.step
+        if remaining:
             raise ElasticError(
                 "StoppedEarly",
-                f"the program left its loop with {left} steps to go",
-                hint="let the loop run until the loader ends; set num_epochs to train less",
+                f"the program left its loop {remaining} steps before the end",
+                hint="let the loop run until the loader ends; reduce num_epochs to train less",
             )
         runtime.finish()
 
 
-def _cut(item: Any, size: int, records: int) -> Any:
-    """Take a loader's filling off a batch again."""
+def _remove_padding(item: Any, size: int, records: int) -> Any:
+    """Remove the padding of a short batch."""
     if records < size and isinstance(item, torch.Tensor) and item.dim() and item.shape[0] == size:
         return item[:records]
     return item
 
 
 @contextmanager
-def _no_steps(optimizer: Any) -> Iterator[None]:
-    """Inside the program's function, `optimizer.step()` means: the gradients are there."""
-    before = vars(optimizer).get("step")  # a schedule puts one of its own there
+def _without_steps(optimizer: Any) -> Iterator[None]:
+    """Replace `optimizer.step()` by nothing: in the program's function it only marks the end of backward."""
+    earlier = vars(optimizer).get("step")  # a scheduler may have replaced it
     optimizer.step = lambda *args, **kwargs: None
     try:
         yield
     finally:
-        if before is None:
+        if earlier is None:
             del optimizer.step
         else:
-            optimizer.step = before
+            optimizer.step = earlier
 
 
 class _OptimizerSettings:
-    """An optimiser's learning rate and other numbers, which these programs change in their loop, epoch by epoch.
+    """An optimizer's learning rate and other numbers, which these programs change in their loop, epoch by epoch.
 
-    They are handed over as the last step used them: what a loop has done to them since, the other worker's loop does
-    too, when it comes to that step.
+    Other workers receive them as the last step used them: what this worker's loop has changed since, the other worker's
+    loop changes too when it reaches that step.
     """
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
-        self._used: list[dict[str, float]] = []
+        self._last_used: list[dict[str, float]] = []
 
-    def _places(self) -> list[tuple[dict[str, Any], str]]:
-        return [(group, name) for group in self._optimizer.param_groups for name in sorted(_numbers(group))]
+    def _entries(self) -> list[tuple[dict[str, Any], str]]:
+        return [(group, name) for group in self._optimizer.param_groups for name in sorted(_numeric_settings(group))]
 
-    def now(self) -> list[float]:
-        return [group[name] for group, name in self._places()]
+    def current(self) -> list[float]:
+        return [group[name] for group, name in self._entries()]
 
-    def use(self, values: list[float]) -> None:
-        for (group, name), value in zip(self._places(), values, strict=True):
+    def set_all(self, values: list[float]) -> None:
+        for (group, name), value in zip(self._entries(), values, strict=True):
             if group[name] != value:
                 group[name] = value
 
-    def used(self) -> None:
-        self._used = [_numbers(group) for group in self._optimizer.param_groups]
+    def note_used(self) -> None:
+        self._last_used = [_numeric_settings(group) for group in self._optimizer.param_groups]
 
     def reset(self) -> None:
-        for group, used in zip(self._optimizer.param_groups, self._used, strict=True):
-            group.update(used)
+        for group, last_used in zip(self._optimizer.param_groups, self._last_used, strict=True):
+            group.update(last_used)
 
     def state_dict(self) -> dict[str, Any]:
-        whole: dict[str, Any] = self._optimizer.state_dict()
-        for group, used in zip(whole["param_groups"], self._used, strict=False):
-            group.update(used)
-        return whole
+        state: dict[str, Any] = self._optimizer.state_dict()
+        for group, last_used in zip(state["param_groups"], self._last_used, strict=False):
+            group.update(last_used)
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._optimizer.load_state_dict(state_dict)
-        self.used()
+        self.note_used()
 
 
-def _numbers(group: dict[str, Any]) -> dict[str, float]:
+def _numeric_settings(group: dict[str, Any]) -> dict[str, float]:
     return {
         name: value for name, value in group.items() if isinstance(value, int | float) and not isinstance(value, bool)
     }
@@ -325,13 +326,13 @@ def create_elastic_controller(
 
 
 def DistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  # the name programs import
-    """Gradients are averaged with or without this wrapper: it only adds the methods programs may call."""
+    """Add the methods that programs may call. Gradients are averaged with or without this wrapper."""
     optimizer.set_backward_passes_per_step = lambda passes: None
     optimizer.synchronize = lambda: None
-    optimizer.skip_synchronize = _nothing
+    optimizer.skip_synchronize = _no_op
     return optimizer
 
 
 @contextmanager
-def _nothing() -> Iterator[None]:
+def _no_op() -> Iterator[None]:
     yield

@@ -1,7 +1,7 @@
-"""Which micro-batch a program's next batch is: handed out in order, to its own process and to its loader's workers.
+"""Assigns micro-batches to a program's batches, in order, for its own process and for its DataLoader's workers.
 
-A DataLoader may load ahead, so a lease can outlive the world it was given in. Then its batch is kept if it is still
-ours and dropped if it is not, and what is ours now is leased next. Knows nothing of models.
+A DataLoader loads ahead, so a lease can outlive its world. Then its batch is kept if the micro-batch still belongs to
+this worker, and dropped otherwise. It knows nothing of models.
 """
 
 from __future__ import annotations
@@ -25,52 +25,57 @@ class BatchLease:
 
 
 class BatchLeases:
-    """`position` tells the last applied step and this worker's block of micro-batches."""
+    """The micro-batches that the program has fetched but not completed.
 
-    def __init__(self, order: StepSampler, position: Callable[[], tuple[int, range]]) -> None:
-        self._order = order
+    Args:
+        sampler: which records a micro-batch has.
+        position: returns the last applied step and this worker's block of micro-batches.
+    """
+
+    def __init__(self, sampler: StepSampler, position: Callable[[], tuple[int, range]]) -> None:
+        self._sampler = sampler
         self._position = position
         self._changed = threading.Condition()
-        self._given: dict[int, BatchLease] = {}
+        self._leased: dict[int, BatchLease] = {}
         self._dropped = 0
 
     def take(self, number: int) -> BatchLease | None:
-        """The lease of the program's batch `number`. Waits while all is leased but not yet applied; None at the end."""
+        """Lease a micro-batch for the program's batch `number`; None at the end. Waits while all are leased."""
         with self._changed:
-            while number not in self._given:
+            while number not in self._leased:
                 applied, block = self._position()
-                if applied >= self._order.steps:
+                if applied >= self._sampler.steps:
                     return None
-                found = self._next(applied, block)
-                if found is not None:
-                    self._given[number] = found
+                lease = self._next(applied, block)
+                if lease is not None:
+                    self._leased[number] = lease
                     break
                 self._changed.wait(0.2)
-            return self._given[number]
+            return self._leased[number]
 
     def _next(self, applied: int, block: range) -> BatchLease | None:
-        held = set(self._given.values())
-        for step in range(applied + 1, self._order.steps + 1):
+        leased = set(self._leased.values())
+        for step in range(applied + 1, self._sampler.steps + 1):
             for micro in block:
                 lease = BatchLease(step, micro)
-                if lease not in held and self._order.micro_span(step, micro).records:
+                if lease not in leased and self._sampler.micro_span(step, micro).records:
                     return lease
         return None
 
-    def of(self, number: int) -> BatchLease | None:
+    def get(self, number: int) -> BatchLease | None:
         with self._changed:
-            return self._given.get(number)
+            return self._leased.get(number)
 
-    def settle(self, applied: int, block: range) -> None:
-        """Forget leases that are done or no longer ours, so that what we now own can be leased."""
+    def release(self, applied: int, block: range) -> None:
+        """Release leases that are complete or belong to another worker, so that others can be leased."""
         with self._changed:
-            keep = {n: lease for n, lease in self._given.items() if lease.step > applied and lease.micro in block}
-            self._given = keep
+            keep = {n: lease for n, lease in self._leased.items() if lease.step > applied and lease.micro in block}
+            self._leased = keep
             self._changed.notify_all()
 
 
 class LeaseServer:
-    """Answers the loader's worker processes, which cannot see the training process' memory."""
+    """Serves leases to the DataLoader's worker processes, which do not share the training process's memory."""
 
     def __init__(self, records: Callable[[int], list[int] | None]) -> None:
         self._records = records
@@ -87,23 +92,23 @@ class LeaseServer:
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
-            while asked := connection.recv(1 << 16):
-                connection.send(json.dumps(self._records(json.loads(asked))).encode())
+            while request := connection.recv(1 << 16):
+                connection.send(json.dumps(self._records(json.loads(request))).encode())
 
 
 class LeaseClient:
-    """The other end, in a loader's worker process."""
+    """Requests leases from a DataLoader's worker process."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._owner = -1
+        self._pid = -1
         self._connection: socket.socket | None = None
 
     def records(self, number: int) -> list[int] | None:
-        if self._owner != os.getpid() or self._connection is None:
+        if self._pid != os.getpid() or self._connection is None:
             self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._connection.connect(self._path)
-            self._owner = os.getpid()
+            self._pid = os.getpid()
         self._connection.send(json.dumps(number).encode())
-        answer: list[int] | None = json.loads(self._connection.recv(1 << 20))
-        return answer
+        records: list[int] | None = json.loads(self._connection.recv(1 << 20))
+        return records

@@ -1,4 +1,4 @@
-"""`RecordIndexService` and `DataShardService`: record numbers for a program, in the order the runtime decides."""
+"""`RecordIndexService` and `DataShardService`: record numbers for a program, in the sampler's order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRAINING = "training"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A batch as a range, and as record numbers where it was shuffled."""
+    """A batch: the range of its records, and their numbers."""
 
     name: str
     start: int
@@ -28,12 +28,12 @@ class Shard:
 
 
 def micro_batches() -> int:
-    """ElasticDL's fixed global batch: as many mini-batches per step as the job was asked to have workers."""
+    """Return the number of mini-batches in a step: as in ElasticDL, the number of workers that the job began with."""
     return int(os.environ.get("TORCHYARD_ELASTIC_MICRO_BATCHES") or os.environ.get("WORKER_NUM") or 1)
 
 
 class DataShardService:
-    """Hands out the batches of this worker. Done is what the runtime has applied, so reports are only advice."""
+    """Provides the batches of this worker. The runtime knows which batches are complete, so reports have no effect."""
 
     def __init__(  # noqa: PLR0913, PLR0917  # the signature of elasticai_api
         self,
@@ -49,65 +49,65 @@ class DataShardService:
         master_client: Any = None,
     ) -> None:
         if not dataset_size:
-            raise ElasticError("NoDatasetSize", "dataset_size is not given", hint="pass the number of records")
+            raise ElasticError("NoDatasetSize", "dataset_size is missing", hint="pass the number of records")
         seed = int(os.environ.get("TORCHYARD_ELASTIC_SEED", "0"))
-        # Programs of this kind do not seed: without this, every run would begin with another model.
+        # These programs set no seed: without this, every run would begin with another model.
         torch.manual_seed(seed)
         self.batch_size = batch_size
         self.dataset_name = dataset_name or "_EDL_DEFAULT_TRAINING_DATA"
-        self.order = StepSampler(
+        self.sampler = StepSampler(
             dataset_size, batch_size, micro_batches(), num_epochs or 1, seed, bool(shuffle or shuffle_shards)
         )
         self._applied = 0
-        self._block = range(self.order.micro_batches)
-        self._begin: Any = None
-        self.leases = BatchLeases(self.order, lambda: (self._applied, self._block))
+        self._block = range(self.sampler.micro_batches)
+        self._on_first_record: Any = None
+        self.leases = BatchLeases(self.sampler, lambda: (self._applied, self._block))
         self._server: LeaseServer | None = LeaseServer(self.records_of)
         self._client = LeaseClient(self._server.path)
-        self._home = os.getpid()
+        self._training_pid: int | None = os.getpid()
         self._fetched = 0
         self._current: list[int] = []
         self._shards = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """A loader that starts fresh interpreters takes only what it needs to ask."""
-        return self.__dict__ | {"_server": None, "leases": None, "_begin": None, "_home": -1}
+        """Return what a DataLoader worker in a new interpreter needs to request leases."""
+        return self.__dict__ | {"_server": None, "leases": None, "_on_first_record": None, "_training_pid": None}
 
-    def started_by(self, begin: Any) -> None:
-        """The controller joins the job when the first record is asked for, if it has not before."""
-        self._begin = begin
+    def on_first_record(self, callback: Any) -> None:
+        """Call `callback` before the first record: the controller joins the job then, if it has not before."""
+        self._on_first_record = callback
 
-    def moved(self, applied: int, block: range) -> None:
+    def set_position(self, applied: int, block: range) -> None:
         self._applied, self._block = applied, block
-        self.leases.settle(applied, block)
+        self.leases.release(applied, block)
 
     def records_of(self, number: int) -> list[int] | None:
         lease = self.leases.take(number)
-        return None if lease is None else self.order.record_ids(lease.step, lease.micro)
+        return None if lease is None else self.sampler.record_ids(lease.step, lease.micro)
 
     def _records(self, number: int) -> list[int] | None:
-        if os.getpid() != self._home:
+        if os.getpid() != self._training_pid:
             return self._client.records(number)
-        if self._begin is not None:
-            self._begin()
+        if self._on_first_record is not None:
+            self._on_first_record()
         return self.records_of(number)
 
     def fetch_record_index(self) -> int:
-        """The next record of this worker. Batches of a loader's processes are told apart by their turn.
+        """Return the next record of this worker. The number of a DataLoader's process determines its batches.
 
-        A short batch is filled up with its last record, because a loader insists on full ones; the controller cuts the
-        filling off again before anything is computed.
+        A short batch is padded with its last record, because a DataLoader expects full batches. The controller removes
+        the padding before it computes.
         """
-        place = self._fetched % self.batch_size
-        if place == 0:
+        index = self._fetched % self.batch_size
+        if index == 0:
             info = torch.utils.data.get_worker_info()
-            turn, turns = (info.id, info.num_workers) if info is not None else (0, 1)
-            records = self._records(self._fetched // self.batch_size * turns + turn)
+            worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
+            records = self._records(self._fetched // self.batch_size * workers + worker)
             if records is None:
                 raise StopIteration
             self._current = records
         self._fetched += 1
-        return self._current[min(place, len(self._current) - 1)]
+        return self._current[min(index, len(self._current) - 1)]
 
     def record_index_gen(self) -> Iterator[int]:
         while True:
@@ -129,22 +129,22 @@ class DataShardService:
         return True
 
     def get_minibatch_count_per_epoch(self) -> int:
-        return self.order.records // self.batch_size
+        return self.sampler.records // self.batch_size
 
     def get_current_epoch(self) -> int:
-        if self._applied >= self.order.steps:
-            return self.order.epochs
-        return self.order.span(self._applied + 1).epoch
+        if self._applied >= self.sampler.steps:
+            return self.sampler.epochs
+        return self.sampler.span(self._applied + 1).epoch
 
     def get_shard_checkpoint(self) -> str:
-        """For programs that keep it: the ledger itself is what a job resumes from."""
+        """Return a position for programs that store it. A job resumes from its ledger, not from this."""
         return json.dumps({"dataset_name": self.dataset_name, "step": self._applied, "epoch": self.get_current_epoch()})
 
     def restore_shard_from_checkpoint(self, checkpoint: str) -> bool:
         return bool(json.loads(checkpoint).get("dataset_name") == self.dataset_name)
 
     def reset_dataset(self) -> None:
-        raise ElasticError("NotSupported", "reset_dataset is not supported", hint="give the number of epochs instead")
+        raise ElasticError("NotSupported", "reset_dataset is not supported", hint="set num_epochs instead")
 
 
 class RecordIndexService(DataShardService):

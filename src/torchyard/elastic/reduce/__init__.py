@@ -1,1 +1,9 @@
-"""Averaging gradients: by logical micro-batch (`strict`, the same bits in every world) or by rank (`fast`)."""
+"""Averages gradients over the world.
+
+Reading order:
+
+- `gradient_buffer`: all gradients of a model as one vector.
+- `tree`: the fixed order of additions; pure.
+- `strict`: adds by micro-batch number, with the same bits for every world size.
+- `fast`: all-reduce in buckets during backward.
+"""

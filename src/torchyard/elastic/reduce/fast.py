@@ -1,6 +1,6 @@
-"""Fast reduction: ordinary all-reduce in buckets that start while backward still runs.
+"""Fast reduction: all-reduce in buckets that start while backward still runs, as in DistributedDataParallel.
 
-Same records, same mean gradient as the strict one; only the last bits depend on the world size.
+The records and the mean gradient are those of the strict reduction; only the last bits depend on the world size.
 """
 
 from __future__ import annotations
@@ -9,81 +9,89 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic.reduce.gradient_buffer import FLAG, LOSS, GradientBuffer, GradientLayout, forget_gradients
+from torchyard.elastic.reduce.gradient_buffer import LOSS, RENDEZVOUS, GradientBuffer, GradientLayout, clear_gradients
 from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup
 
 FIRST_BUCKET = 1 << 20
 BUCKET = 25 << 20
-"""Bytes. As in DDP: a small first bucket starts the network early, large ones keep it efficient."""
+"""Bytes. As in DDP, a small first bucket starts the network early, and large ones use it efficiently."""
 
 
 class FastReducer:
+    """Averages gradients with all-reduce.
+
+    Args:
+        model: the model whose gradients to average.
+        micro_batches: the number of micro-batches in a step.
+    """
+
     def __init__(self, model: torch.nn.Module, micro_batches: int) -> None:
         self.layout = GradientLayout(model, padding=0)
-        self._flat = GradientBuffer(self.layout)
-        self._loss = self._flat.tail[LOSS]
+        self._buffer = GradientBuffer(self.layout)
+        self._loss = self._buffer.tail[LOSS]
         self._edges, self._bucket_of = _buckets(self.layout)
         self._armed = False
-        self._fresh = True
-        self._waiting: set[int] = set()
+        self._first = True
+        self._uncollected: set[int] = set()
         self._works: list[Any] = []
-        self._fault: GroupBroken | None = None
+        self._error: GroupBroken | None = None
         self._hooks: list[Any] = []
 
-    def enter(self, group: ProcessGroup, blocks: tuple[range, ...]) -> None:
-        """Hooks interrupt backward for every parameter: alone there is nothing they could start."""
+    def enter_world(self, group: ProcessGroup, blocks: tuple[range, ...]) -> None:
+        """Prepare for a world. A single worker needs no hooks, which interrupt backward for every parameter."""
         self._group = group
-        if self._alone:
+        if self._single:
             for hook in self._hooks:
                 hook.remove()
             self._hooks = []
         elif not self._hooks:
             self._hooks = [
-                parameter.register_post_accumulate_grad_hook(self._hook(place))  # type: ignore[no-untyped-call]
-                for place, parameter in enumerate(self.layout.parameters)
+                parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[no-untyped-call]
+                for index, parameter in enumerate(self.layout.parameters)
             ]
 
     def begin(self) -> None:
-        forget_gradients(self.layout)
+        """Start a step."""
+        clear_gradients(self.layout)
         self._armed = False
         self._works = []
-        self._fault = None
+        self._error = None
         self._launched = 0
-        self._flat.tail.zero_()
-        self._fresh = True
+        self._buffer.tail.zero_()
+        self._first = True
 
-    def expect_last(self, micro: int) -> None:
-        """Backward of the last own micro-batch: from here on, a full bucket may go."""
-        self._armed = not self._alone
-        self._waiting = set(range(len(self.layout.parameters)))
-        self._missing = [end - start for start, end in self._edges]
+    def before_last_backward(self) -> None:
+        """Start to send full buckets: the backward of the last own micro-batch follows."""
+        self._armed = not self._single
+        self._uncollected = set(range(len(self.layout.parameters)))
+        self._unfilled = [end - start for start, end in self._edges]
         self._launched = 0
 
-    def _hook(self, place: int) -> Any:
+    def _hook(self, index: int) -> Any:
         def ready(parameter: torch.nn.Parameter) -> None:
             if not self._armed:
                 return
-            self._collect(place, parameter)
-            bucket = self._bucket_of[place]
-            self._missing[bucket] -= 1
-            # Every rank must start the buckets in the same order, and the last carries the tail.
-            while self._launched < len(self._edges) - 1 and self._missing[self._launched] == 0:
+            self._collect(index, parameter)
+            bucket = self._bucket_of[index]
+            self._unfilled[bucket] -= 1
+            # Every rank must start the buckets in the same order; the last one carries the tail.
+            while self._launched < len(self._edges) - 1 and self._unfilled[self._launched] == 0:
                 self._launch(self._launched)
 
         return ready
 
     @property
-    def _alone(self) -> bool:
-        """Nothing is sent: backward itself adds up the micro-batches, where they are."""
+    def _single(self) -> bool:
+        """Whether the world has one worker: then nothing is sent, and backward itself adds up the micro-batches."""
         return self._group.size == 1
 
-    def _collect(self, place: int, parameter: torch.nn.Parameter) -> None:
-        self._waiting.discard(place)
-        view, gradient = self._flat.grads[place], parameter.grad
+    def _collect(self, index: int, parameter: torch.nn.Parameter) -> None:
+        self._uncollected.discard(index)
+        view, gradient = self._buffer.grads[index], parameter.grad
         if gradient is None:
-            if self._fresh:
+            if self._first:
                 view.zero_()
-        elif self._fresh:
+        elif self._first:
             view.copy_(gradient)
         else:
             view.add_(gradient)
@@ -93,51 +101,53 @@ class FastReducer:
         self._launched = bucket + 1
         start, end = self._edges[bucket]
         stop = self.layout.size if bucket == len(self._edges) - 1 else self.layout.starts[end]
-        if self._fault is None:
+        if self._error is None:
             try:
-                self._works.append(self._group.all_reduce(self._flat.vector[self.layout.starts[start] : stop]))
-            except GroupBroken as fault:
-                self._fault = fault
+                self._works.append(self._group.all_reduce(self._buffer.vector[self.layout.starts[start] : stop]))
+            except GroupBroken as error:
+                self._error = error
 
     def add(self, micro: int, loss: torch.Tensor, *, weight: float) -> None:
-        # With buckets under way, only the parameters that backward did not reach are left.
-        left = sorted(self._waiting) if self._armed else range(len(self.layout.parameters))
-        for place in [] if self._alone else left:
-            self._collect(place, self.layout.parameters[place])
+        """Add the gradients that backward has left in the parameters."""
+        # While buckets are being sent, only the parameters that backward did not reach remain.
+        left = sorted(self._uncollected) if self._armed else range(len(self.layout.parameters))
+        for index in [] if self._single else left:
+            self._collect(index, self.layout.parameters[index])
         self._loss.add_(loss)
-        for view, buffer in zip(self._flat.statistics, self.layout.statistics, strict=True):
-            view.add_(buffer, alpha=weight)
-        self._fresh = False
+        for view, statistic in zip(self._buffer.statistics, self.layout.statistics, strict=True):
+            view.add_(statistic, alpha=weight)
+        self._first = False
 
-    def finish(self, *, change: bool) -> tuple[GradientBuffer, bool]:
-        flat = self._flat
-        if change:
-            flat.tail[FLAG] = 1
-        if not self._alone:
+    def finish(self, *, rendezvous: bool) -> tuple[GradientBuffer, bool]:
+        """Put the mean gradient into the parameters; see `StrictReducer.finish`."""
+        buffer = self._buffer
+        if rendezvous:
+            buffer.tail[RENDEZVOUS] = 1
+        if not self._single:
             for bucket in range(self._launched, len(self._edges)):
                 self._launch(bucket)
-            if self._fault is not None:
-                raise self._fault
+            if self._error is not None:
+                raise self._error
             self._group.wait(*self._works)
-            for parameter, gradient in zip(self.layout.parameters, flat.grads, strict=True):
+            for parameter, gradient in zip(self.layout.parameters, buffer.grads, strict=True):
                 parameter.grad = gradient
         for parameter in self.layout.parameters:
-            if parameter.grad is None:  # it took no part; with others it would have had zeros too
+            if parameter.grad is None:  # backward did not reach it; in a larger world it would be zero too
                 parameter.grad = torch.zeros_like(parameter)
         self._armed = False
-        # Alone the answer is known here: asking a GPU for it would wait for the whole step.
-        return flat, change if self._alone else bool(flat.tail[FLAG] > 0)
+        # A single worker knows it already: to read it from a GPU would wait for the whole step.
+        return buffer, rendezvous if self._single else bool(buffer.tail[RENDEZVOUS] > 0)
 
 
 def _buckets(layout: GradientLayout) -> tuple[list[tuple[int, int]], list[int]]:
-    """Ranges of parameters, and the bucket of each."""
+    """Return the range of parameters of each bucket, and the bucket of each parameter."""
     edges: list[tuple[int, int]] = []
-    owner, start, room = [], 0, FIRST_BUCKET
+    owner, start, capacity = [], 0, FIRST_BUCKET
     size = torch.empty(0, dtype=layout.dtype).element_size()
-    for place, parameter in enumerate(layout.parameters):
+    for index, parameter in enumerate(layout.parameters):
         owner.append(len(edges))
-        room -= parameter.numel() * size
-        if room <= 0 or place + 1 == len(layout.parameters):
-            edges.append((start, place + 1))
-            start, room = place + 1, BUCKET
+        capacity -= parameter.numel() * size
+        if capacity <= 0 or index + 1 == len(layout.parameters):
+            edges.append((start, index + 1))
+            start, capacity = index + 1, BUCKET
     return edges, owner

@@ -1,27 +1,35 @@
 """Strict reduction: gradients are added by micro-batch number, so every world size gives the same bits.
 
-Each worker adds up its own sub-trees; the roots are exchanged in slices (every rank finishes the tree for its slice),
-and the finished slices are gathered. With one sub-tree per rank that is exactly the traffic of an all-reduce.
+Each worker adds up its own subtrees. The ranks exchange the roots in slices: each rank completes the tree for its
+slice, then all ranks gather the complete slices. With one subtree per rank this is exactly the
+traffic of an all-reduce.
 """
 
 from __future__ import annotations
 
 import torch
 
-from torchyard.elastic.reduce.gradient_buffer import FLAG, LOSS, GradientBuffer, GradientLayout, forget_gradients
+from torchyard.elastic.reduce.gradient_buffer import LOSS, RENDEZVOUS, GradientBuffer, GradientLayout, clear_gradients
 from torchyard.elastic.reduce.tree import TreeAccumulator, TreeNode, combine, roots
 from torchyard.elastic.world.process_group import ProcessGroup
 
 
 class StrictReducer:
+    """Averages gradients in the order of a fixed tree.
+
+    Args:
+        model: the model whose gradients to average.
+        micro_batches: the number of micro-batches in a step.
+    """
+
     def __init__(self, model: torch.nn.Module, micro_batches: int) -> None:
         self.layout = GradientLayout(model, padding=micro_batches)
         self._leaves = micro_batches
         self._spare: list[GradientBuffer] = []
         self._sums: TreeAccumulator[GradientBuffer] = TreeAccumulator(micro_batches, self._add)
 
-    def enter(self, group: ProcessGroup, blocks: tuple[range, ...]) -> None:
-        """A new world: who owns which micro-batches decides what is shipped, never what comes out."""
+    def enter_world(self, group: ProcessGroup, blocks: tuple[range, ...]) -> None:
+        """Prepare for a world. The blocks of the ranks decide what is sent, never the result."""
         self._group = group
         self._nodes = [roots(block, self._leaves) for block in blocks]
         self._slice = -(-self.layout.size // group.size)
@@ -31,34 +39,35 @@ class StrictReducer:
         )
 
     def begin(self) -> None:
-        forget_gradients(self.layout)
-        self._spare += [flat for _, flat in self._sums.stack]
+        """Start a step."""
+        clear_gradients(self.layout)
+        self._spare += [buffer for _, buffer in self._sums.stack]
         self._sums.stack.clear()
 
-    def expect_last(self, micro: int) -> None:
-        """Nothing to prepare: the exchange begins when all own micro-batches are done."""
+    def before_last_backward(self) -> None:
+        """Do nothing: the exchange begins after all own micro-batches."""
 
     def add(self, micro: int, loss: torch.Tensor, *, weight: float) -> None:
-        """Take the gradients that backward has just left in the parameters."""
-        flat = self._take()
+        """Add the gradients that backward has left in the parameters."""
+        buffer = self._take_buffer()
         gradients = [parameter.grad for parameter in self.layout.parameters]
         present = [gradient for gradient in gradients if gradient is not None]
         if len(present) < len(gradients):
-            for view, gradient in zip(flat.grads, gradients, strict=True):
+            for view, gradient in zip(buffer.grads, gradients, strict=True):
                 if gradient is None:
                     view.zero_()
                 else:
                     view.copy_(gradient)
         else:
-            torch._foreach_copy_(flat.grads, present)
-        forget_gradients(self.layout)
-        flat.tail[FLAG] = 0
-        flat.tail[LOSS] = loss
-        for view, buffer in zip(flat.statistics, self.layout.statistics, strict=True):
-            torch.mul(buffer, weight, out=view)
-        self._sums.push(TreeNode(0, micro), flat)
+            torch._foreach_copy_(buffer.grads, present)
+        clear_gradients(self.layout)
+        buffer.tail[RENDEZVOUS] = 0
+        buffer.tail[LOSS] = loss
+        for view, statistic in zip(buffer.statistics, self.layout.statistics, strict=True):
+            torch.mul(statistic, weight, out=view)
+        self._sums.push(TreeNode(0, micro), buffer)
 
-    def _take(self) -> GradientBuffer:
+    def _take_buffer(self) -> GradientBuffer:
         return self._spare.pop() if self._spare else GradientBuffer(self.layout)
 
     def _add(self, left: GradientBuffer, right: GradientBuffer) -> GradientBuffer:
@@ -66,21 +75,28 @@ class StrictReducer:
         self._spare.append(right)
         return left
 
-    def finish(self, *, change: bool) -> tuple[GradientBuffer, bool]:
-        """The mean gradient is in the parameters afterwards; also tells whether anyone wishes a change."""
+    def finish(self, *, rendezvous: bool) -> tuple[GradientBuffer, bool]:
+        """Put the mean gradient into the parameters.
+
+        Args:
+            rendezvous: whether this worker knows that the world is to end after this step.
+
+        Returns:
+            the totals of the step, and whether any worker knows that the world is to end.
+        """
         own = self._sums.stack
-        if change:
-            own[0][1].tail[FLAG] = 1
-        alone = self._group.size == 1
-        total = self._sums.total() if alone else self._exchange()
+        if rendezvous:
+            own[0][1].tail[RENDEZVOUS] = 1
+        single = self._group.size == 1
+        total = self._sums.total() if single else self._exchange()
         for parameter, gradient in zip(self.layout.parameters, total.grads, strict=True):
             parameter.grad = gradient
-        # Alone the answer is known here: asking a GPU for it would wait for the whole step.
-        return total, change if alone else bool(total.tail[FLAG] > 0)
+        # A single worker knows it already: to read it from a GPU would wait for the whole step.
+        return total, rendezvous if single else bool(total.tail[RENDEZVOUS] > 0)
 
     def _exchange(self) -> GradientBuffer:
         group, width = self._group, self._slice
-        own = [flat for _, flat in self._sums.stack]
+        own = [buffer for _, buffer in self._sums.stack]
         if len(own) == 1:
             outgoing = own[0].vector[: width * group.size]
         else:
@@ -94,11 +110,11 @@ class StrictReducer:
         return total
 
     def _pack(self, own: list[GradientBuffer]) -> torch.Tensor:
-        """Slices by receiver, each with all own roots."""
+        """Return the slices in the order of their receivers, each with all own roots."""
         width = self._slice
         if self._outgoing is None:
             shape = (self._group.size, len(own), width)
             self._outgoing = torch.empty(shape, dtype=self.layout.dtype, device=self.layout.device)
-        for root, flat in enumerate(own):
-            self._outgoing[:, root].copy_(flat.vector[: width * self._group.size].view(self._group.size, width))
+        for root, buffer in enumerate(own):
+            self._outgoing[:, root].copy_(buffer.vector[: width * self._group.size].view(self._group.size, width))
         return self._outgoing.view(-1)

@@ -1,1 +1,8 @@
-"""The worker runtime: lives in the training process and carries it through every change of the world."""
+"""The training loop of a worker.
+
+Reading order:
+
+- `trainer`: computes, reduces and applies one step after the other.
+- `loader`: loads micro-batches ahead of time.
+- `streams`: a dataset whose sources can only be read in sequence.
+"""

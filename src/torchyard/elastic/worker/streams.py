@@ -1,7 +1,8 @@
-"""Records that are read in a row: files, table partitions, queues with offsets. A lease is a range of one source.
+"""Records that can only be read in sequence: files, table partitions, queues with offsets.
 
-Which leases a step has follows from its positions alone, so a lease that was lost with its worker is read again from
-where it began, by whoever owns that micro-batch now. Read as a plain map-style dataset, but a range at a time.
+The positions of a step determine which ranges of the sources it reads. The range of a worker that died is read again
+from its start, by the worker that owns the micro-batch now. It acts as a map-style dataset that is read a range at a
+time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torchyard.elastic.errors import ElasticError
 
 
 class SourceRange(NamedTuple):
-    """Records [start, stop) of one source."""
+    """The records [start, stop) of one source."""
 
     source: Any
     start: int
@@ -23,9 +24,12 @@ class SourceRange(NamedTuple):
 
 
 class Streams:
-    """`open_at(source, offset)` iterates a source's records from an offset on.
+    """A dataset of several sources that are read in sequence.
 
-    `lengths` are counted by reading everything once, unless they are given.
+    Args:
+        sources: what `open_at` opens, for example paths.
+        open_at: `open_at(source, offset)` returns an iterator over the records of a source from an offset on.
+        lengths: the number of records of each source; if None, every source is read once to count them.
     """
 
     def __init__(
@@ -37,14 +41,14 @@ class Streams:
     ) -> None:
         self._sources = list(sources)
         self._open_at = open_at
-        counted = [sum(1 for _ in open_at(source, 0)) for source in self._sources] if lengths is None else list(lengths)
-        if len(counted) != len(self._sources):
+        counts = [sum(1 for _ in open_at(source, 0)) for source in self._sources] if lengths is None else list(lengths)
+        if len(counts) != len(self._sources):
             raise ElasticError(
                 "BadLengths",
-                f"{len(counted)} lengths are given for {len(self._sources)} sources",
-                hint="give one number for each source, or none to have them counted",
+                f"there are {len(counts)} lengths for {len(self._sources)} sources",
+                hint="pass one length for each source, or no lengths to count the records",
             )
-        self._ends = list(accumulate(counted))
+        self._ends = list(accumulate(counts))
         self._reading: tuple[int, int, Iterator[Any]] | None = None
 
     def __len__(self) -> int:
@@ -53,38 +57,38 @@ class Streams:
     def __getitem__(self, index: int) -> Any:
         return self.read(index, index + 1)[0]
 
-    def leases(self, lo: int, hi: int) -> list[SourceRange]:
-        return [SourceRange(self._sources[place], start, stop) for place, start, stop in self._pieces(lo, hi)]
+    def ranges(self, lo: int, hi: int) -> list[SourceRange]:
+        return [SourceRange(self._sources[index], start, stop) for index, start, stop in self._source_ranges(lo, hi)]
 
-    def _pieces(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
-        place = bisect_right(self._ends, lo)
+    def _source_ranges(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
+        index = bisect_right(self._ends, lo)
         while lo < hi:
-            begin = self._ends[place - 1] if place else 0
-            stop = min(hi, self._ends[place])
+            first = self._ends[index - 1] if index else 0
+            stop = min(hi, self._ends[index])
             if stop > lo:
-                yield place, lo - begin, stop - begin
-            lo, place = stop, place + 1
+                yield index, lo - first, stop - first
+            lo, index = stop, index + 1
 
     def read(self, lo: int, hi: int) -> list[Any]:
-        """The records at positions [lo, hi), going on where the last range ended if this one follows it."""
-        found: list[Any] = []
-        for place, start, stop in self._pieces(lo, hi):
-            records = self._from(place, start)
-            got = list(islice(records, stop - start))
-            if len(got) < stop - start:
+        """Return the records at positions [lo, hi). A range that follows the last one continues its iterator."""
+        records: list[Any] = []
+        for index, start, stop in self._source_ranges(lo, hi):
+            iterator = self._iterate(index, start)
+            part = list(islice(iterator, stop - start))
+            if len(part) < stop - start:
                 raise ElasticError(
                     "SourceChanged",
-                    f"{self._sources[place]} ended after {start + len(got)} records, but had {self._length(place)}",
-                    hint="bring back the source this job began with, or start a new job directory",
+                    f"{self._sources[index]} has only {start + len(part)} records, but had {self._length(index)}",
+                    hint="restore the source that this job began with, or use a new job directory",
                 )
-            self._reading = place, stop, records
-            found += got
-        return found
+            self._reading = index, stop, iterator
+            records += part
+        return records
 
-    def _from(self, place: int, start: int) -> Iterator[Any]:
-        if self._reading is not None and self._reading[:2] == (place, start):
+    def _iterate(self, index: int, start: int) -> Iterator[Any]:
+        if self._reading is not None and self._reading[:2] == (index, start):
             return self._reading[2]
-        return iter(self._open_at(self._sources[place], start))
+        return iter(self._open_at(self._sources[index], start))
 
-    def _length(self, place: int) -> int:
-        return self._ends[place] - (self._ends[place - 1] if place else 0)
+    def _length(self, index: int) -> int:
+        return self._ends[index] - (self._ends[index - 1] if index else 0)

@@ -1,1 +1,9 @@
-"""A worker's part in a world: its connection to the coordinator, its process group, its state."""
+"""A worker's part in a world: its connection to the coordinator, its process group and its state.
+
+Reading order:
+
+- `state`: model, optimizer and all else that workers exchange.
+- `coordinator_client`: the worker's connection to the coordinator.
+- `process_group`: the collectives of one world.
+- `runtime`: takes a worker from one world to the next.
+"""

@@ -1,7 +1,7 @@
-"""The worker's end of the control stream: one thread that listens, beats, and reconnects. Knows nothing of tensors.
+"""The worker's end of the control stream: one thread that reads, sends heartbeats and reconnects. It knows no tensors.
 
-The training thread never blocks on the coordinator while it trains: what it has to say is sent or kept for later, and
-what the coordinator wants is picked up at the next step boundary. Only a world that is being formed is waited for.
+The training thread never blocks on the coordinator while it trains: its messages are sent or kept for later, and it
+picks up the coordinator's requests at the next step boundary. Only the formation of a world is waited for.
 """
 
 from __future__ import annotations
@@ -20,33 +20,47 @@ from typing import TypeVar, cast
 
 from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError, Rejected
-from torchyard.elastic.wire import Fence, Message
+from torchyard.elastic.wire import AppliedRow, Fence, Message, StopCause, WorkerPhase
 
-BEAT_EVERY = 0.2
+HEARTBEAT_EVERY = 0.2
 BACKOFF = (0.05, 1.0)
 KEPT_ROWS = 4096
-TELL_EVERY = 0.05
-"""Applied steps are told together: a message for each would take a coordinator's time from workers beside it."""
+SEND_ROWS_EVERY = 0.05
+"""Applied steps are sent in batches: a message for each step would take CPU time from workers on the same machine."""
 
-
-AppliedRow = tuple[int, float | None, str]
 T = TypeVar("T")
 
 
 class Superseded(Exception):
-    """A newer world was announced, or the job ended, while this one was being waited for."""
+    """A newer world was announced, or the job ended, before the awaited world was formed."""
+
+
+class WorkerStopped(Exception):
+    """The coordinator has stopped this worker."""
+
+    def __init__(self, stop: wire.Stop) -> None:
+        super().__init__(stop.message)
+        self.stop = stop
 
 
 @dataclass(slots=True)
 class HeartbeatState:
-    """What the training thread is doing, for beats."""
+    """What the training thread does; the next heartbeat reports it."""
 
     step: int = 0
-    phase: str = "starting"
+    phase: WorkerPhase = WorkerPhase.STARTING
     cost: float = 0.0
 
 
 class CoordinatorClient:
+    """A connection to the coordinator that is restored whenever it breaks.
+
+    Args:
+        address: host and port of the coordinator.
+        hello: returns the first message of every connection.
+        on_urgent: called from the client's thread when blocked collectives must be aborted.
+    """
+
     def __init__(
         self, address: tuple[str, int], hello: Callable[[], wire.Hello], *, on_urgent: Callable[[], None]
     ) -> None:
@@ -56,27 +70,27 @@ class CoordinatorClient:
         self._changed = threading.Condition()
         self._sending = threading.Lock()
         self._socket: socket.socket | None = None
-        self._reform: wire.StartRendezvous | None = None
-        self._reform_at = 0.0
-        self._go: wire.StartWorld | None = None
+        self._rendezvous: wire.StartRendezvous | None = None
+        self._rendezvous_at = 0.0
+        self._world: wire.StartWorld | None = None
         self._values: dict[tuple[Fence, str], bytes] = {}
         self._rows: deque[tuple[Fence, AppliedRow]] = deque(maxlen=KEPT_ROWS)
-        self._untold: tuple[Fence, list[AppliedRow]] | None = None
-        self._told_at = 0.0
+        self._unsent_rows: tuple[Fence, list[AppliedRow]] | None = None
+        self._rows_sent_at = 0.0
         self._closing = False
-        self.pulse = HeartbeatState()
+        self.heartbeat_state = HeartbeatState()
         self.stop: wire.Stop | None = None
-        self.refusal: wire.Rejection | None = None
+        self.rejection: wire.Rejection | None = None
         self.lost_at: float | None = None
         self.own_address = "127.0.0.1"
-        self._thread = threading.Thread(target=self._run, name="elastic-link", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="elastic-client", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def fileno(self) -> int:
-        held = self._socket
-        return held.fileno() if held is not None else -1
+        connection = self._socket
+        return connection.fileno() if connection is not None else -1
 
     def _run(self) -> None:
         pause = BACKOFF[0]
@@ -91,81 +105,83 @@ class CoordinatorClient:
             pause = BACKOFF[0]
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
-                self._converse(connection)
+                self._run_connection(connection)
             except (OSError, EOFError):
                 pass
             finally:
                 self._socket = None
                 connection.close()
             self.lost_at = time.monotonic()
-            if self.refusal is not None:
+            if self.rejection is not None:
                 return
             time.sleep(BACKOFF[0])
 
-    def _converse(self, connection: socket.socket) -> None:
+    def _run_connection(self, connection: socket.socket) -> None:
         connection.settimeout(10)
         with self._sending:
             connection.sendall(wire.encode(self._hello()))
             self._socket = connection
         self.own_address = connection.getsockname()[0]
         self.lost_at = None
-        self._send_kept_rows()
+        self._resend_rows()
         received = bytearray()
-        beat_at = time.monotonic() + BEAT_EVERY
+        heartbeat_at = time.monotonic() + HEARTBEAT_EVERY
         while not self._closing:
-            wait = max(0.0, beat_at - time.monotonic())
+            wait = max(0.0, heartbeat_at - time.monotonic())
             if select.select([connection], [], [], wait)[0]:
                 chunk = connection.recv(1 << 16)
                 if not chunk:
                     raise EOFError
                 received += chunk
-                self._take_frames(received)
-            if time.monotonic() >= beat_at:
-                beat_at = time.monotonic() + BEAT_EVERY
-                self.send(wire.Heartbeat(self.pulse.step, self.pulse.phase, round(self.pulse.cost, 6)))
+                self._handle_frames(received)
+            if time.monotonic() >= heartbeat_at:
+                heartbeat_at = time.monotonic() + HEARTBEAT_EVERY
+                state = self.heartbeat_state
+                self.send(wire.Heartbeat(state.step, state.phase, round(state.cost, 6)))
 
-    def _take_frames(self, received: bytearray) -> None:
+    def _handle_frames(self, received: bytearray) -> None:
+        """Handle all complete frames, and leave the rest in `received`."""
         while len(received) >= wire.LENGTH.size:
             end = wire.LENGTH.size + wire.frame_length(bytes(received[: wire.LENGTH.size]))
             if len(received) < end:
                 return
             message = wire.decode(bytes(received[wire.LENGTH.size : end]))
             del received[:end]
-            self._hear(message)
+            self._handle(message)
 
-    def _hear(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         urgent = False
         with self._changed:
             match message:
                 case wire.StartRendezvous(fence=fence):
-                    if self._reform is None or fence > self._reform.fence:
-                        self._reform, self._reform_at = message, time.monotonic()
-                        kept = self._go.fence if self._go is not None and not message.urgent else fence
-                        self._values = {key: value for key, value in self._values.items() if key[0] >= kept}
+                    if self._rendezvous is None or fence > self._rendezvous.fence:
+                        self._rendezvous, self._rendezvous_at = message, time.monotonic()
+                        oldest = self._world.fence if self._world is not None and not message.urgent else fence
+                        self._values = {key: value for key, value in self._values.items() if key[0] >= oldest}
                     urgent = message.urgent
                 case wire.StartWorld():
-                    self._go = message
+                    self._world = message
                 case wire.StoreValue(fence=fence, key=key, value=value):
                     self._values[fence, key] = base64.b64decode(value)
-                case wire.Stop(why=why):
-                    # An expelled worker whose connection still works was only slow: it comes back as a newcomer.
-                    if why != "expelled":
+                case wire.Stop(cause=cause):
+                    # An expelled worker whose connection still works was only slow: it rejoins as a new worker.
+                    if cause is not StopCause.EXPELLED:
                         self.stop = message
-                        urgent = why == "failed"
+                        urgent = cause is StopCause.FAILED
                 case wire.Rejection():
-                    self.refusal = message
+                    self.rejection = message
                     urgent = True
             self._changed.notify_all()
         if urgent:
             self._on_urgent()
 
     def send(self, message: Message) -> None:
-        """Best effort: what is lost with a connection is told again in the next hello."""
+        """Send a message if there is a connection. The next `Hello` repeats what is lost with a connection."""
         with self._sending:
-            self._tell_rows()
-            self._put_out(message)
+            self._send_rows()
+            self._send_frame(message)
 
-    def _put_out(self, message: Message) -> None:
+    def _send_frame(self, message: Message) -> None:
         if self._socket is None:
             return
         try:
@@ -174,156 +190,158 @@ class CoordinatorClient:
             self._socket.close()
             self._socket = None
 
-    def applied(self, fence: Fence, row: AppliedRow) -> None:
-        """A step of this world was applied: the coordinator hears of it soon, and before anything else."""
+    def step_applied(self, fence: Fence, row: AppliedRow) -> None:
+        """Report an applied step of this world, soon and before any other message."""
         with self._sending:
             self._rows.append((fence, row))
-            if self._untold is None or self._untold[0] != fence:
-                self._tell_rows()
-                self._untold = fence, []
-            self._untold[1].append(row)
-            if time.monotonic() - self._told_at >= TELL_EVERY:
-                self._tell_rows()
+            if self._unsent_rows is None or self._unsent_rows[0] != fence:
+                self._send_rows()
+                self._unsent_rows = (fence, [])
+            self._unsent_rows[1].append(row)
+            if time.monotonic() - self._rows_sent_at >= SEND_ROWS_EVERY:
+                self._send_rows()
 
-    def _tell_rows(self) -> None:
-        if self._untold is not None:
-            (fence, rows), self._untold = self._untold, None
-            self._told_at = time.monotonic()
-            self._put_out(wire.StepsApplied(fence, tuple(rows)))
+    def _send_rows(self) -> None:
+        if self._unsent_rows is not None:
+            (fence, rows), self._unsent_rows = self._unsent_rows, None
+            self._rows_sent_at = time.monotonic()
+            self._send_frame(wire.StepsApplied(fence, tuple(rows)))
 
-    def _send_kept_rows(self) -> None:
+    def _resend_rows(self) -> None:
+        """Send the steps of the present world again, to a coordinator that may not have them."""
         with self._sending:
             newest = self._rows[-1][0] if self._rows else None
             rows = tuple(row for fence, row in self._rows if fence == newest)
-            self._untold = None
+            self._unsent_rows = None
             if newest is not None:
-                self._put_out(wire.StepsApplied(newest, rows))
+                self._send_frame(wire.StepsApplied(newest, rows))
 
-    def wanted(self, held: Fence) -> wire.StartRendezvous | None:
-        """The change the coordinator has asked for beyond the world this worker is in."""
+    def pending_rendezvous(self, current: Fence) -> wire.StartRendezvous | None:
+        """Return the rendezvous that is to end the world `current`, if there is one; raise if the worker must stop."""
         with self._changed:
-            if self.stop is not None or self.refusal is not None:
-                self.check()
-            return self._reform if self._reform is not None and self._reform.fence > held else None
+            if self._stopped():
+                self.raise_if_stopped()
+            return self._newer_rendezvous(current)
 
-    def asked_at(self) -> float:
-        return self._reform_at
+    def rendezvous_requested_at(self) -> float:
+        return self._rendezvous_at
 
-    def wait_reform(self, held: Fence, timeout: float | None = None) -> wire.StartRendezvous | None:
+    def wait_rendezvous(self, current: Fence, timeout: float | None = None) -> wire.StartRendezvous | None:
+        """Wait for a rendezvous newer than `current`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._over() or self._newer(held) is not None, timeout)
-            self.check()
-            return self._newer(held)
+            self._changed.wait_for(lambda: self._stopped() or self._newer_rendezvous(current) is not None, timeout)
+            self.raise_if_stopped()
+            return self._newer_rendezvous(current)
 
-    def _newer(self, held: Fence) -> wire.StartRendezvous | None:
-        return self._reform if self._reform is not None and self._reform.fence > held else None
+    def _newer_rendezvous(self, current: Fence) -> wire.StartRendezvous | None:
+        return self._rendezvous if self._rendezvous is not None and self._rendezvous.fence > current else None
 
-    def _overtaken(self, fence: Fence) -> bool:
-        """A world that was agreed on is entered even if the next is planned already: its first boundary is soon.
+    def _superseded(self, fence: Fence) -> bool:
+        """Return whether the world must not be entered.
 
-        Otherwise state that only a leaving worker holds would never be handed over.
+        A world that was agreed on is entered even if a rendezvous at its first step boundary is planned already.
+        Otherwise state that only a leaving worker holds would never be sent.
         """
-        newer = self._newer(fence)
+        newer = self._newer_rendezvous(fence)
         return newer is not None and newer.urgent
 
-    def wait_go(self, fence: Fence) -> wire.StartWorld:
+    def wait_world(self, fence: Fence) -> wire.StartWorld:
+        """Wait for the start of the world `fence`; raise Superseded if it will not start."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
-                    self._over() or self._newer(fence) is not None or (self._go is not None and self._go.fence == fence)
+                    self._stopped()
+                    or self._newer_rendezvous(fence) is not None
+                    or (self._world is not None and self._world.fence == fence)
                 )
             )
-            self.check()
-            if self._overtaken(fence) or self._go is None or self._go.fence != fence:
+            self.raise_if_stopped()
+            if self._superseded(fence) or self._world is None or self._world.fence != fence:
                 raise Superseded
-            return self._go
+            return self._world
 
     def wait_values(self, fence: Fence, keys: list[str], timeout: float) -> None:
+        """Wait until the members of the world have stored these keys."""
         with self._changed:
             ready = self._changed.wait_for(
-                lambda: self._over() or self._overtaken(fence) or all((fence, key) in self._values for key in keys),
+                lambda: self._stopped() or self._superseded(fence) or all((fence, key) in self._values for key in keys),
                 timeout,
             )
-            if self._over() or self._overtaken(fence):
+            if self._stopped() or self._superseded(fence):
                 raise Superseded
             if not ready:
                 raise TimeoutError(f"no member of the new world published {keys} within {timeout} s")
 
-    def do_until_overtaken(self, fence: Fence, work: Callable[[], T], timeout: float) -> T:
-        """Do what may wait for a member of this world for ever; leave it as soon as that is known to be in vain."""
-        ended: list[tuple[T | None, BaseException | None]] = []
+    def run_unless_superseded(self, fence: Fence, work: Callable[[], T], timeout: float) -> T:
+        """Run `work`, which may wait for a member of this world for ever; abandon it when the world is superseded."""
+        results: list[tuple[T | None, BaseException | None]] = []
 
-        def aside() -> None:
+        def run() -> None:
             try:
-                outcome: tuple[T | None, BaseException | None] = work(), None
-            except BaseException as error:  # raised where it is waited for
-                outcome = None, error
+                result: tuple[T | None, BaseException | None] = work(), None
+            except BaseException as error:  # the waiting thread raises it
+                result = None, error
             with self._changed:
-                ended.append(outcome)
+                results.append(result)
                 self._changed.notify_all()
 
-        threading.Thread(target=aside, name="elastic-forming", daemon=True).start()
+        threading.Thread(target=run, name="elastic-forming", daemon=True).start()
         with self._changed:
-            self._changed.wait_for(lambda: bool(ended) or self._over() or self._overtaken(fence), timeout)
-            if not ended and (self._over() or self._overtaken(fence)):
+            self._changed.wait_for(lambda: bool(results) or self._stopped() or self._superseded(fence), timeout)
+            if not results and (self._stopped() or self._superseded(fence)):
                 raise Superseded
-            if not ended:
+            if not results:
                 raise TimeoutError(f"the members of the new world did not connect within {timeout} s")
-        made, error = ended[0]
+        value, error = results[0]
         if error is not None:
             raise error
-        return cast(T, made)
+        return cast(T, value)
 
     def has_values(self, fence: Fence, keys: list[str]) -> bool:
         with self._changed:
             return all((fence, key) in self._values for key in keys)
 
-    def value(self, fence: Fence, key: str) -> bytes:
+    def get_value(self, fence: Fence, key: str) -> bytes:
         with self._changed:
             return self._values[fence, key]
 
-    def put(self, fence: Fence, key: str, value: bytes) -> None:
+    def set_value(self, fence: Fence, key: str, value: bytes) -> None:
+        """Store a value for all members of the world."""
         with self._changed:
             self._values[fence, key] = value
             self._changed.notify_all()
         self.send(wire.StoreValue(fence, key, base64.b64encode(value).decode()))
 
-    def wait_stop_or_reform(self, held: Fence) -> wire.Stop | None:
+    def wait_stop_or_rendezvous(self, current: Fence) -> wire.Stop | None:
+        """Wait for the end of the job or a rendezvous newer than `current`; return the `Stop` in the first case."""
         with self._changed:
-            self._changed.wait_for(lambda: self._over() or self._newer(held) is not None)
+            self._changed.wait_for(lambda: self._stopped() or self._newer_rendezvous(current) is not None)
             return self.stop
 
-    def _over(self) -> bool:
-        return self.stop is not None or self.refusal is not None
+    def _stopped(self) -> bool:
+        return self.stop is not None or self.rejection is not None
 
-    def check(self) -> None:
-        """Raise what ends this worker's part in the job."""
-        if self.refusal is not None:
-            raise Rejected(self.refusal.code, self.refusal.reason, hint=self.refusal.hint)
+    def raise_if_stopped(self) -> None:
+        """Raise if the coordinator has stopped or rejected this worker."""
+        if self.rejection is not None:
+            raise Rejected(self.rejection.code, self.rejection.reason, hint=self.rejection.hint)
         if self.stop is not None:
             raise WorkerStopped(self.stop)
 
     def close(self) -> None:
         self._closing = True
-        held = self._socket
-        if held is not None:
+        connection = self._socket
+        if connection is not None:
             with suppress(OSError):
-                held.shutdown(socket.SHUT_RDWR)
-        # A thread that still runs while the interpreter ends can hold it up.
+                connection.shutdown(socket.SHUT_RDWR)
+        # A thread that still runs while the interpreter exits can block it.
         if threading.current_thread() is not self._thread:
             self._thread.join(1.0)
 
 
-class WorkerStopped(Exception):
-    """The coordinator has told this worker to stop."""
-
-    def __init__(self, stop: wire.Stop) -> None:
-        super().__init__(stop.message)
-        self.stop = stop
-
-
 def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of an address such as `10.0.0.1:29400`."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
-        raise ElasticError("BadAddress", f"{text!r} is not an address", hint="give host:port")
+        raise ElasticError("BadAddress", f"{text!r} is not an address", hint="use HOST:PORT")
     return host, int(port)

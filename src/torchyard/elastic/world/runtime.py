@@ -1,4 +1,7 @@
-"""A worker's life across worlds: leave one, report, form the next, take over state. Knows no data and no gradients."""
+"""Takes a worker from one world to the next: leave, report, form the group, exchange state. It knows no data.
+
+A worker without a coordinator is a world of one, with the same code.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,27 @@ from typing import Any
 import torch
 
 from torchyard.elastic import wire
-from torchyard.elastic.sampler import StepSampler, shares
-from torchyard.elastic.wire import NO_FENCE, Fence, StartWorld, WorkerProgress
+from torchyard.elastic.sampler import StepSampler, split_micro_batches
+from torchyard.elastic.wire import NO_FENCE, Fence, StartWorld, StopCause, WorkerPhase, WorkerProgress
 from torchyard.elastic.world.coordinator_client import CoordinatorClient, Superseded, WorkerStopped, parse_address
 from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup
 from torchyard.elastic.world.state import Snapshot, TrainingState
 
+ALONE = "alone"
+"""The name of a worker without a coordinator."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Where a worker finds its coordinator, and who it is. Comes from the environment the agent gives it."""
+    """The settings of a worker, from the environment that its agent has set.
+
+    Attributes:
+        coordinator: the coordinator's address as HOST:PORT.
+        job: the name of the job.
+        token: the secret of the job.
+        name: the worker's name, unique in the job.
+        node: the name of the worker's machine.
+    """
 
     coordinator: str
     job: str
@@ -34,6 +48,7 @@ class WorkerConfig:
 
     @classmethod
     def from_environment(cls) -> WorkerConfig | None:
+        """Return the settings of this process, or None if it has no coordinator."""
         get = os.environ.get
         address = get("TORCHYARD_ELASTIC_COORDINATOR")
         if not address:
@@ -44,43 +59,55 @@ class WorkerConfig:
 
 
 class RestoreSource:
-    """Where a fresh worker can find an earlier state: nowhere, unless something better is given."""
+    """Where a new worker finds an earlier state. This base class has none."""
 
     def newest(self) -> int:
+        """Return the newest step that can be loaded; 0 if there is none."""
         return 0
 
     def load(self, state: TrainingState) -> int:
+        """Load the newest state, and return its step; 0 if there is none."""
         return 0
 
 
 class WorkerRuntime:
+    """A worker's membership in its job.
+
+    Args:
+        state: everything that workers exchange.
+        sampler: which records a step consumes.
+        config: what the job computes; it must be the same on every worker.
+        restore_source: where a new worker finds an earlier state.
+        nccl: whether gradients travel over NCCL.
+    """
+
     def __init__(
         self,
         state: TrainingState,
-        order: StepSampler,
+        sampler: StepSampler,
         *,
         config: dict[str, Any],
-        stored: RestoreSource | None = None,
+        restore_source: RestoreSource | None = None,
         nccl: bool = False,
     ) -> None:
         self.state = state
-        self.order = order
-        self.stored = stored or RestoreSource()
+        self.sampler = sampler
+        self.restore_source = restore_source or RestoreSource()
         self.step = 0
         self.fence = NO_FENCE
         self.members: tuple[str, ...] = ()
         self.group = ProcessGroup(0, 1)
-        self.blocks = shares(order.micro_batches, 1)
+        self.blocks = split_micro_batches(sampler.micro_batches, 1)
         self.recomputed = 0
         self._live = False
         self._running = False
         self._done = ""
         self._config = config
         self._nccl = nccl
-        self._clock: dict[str, float] = {}
+        self._times: dict[str, float] = {}
         self._on_enter: list[Callable[[], None]] = []
-        self.link: CoordinatorClient | None = None
-        self.name = "alone"
+        self.client: CoordinatorClient | None = None
+        self.name = ALONE
 
     @property
     def rank(self) -> int:
@@ -88,134 +115,138 @@ class WorkerRuntime:
 
     @property
     def block(self) -> range:
+        """The micro-batches of this rank."""
         return self.blocks[self.group.rank]
 
-    def on_enter(self, call: Callable[[], None]) -> None:
-        self._on_enter.append(call)
+    def on_enter(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever this worker enters a world."""
+        self._on_enter.append(callback)
 
-    def start(self, seat: WorkerConfig | None) -> None:
-        """Take part in the job of this seat, or train alone without one."""
-        if seat is None:
-            self.step = self.stored.load(self.state)
+    def start(self, config: WorkerConfig | None) -> None:
+        """Enter the first world of the job, or train alone without a configuration."""
+        if config is None:
+            self.step = self.restore_source.load(self.state)
             self._live = self._running = True
             self._entered()
             return
-        self.name = seat.name
-        self._seat = seat
-        self.link = CoordinatorClient(parse_address(seat.coordinator), self._hello, on_urgent=self._cut)
-        os.register_at_fork(after_in_child=self._forked)
-        self.link.start()
-        self.reform()
+        self.name = config.name
+        self._worker_config = config
+        self.client = CoordinatorClient(parse_address(config.coordinator), self._hello, on_urgent=self._abort_group)
+        os.register_at_fork(after_in_child=self._close_sockets)
+        self.client.start()
+        self.rendezvous()
 
-    def _forked(self) -> None:
-        """A loader's process must not keep our sockets open: others learn of our death by their closing."""
+    def _close_sockets(self) -> None:
+        """Close the parent's sockets in a forked child: others notice the parent's death by their closing."""
         numbers = self.group.sockets()
-        if self.link is not None:
-            numbers.add(self.link.fileno())
+        if self.client is not None:
+            numbers.add(self.client.fileno())
         for number in numbers:
             with suppress(OSError):
                 os.close(number)
 
     def _hello(self) -> wire.Hello:
-        seat = self._seat
+        config = self._worker_config
         return wire.Hello(
-            seat.job,
-            seat.token,
-            seat.name,
-            node=seat.node,
+            config.job,
+            config.token,
+            config.name,
+            node=config.node,
             pid=os.getpid(),
             config=self._config,
-            standing=self._standing(),
+            progress=self._progress(),
             running=self._running,
             members=self.members if self._running else (),
             done=self._done,
         )
 
-    def _standing(self) -> WorkerProgress:
-        return WorkerProgress(self.fence, self.step, self._live, 0 if self._live else self.stored.newest())
+    def _progress(self) -> WorkerProgress:
+        return WorkerProgress(self.fence, self.step, self._live, 0 if self._live else self.restore_source.newest())
 
-    def _cut(self) -> None:
-        self.group.cut()
+    def _abort_group(self) -> None:
+        self.group.abort()
 
-    def phase(self, name: str) -> None:
-        if self.link is not None:
-            pulse = self.link.pulse
-            pulse.phase, pulse.step = name, self.step
+    def set_phase(self, phase: WorkerPhase) -> None:
+        """Note what the training thread does, for the next heartbeat."""
+        if self.client is not None:
+            state = self.client.heartbeat_state
+            state.phase, state.step = phase, self.step
 
-    def change_wanted(self) -> bool:
-        if self.link is None:
+    def rendezvous_pending(self) -> bool:
+        """Return whether the coordinator wants to end the present world."""
+        if self.client is None:
             return False
-        return self.link.wanted(self.fence) is not None
+        return self.client.pending_rendezvous(self.fence) is not None
 
-    def broke(self, fault: GroupBroken) -> None:
-        """A collective failed in the present world: leave it as soon as the coordinator names the next."""
-        assert self.link is not None
-        self._clock = {"felt": time.monotonic()}
+    def leave_broken_group(self, error: GroupBroken) -> None:
+        """Leave the present world after a failed collective, and enter the next."""
+        assert self.client is not None
+        self._times = {"failed": time.monotonic()}
         self._running = False
-        self.group.cut()
-        self.link.send(wire.GroupFailed(self.fence, str(fault)))
-        self.reform()
+        self.group.abort()
+        self.client.send(wire.GroupFailed(self.fence, str(error)))
+        self.rendezvous()
 
-    def reform(self) -> None:
-        """Report, and take a place in the next world; again, if that world falls apart while it forms."""
-        assert self.link is not None
+    def rendezvous(self) -> None:
+        """Leave the present world and enter the next; repeat if that one breaks while it forms."""
+        assert self.client is not None
         self._running = False
-        held = self.fence
+        fence = self.fence
         while True:
-            self.phase("waiting")
-            wanted = self.link.wait_reform(held)
-            if wanted is None:
+            self.set_phase(WorkerPhase.WAITING)
+            request = self.client.wait_rendezvous(fence)
+            if request is None:
                 continue
-            held = wanted.fence
-            begun = self._clock.get("felt") or self.link.asked_at()
+            fence = request.fence
+            begun = self._times.get("failed") or self.client.rendezvous_requested_at()
             try:
-                self._join(held, begun)
+                self._enter_world(fence, begun)
             except Superseded:
                 continue
-            except GroupBroken as fault:
-                self.group.cut()
-                self.link.send(wire.GroupFailed(held, str(fault)))
+            except GroupBroken as error:
+                self.group.abort()
+                self.client.send(wire.GroupFailed(fence, str(error)))
                 continue
             return
 
-    def _join(self, fence: Fence, begun: float) -> None:
-        assert self.link is not None
+    def _enter_world(self, fence: Fence, begun: float) -> None:
+        assert self.client is not None
         self.group.close()
-        self.link.send(wire.ReportProgress(fence, self._standing()))
+        self.client.send(wire.ReportProgress(fence, self._progress()))
         reported = time.monotonic()
-        go = self.link.wait_go(fence)
+        start = self.client.wait_world(fence)
         agreed = time.monotonic()
-        self.phase("forming")
-        self.group = ProcessGroup(go.members.index(self.name), len(go.members), nccl=self._nccl)
-        self.group.connect(self.link, fence)
+        self.set_phase(WorkerPhase.FORMING)
+        self.group = ProcessGroup(start.members.index(self.name), len(start.members), nccl=self._nccl)
+        self.group.connect(self.client, fence)
         formed = time.monotonic()
-        self._take_over(go)
-        self.fence, self.members = fence, go.members
-        self.blocks = shares(self.order.micro_batches, len(go.members), go.speeds or None)
+        self._exchange_state(start)
+        self.fence, self.members = fence, start.members
+        self.blocks = split_micro_batches(self.sampler.micro_batches, len(start.members), start.speeds or None)
         self._running = True
-        self._clock = {"begun": begun, "reported": reported, "agreed": agreed, "formed": formed}
-        self._clock["synced"] = time.monotonic()
+        self._times = {"begun": begun, "reported": reported, "agreed": agreed, "formed": formed}
+        self._times["synced"] = time.monotonic()
         self._entered()
 
     def _entered(self) -> None:
-        for call in self._on_enter:
-            call()
+        for callback in self._on_enter:
+            callback()
 
-    def _take_over(self, go: StartWorld) -> None:
-        """Bring everyone to the leader's state. Until that has succeeded, a receiver holds nothing worth reporting."""
-        if self.name == go.leader:
-            if go.restore:
-                self.step = self.stored.load(self.state)
+    def _exchange_state(self, start: StartWorld) -> None:
+        """Bring all members to the leader's state. Until that has succeeded, a receiver holds no usable state."""
+        if self.name == start.leader:
+            if start.restore:
+                self.step = self.restore_source.load(self.state)
                 self._live = True
-            self._hand_out([go.members.index(name) for name in go.behind])
-        elif self.name in go.behind:
+            self._send_state([start.members.index(name) for name in start.behind])
+        elif self.name in start.behind:
             self._live = False
-            self._receive(go.members.index(go.leader))
-            self.step, self._live = go.step, True
-        if self.step != go.step:
-            raise GroupBroken(f"the world begins at step {go.step}, this worker holds {self.step}")
+            self._receive_state(start.members.index(start.leader))
+            self.step, self._live = start.step, True
+        if self.step != start.step:
+            raise GroupBroken(f"the world begins at step {start.step}, but this worker is at step {self.step}")
 
-    def _hand_out(self, ranks: list[int]) -> None:
+    def _send_state(self, ranks: list[int]) -> None:
         if not ranks:
             return
         snapshot = self.state.capture()
@@ -225,7 +256,7 @@ class WorkerRuntime:
         for part in (sizes, header, body):
             self.group.wait(*[self.group.send(part, rank) for rank in ranks])
 
-    def _receive(self, leader: int) -> None:
+    def _receive_state(self, leader: int) -> None:
         group = self.group
         sizes = torch.zeros(2, dtype=torch.int64)
         group.wait(group.receive(sizes, leader))
@@ -236,60 +267,61 @@ class WorkerRuntime:
         unpack(body, snapshot)
         self.state.restore(snapshot)
 
-    def applied(self, loss: float | None, digest: str) -> None:
-        """A step was applied: the ledger hears of it from the first rank."""
-        if self.link is None:
+    def step_applied(self, loss: float | None, digest: str) -> None:
+        """Report an applied step; only the first rank reports to the ledger."""
+        if self.client is None:
             return
         if self.rank == 0:
-            self.link.applied(self.fence, (self.step, loss, digest))
-        if "synced" in self._clock:
-            self._tell_durations()
+            self.client.step_applied(self.fence, (self.step, loss, digest))
+        if "synced" in self._times:
+            self._report_durations()
 
-    def raised(self, step: int, micro: int, error: Exception) -> None:
-        """The program failed at these records. Whether they or this worker are to blame, the coordinator judges."""
-        if self.link is not None:
-            records = tuple(self.order.record_ids(step, micro))
+    def report_failure(self, step: int, micro: int, error: Exception) -> None:
+        """Report that the program raised. The coordinator decides whether the program or this worker is at fault."""
+        if self.client is not None:
+            records = tuple(self.sampler.record_ids(step, micro))
             text = "".join(traceback.format_exception(error))
-            self.link.send(wire.ProgramFailed(step, micro, records, f"{type(error).__name__}: {error}", text))
+            self.client.send(wire.ProgramFailed(step, micro, records, f"{type(error).__name__}: {error}", text))
 
-    def _tell_durations(self) -> None:
-        assert self.link is not None
-        clock, self._clock = self._clock, {}
-        marks = [clock[key] for key in ("begun", "reported", "agreed", "formed", "synced")] + [time.monotonic()]
+    def _report_durations(self) -> None:
+        assert self.client is not None
+        times, self._times = self._times, {}
+        marks = [times[key] for key in ("begun", "reported", "agreed", "formed", "synced")] + [time.monotonic()]
         names = ("leave_ms", "agree_ms", "form_ms", "sync_ms", "first_step_ms")
         durations = {
             name: round((after - before) * 1000, 2)
             for name, (before, after) in zip(names, pairwise(marks), strict=True)
         }
-        self.link.send(wire.WorldFormed(self.fence, durations | {"total_ms": round((marks[-1] - marks[0]) * 1000, 2)}))
+        durations["total_ms"] = round((marks[-1] - marks[0]) * 1000, 2)
+        self.client.send(wire.WorldFormed(self.fence, durations))
 
     def finish(self) -> None:
-        """All steps are done: stay until everyone has them, handing over state where it is needed."""
-        if self.link is None:
+        """After the last step, stay until all members have it, and send state to those that need it."""
+        if self.client is None:
             return
         self._done = self.state.digest()
         while True:
-            self.phase("done")
-            self.link.send(wire.TrainingDone(self.step, self._done))
-            stop = self.link.wait_stop_or_reform(self.fence)
-            if stop is not None and stop.why == "finished":
+            self.set_phase(WorkerPhase.DONE)
+            self.client.send(wire.TrainingDone(self.step, self._done))
+            stop = self.client.wait_stop_or_rendezvous(self.fence)
+            if stop is not None and stop.cause is StopCause.FINISHED:
                 return
             try:
-                self.link.check()
-                self.reform()
-            except WorkerStopped as ended:
-                if ended.stop.why == "finished":
+                self.client.raise_if_stopped()
+                self.rendezvous()
+            except WorkerStopped as stopped:
+                if stopped.stop.cause is StopCause.FINISHED:
                     return
                 raise
 
     def close(self) -> None:
         self.group.close()
-        if self.link is not None:
-            self.link.close()
+        if self.client is not None:
+            self.client.close()
 
 
 def pack(snapshot: Snapshot) -> torch.Tensor:
-    """All tensors as one run of bytes, in the order of the snapshot."""
+    """Return all tensors of a snapshot as one tensor of bytes, in the snapshot's order."""
     body = torch.empty(snapshot.nbytes, dtype=torch.uint8)
     at = 0
     for tensor in snapshot.tensors:
@@ -301,6 +333,7 @@ def pack(snapshot: Snapshot) -> torch.Tensor:
 
 
 def unpack(body: torch.Tensor, snapshot: Snapshot) -> None:
+    """Copy the bytes of `pack` into the tensors of a snapshot."""
     at = 0
     for tensor in snapshot.tensors:
         size = tensor.numel() * tensor.element_size()

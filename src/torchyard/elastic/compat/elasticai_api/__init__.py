@@ -1,1 +1,1 @@
-"""ElasticDL's API under the name its programs import, on Torchyard's runtime. The runner puts it on the path."""
+"""ElasticDL's API under the name that programs import. The agent adds it to the workers' path."""

@@ -1,4 +1,4 @@
-"""`python -m elasticdl.python.master.main`: what every ElasticDL client puts into the master pod."""
+"""`python -m elasticdl.python.master.main`: the command of the master pod, as every ElasticDL client sets it."""
 
 import sys
 
