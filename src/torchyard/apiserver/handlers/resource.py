@@ -33,7 +33,7 @@ from torchyard.apiserver.verbs.watch import watch
 from torchyard.apiserver.wire import body as bodies
 from torchyard.apiserver.wire.encode import ObjectEncoder
 from torchyard.apiserver.wire.in_process import InProcessEncoder
-from torchyard.apiserver.wire.negotiate import Format, negotiate
+from torchyard.apiserver.wire.negotiate import ResponseFormat, negotiate
 
 DELETE_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
 
@@ -145,7 +145,7 @@ class ResourceHandler:
             include = include_object(request.query.get("includeObject"))
         return self._encoder_for(ctx.resource, format, include)
 
-    def _encoder_for(self, resource: Resource, format: Format, include: IncludeObject) -> ObjectEncoder:
+    def _encoder_for(self, resource: Resource, format: ResponseFormat, include: IncludeObject) -> ObjectEncoder:
         key = (resource.group, resource.version, resource.plural, format, include)
         encoder = self._encoders.get(key)
         if encoder is None:

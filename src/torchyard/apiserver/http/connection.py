@@ -35,13 +35,13 @@ class ConnectionOwner(Protocol):
     """The server of the connections."""
 
     router: Router
-    connections: set[Connection]
+    connections: set[HttpConnection]
     write_buffer: WriteBuffer
 
-    async def fall_back(self, connection: Connection) -> None: ...
+    async def fall_back(self, connection: HttpConnection) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from torchyard.api.resources import Resource
 from torchyard.apiserver.registry.conversion import from_storage
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.watch import Change
-from torchyard.apiserver.wire.negotiate import Format
+from torchyard.apiserver.wire.negotiate import ResponseFormat
 
 
 class ObjectEncoder:
@@ -28,7 +28,7 @@ class ObjectEncoder:
         self,
         resource: Resource,
         storage: Resource,
-        format: Format,
+        format: ResponseFormat,
         *,
         include: IncludeObject = "Metadata",
         clock: Callable[[], datetime],

@@ -13,7 +13,7 @@ Form = Literal["object", "table", "metadata"]
 ACCEPTED = ("application/json", "application/yaml")
 
 
-class Format(NamedTuple):
+class ResponseFormat(NamedTuple):
     form: Form = "object"
     version: str = "v1"  # of meta.k8s.io, for tables and metadata
     yaml: bool = False
@@ -24,7 +24,7 @@ class Format(NamedTuple):
         return "application/yaml" if self.yaml else "application/json"
 
 
-PLAIN = Format()
+PLAIN = ResponseFormat()
 _FORMS: dict[str, Form] = {
     "Table": "table",
     "PartialObjectMetadata": "metadata",
@@ -33,7 +33,7 @@ _FORMS: dict[str, Form] = {
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str) -> Format:
+def negotiate(accept: str) -> ResponseFormat:
     """The first format of an Accept header that is served; raises 406 if none is."""
     if not accept:
         return PLAIN
@@ -45,10 +45,10 @@ def negotiate(accept: str) -> Format:
         parameters = dict(_pair(parameter) for parameter in rest.split(";") if "=" in parameter)
         kind = parameters.get("as")
         if kind is None:
-            return Format(yaml=media == "application/yaml")
+            return ResponseFormat(yaml=media == "application/yaml")
         form = _FORMS.get(kind)
         if form and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
-            return Format(form, parameters["v"])
+            return ResponseFormat(form, parameters["v"])
     raise errors.not_acceptable(ACCEPTED)
 
 
