@@ -41,5 +41,5 @@ async def test_deleting_an_account_deletes_its_token_secret(place: Place) -> Non
 
 
 async def test_a_token_secret_of_an_unknown_account_is_deleted(place: Place) -> None:
-    await place.create(SECRETS, secret("nobody"))
+    await place.create(SECRETS, secret("unknown"))
     await place.gone(SECRETS, "token")

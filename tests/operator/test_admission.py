@@ -92,7 +92,7 @@ def test_a_new_job_with_a_queue_is_suspended_and_otherwise_unchanged() -> None:
         (review(queued(managedBy="kueue.x-k8s.io/multikueue")), True),
         (review(queued(), old=queued(), operation="UPDATE"), True),
     ],
-    ids=["no queues here", "no queue asked for", "somebody else's job", "not new"],
+    ids=["queues are off", "job without a queue", "job of another manager", "not new"],
 )
 def test_other_jobs_are_not_changed(asked: Object, queues: bool) -> None:
     assert review_defaults(asked, queues=queues)["response"] == {"uid": "u-1", "allowed": True}

@@ -28,8 +28,8 @@ TIMEOUT = 120
 def elsewhere(kube: Server, tmp_path: Path) -> list[str]:
     """The options for the real server, with a kubeconfig whose current context is unreachable."""
     config: Object = yaml.safe_load(kube.kubeconfig.read_text())
-    config["clusters"].append({"name": "nobody", "cluster": {"server": "https://127.0.0.1:9"}})
-    config["contexts"].append({"name": "nowhere", "context": {"cluster": "nobody", "user": "test"}})
+    config["clusters"].append({"name": "unreachable", "cluster": {"server": "https://127.0.0.1:9"}})
+    config["contexts"].append({"name": "nowhere", "context": {"cluster": "unreachable", "user": "test"}})
     config["current-context"] = "nowhere"
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))

@@ -159,8 +159,8 @@ async def test_an_expiring_certificate_is_replaced_while_reviews_continue(
 
 
 async def test_the_operator_waits_for_a_server_that_does_not_respond(installed: Installed) -> None:
-    nobody = replace(installed, account=replace(installed.account, server="https://127.0.0.1:9"))
-    operator = started(nobody)
+    unreachable = replace(installed, account=replace(installed.account, server="https://127.0.0.1:9"))
+    operator = started(unreachable)
     task = asyncio.create_task(operator.run())
 
     async def complains() -> bool:

@@ -129,7 +129,7 @@ def test_the_doctor_reports_what_a_context_lacks(kube: Server) -> None:
     told = yard("doctor", "--kubeconfig", str(kube.kubeconfig), "--context", "test")
     lines = {line[2:].split(":")[0]: line for line in told.stdout.splitlines()}
     assert lines["cluster"].startswith("✓") and "Kubernetes v1." in lines["cluster"]
-    assert lines["your rights"].endswith("you may create PyTorchJobs in default")
+    assert lines["your permissions"].endswith("you may create PyTorchJobs in default")
     assert set(lines) >= {"PyTorchJobs", "operator", "admission", "other operators", "gang schedulers", "queues"}
 
 
@@ -137,7 +137,7 @@ def test_the_doctor_reports_denied_reads(kube: Server, tmp_path: Path) -> None:
     stranger = tmp_path / "kubeconfig"
     stranger.write_text(kube.kubeconfig.read_text().replace(kube.token, "bob-token"))
     told = yard("doctor", "--kubeconfig", str(stranger))
-    assert "✗ your rights" in told.stdout and "you may not create PyTorchJobs in default" in told.stdout
+    assert "✗ your permissions" in told.stdout and "you may not create PyTorchJobs in default" in told.stdout
     assert "permission denied" in told.stdout
 
 

@@ -110,11 +110,11 @@ async def _queues(client: Client, _: str) -> tuple[bool, str]:
 
 _CLUSTER_CHECKS: dict[str, Callable[[Client, str], Awaitable[tuple[bool, str]]]] = {
     "PyTorchJobs": _kind,
-    "your rights": _user_permissions,
+    "your permissions": _user_permissions,
     "operator": _operator,
     "admission": _webhook,
     "other operators": _other_operators,
     "gang schedulers": _gangs,
     "queues": _queues,
 }
-_PLANE_CHECKS = {"PyTorchJobs": _kind, "your rights": _user_permissions, "operator": _plane}
+_PLANE_CHECKS = {"PyTorchJobs": _kind, "your permissions": _user_permissions, "operator": _plane}

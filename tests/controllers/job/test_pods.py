@@ -201,16 +201,16 @@ async def test_current_and_legacy_labels_select_a_jobs_pods(cluster: Cluster) ->
 
 
 async def test_an_orphan_is_adopted_and_a_pod_that_loses_its_labels_is_released(cluster: Cluster) -> None:
-    selector = {"matchLabels": {"crew": "red"}}
-    template: Object = {"metadata": {"labels": {"crew": "red"}}}
-    found = {"metadata": {"name": "found", "labels": {"crew": "red"}}, "spec": manifest()["spec"]["template"]["spec"]}
+    selector = {"matchLabels": {"team": "red"}}
+    template: Object = {"metadata": {"labels": {"team": "red"}}}
+    found = {"metadata": {"name": "found", "labels": {"team": "red"}}, "spec": manifest()["spec"]["template"]["spec"]}
     await cluster.client.create(PODS, found, cluster.namespace)
     await cluster.create(manifest(manualSelector=True, selector=selector, template=template, parallelism=2))
     await cluster.counted(active=2)
     pods = {pod["metadata"]["name"]: pod for pod in await cluster.pods(2)}
     assert pods["found"]["metadata"]["ownerReferences"][0]["name"] == "work"
     assert pods["found"]["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
-    await cluster.client.patch(PODS, "found", {"metadata": {"labels": {"crew": "blue"}}}, cluster.namespace)
+    await cluster.client.patch(PODS, "found", {"metadata": {"labels": {"team": "blue"}}}, cluster.namespace)
 
     async def is_free() -> bool:
         pod = await cluster.client.get(PODS, "found", cluster.namespace)

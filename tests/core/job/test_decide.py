@@ -121,9 +121,9 @@ def test_a_finished_job_only_releases_pods(kind: str) -> None:
 
 def test_an_indexed_job_deletes_duplicates_and_pods_beyond_its_completions() -> None:
     job = stored(status=RUNS, completionMode="Indexed", completions=2, parallelism=2)
-    keeper, double = pod(index=0, ready=True), pod("Pending", index=0)
+    survivor, double = pod(index=0, ready=True), pod("Pending", index=0)
     beyond, lost = pod(index=7), pod()
-    decision = look(job, keeper, double, beyond, lost, pod(index=1))
+    decision = look(job, survivor, double, beyond, lost, pod(index=1))
     assert {one.pod["metadata"]["uid"] for one in decision.delete} == {
         one["metadata"]["uid"] for one in (double, beyond, lost)
     }

@@ -170,8 +170,8 @@ def test_requests_include_the_peak_of_the_initialization() -> None:
 
 def gang(count: int, cpu: str, size: int | None = None) -> list[Object]:
     pods = [pod(f"g{number}", cpu) for number in range(count)]
-    for pod in pods:
-        pod["metadata"]["annotations"] = {GANG_NAME: "g", GANG_SIZE: str(size or count)}
+    for member in pods:
+        member["metadata"]["annotations"] = {GANG_NAME: "g", GANG_SIZE: str(size or count)}
     return pods
 
 
