@@ -26,7 +26,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.node.shutdown import stop_pods
 
-# the process itself writes when it began: nothing in between can flatter the figure
+# the process itself prints when it started, so that nothing after it can improve the figure
 STAMP = ["sh", "-c", "date +%s.%N; exec sleep 1000"]
 JOBS, JOB_SIZE, EXECS = 25, 4, 20
 LOG_MEGABYTES = 200
@@ -64,25 +64,25 @@ class Subject:
                 return
 
     async def started(self, count: int, prefix: str, *, together: int = 1) -> list[float]:
-        """Milliseconds from the first request to the last process, `together` pods at a time; removed afterwards."""
-        taken = []
+        """Milliseconds from the first request to the last process, `together` pods at a time. Deletes them."""
+        durations = []
         for start in range(0, count * together, together):
             names = [f"{prefix}-{start + number}" for number in range(together)]
-            begun = time.time()
+            start_time = time.time()
             await asyncio.gather(*(self.create(name, STAMP) for name in names))
             await asyncio.gather(*(self.until(name, "Running") for name in names))
-            taken.append((max([await self._stamp(name) for name in names]) - begun) * 1000)
+            durations.append((max([await self._stamp(name) for name in names]) - start_time) * 1000)
         for number in range(count * together):
             await self.client.delete(PODS, f"{prefix}-{number}", "default", grace=0)
-        await asyncio.sleep(SETTLE_SECONDS)  # or else the next figures pay for their end
-        return taken
+        await asyncio.sleep(SETTLE_SECONDS)  # otherwise the next measurement includes their end
+        return durations
 
     async def _stamp(self, name: str) -> float:
         while True:
-            answer = await self._transport.request("GET", PODS.path("default", name, "log"))
-            # the line may be a moment behind the phase
+            response = await self._transport.request("GET", PODS.path("default", name, "log"))
+            # the log line may come a moment after the phase
             with contextlib.suppress(ValueError, IndexError):
-                return float(answer.body.split()[0])
+                return float(response.body.split()[0])
             await asyncio.sleep(0.01)
 
     async def execs(self) -> list[float]:
@@ -92,43 +92,43 @@ class Subject:
         newest = kubectls.newest()
         assert newest is not None, "kubectl is needed"
         command = [str(newest.path), "--kubeconfig", str(self.config), "exec", "exec", "--", "true"]
-        taken = []
+        durations = []
         for _ in range(EXECS):
-            begun = time.perf_counter()
+            start_time = time.perf_counter()
             await (await asyncio.create_subprocess_exec(*command)).wait()
-            taken.append((time.perf_counter() - begun) * 1000)
-        return taken
+            durations.append((time.perf_counter() - start_time) * 1000)
+        return durations
 
     async def log_rate(self) -> float:
-        """MB/s through pipe, pump and file."""
+        """MB/s from a container's pipe to its log file."""
         line = "0123456789012345678901234567890123456789"
-        begun = time.time()
+        start_time = time.time()
         await self.create("talker", ["sh", "-c", f"yes {line} | head -c {LOG_MEGABYTES}000000"])
         await self.until("talker", "Succeeded")
-        return LOG_MEGABYTES / (time.time() - begun)
+        return LOG_MEGABYTES / (time.time() - start_time)
 
 
 async def measure(subject: Subject, pods: int) -> dict[str, float]:
-    """Prints the figures, answers those that are compared."""
+    """Prints the figures and returns the medians, which are compared."""
     await subject.started(3, "warm")
-    found = {
+    durations = {
         "one pod": await subject.started(pods, "one"),
         f"job of {JOB_SIZE}, all running": await subject.started(min(JOBS, pods), "job", together=JOB_SIZE),
         "kubectl exec": await subject.execs(),
     }
-    for what, taken in found.items():
-        p99 = sorted(taken)[min(len(taken) - 1, int(len(taken) * 0.99))]
-        figures = f"p50 {statistics.median(taken):.0f} ms, p99 {p99:.0f} ms"
-        spread = f"mean {statistics.mean(taken):.0f} ± {statistics.pstdev(taken):.0f} ms, n {len(taken)}"
-        print(f"{subject.name} {what}: {figures}, {spread}", flush=True)
+    for name, values in durations.items():
+        p99 = sorted(values)[min(len(values) - 1, int(len(values) * 0.99))]
+        figures = f"p50 {statistics.median(values):.0f} ms, p99 {p99:.0f} ms"
+        spread = f"mean {statistics.mean(values):.0f} ± {statistics.pstdev(values):.0f} ms, n {len(values)}"
+        print(f"{subject.name} {name}: {figures}, {spread}", flush=True)
     print(f"{subject.name} log: {await subject.log_rate():.0f} MB/s", flush=True)
-    return {what: statistics.median(taken) for what, taken in found.items()}
+    return {name: statistics.median(values) for name, values in durations.items()}
 
 
 def megabytes(processes: list[psutil.Process]) -> tuple[float, float]:
-    """Resident, and what is a process's own; the median of each."""
-    infos = [one.memory_full_info() for one in processes]
-    return statistics.median(one.rss for one in infos) / 1e6, statistics.median(one.uss for one in infos) / 1e6
+    """Resident memory and unshared memory; the median of each."""
+    infos = [process.memory_full_info() for process in processes]
+    return statistics.median(info.rss for info in infos) / 1e6, statistics.median(info.uss for info in infos) / 1e6
 
 
 async def measure_memory(ours: Subject, state: Path, plane: psutil.Process) -> None:
@@ -138,9 +138,11 @@ async def measure_memory(ours: Subject, state: Path, plane: psutil.Process) -> N
         await ours.create(f"many-{number}", STAMP)
     for number in range(count):
         await ours.until(f"many-{number}", "Running")
-    homes = (state / "node" / "pods").iterdir()
-    pids = [int((home / "shim.lock").read_text()) for home in homes if (home / "shim.sock").exists()]
-    shims = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]  # those of pods that ended are gone
+    pod_dirs = (state / "node" / "pods").iterdir()
+    pids = [int((path / "shim.lock").read_text()) for path in pod_dirs if (path / "shim.sock").exists()]
+    shims = [
+        psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)
+    ]  # shims of pods that ended do not exist any more
     resident, own = megabytes(shims)
     grown = (plane.memory_info().rss - before) / count / 1e6
     total = plane.memory_info().rss / 1e6
@@ -188,7 +190,7 @@ def main() -> None:
         ours = asyncio.run(measure_ours(yard, arguments.pods))
     if arguments.kubeconfig:
         theirs = asyncio.run(measure_theirs(arguments.kubeconfig, arguments.image, arguments.theirs))
-        ratios = ", ".join(f"{what} {theirs[what] / ours[what]:.1f}" for what in ours)
+        ratios = ", ".join(f"{name} {theirs[name] / ours[name]:.1f}" for name in ours)
         print(f"ratio kubelet / torchyard: {ratios}")
 
 

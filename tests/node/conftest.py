@@ -21,7 +21,7 @@ from torchyard.yard.settings import PlaneSettings
 
 
 class RunningNode:
-    """Pods on a real node: made, waited for, looked at."""
+    """Creates pods on a real node, waits for them and reads their status, logs and events."""
 
     def __init__(self, plane: Plane) -> None:
         self.plane = plane
@@ -52,7 +52,7 @@ class RunningNode:
             if last is not None and holds(last):
                 return last
             await asyncio.sleep(0.02)
-        raise AssertionError(f"{name} never got there; it is {last and last.get('status')}")
+        raise AssertionError(f"{name} did not reach the expected state: {last and last.get('status')}")
 
     async def phase(self, name: str, phase: str, *, seconds: float = 30) -> Object:
         return await self.until(name, lambda pod: (pod.get("status") or {}).get("phase") == phase, seconds=seconds)
@@ -62,7 +62,7 @@ class RunningNode:
             if await self.get(name) is None:
                 return
             await asyncio.sleep(0.02)
-        raise AssertionError(f"{name} is still there")
+        raise AssertionError(f"{name} still exists")
 
     async def log(self, name: str, **query: str) -> str:
         pod = await self.get(name)
@@ -74,18 +74,18 @@ class RunningNode:
         return b"".join(pieces).decode()
 
     async def events(self, name: str) -> list[str]:
-        return [one["reason"] for one in await self._about(name)]
+        return [event["reason"] for event in await self._about(name)]
 
     async def messages(self, name: str) -> dict[str, str]:
-        """The last words of each kind of event about a pod."""
-        return {one["reason"]: one["message"] for one in await self._about(name)}
+        """The last message of each event reason about a pod."""
+        return {event["reason"]: event["message"] for event in await self._about(name)}
 
     async def _about(self, name: str) -> list[Object]:
         assert self.plane.agent
         await self.plane.agent.context.recorder.flush()
         listing = await self.client.list(EVENTS, "default")
-        about = [one for one in listing.items if one["involvedObject"]["name"] == name]
-        return sorted(about, key=lambda one: (one["firstTimestamp"], int(one["metadata"]["resourceVersion"])))
+        about = [event for event in listing.items if event["involvedObject"]["name"] == name]
+        return sorted(about, key=lambda event: (event["firstTimestamp"], int(event["metadata"]["resourceVersion"])))
 
 
 @contextlib.asynccontextmanager
@@ -102,5 +102,5 @@ async def running_node(state: Path) -> AsyncIterator[RunningNode]:
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
-    async with running_node(tmp_path / "state") as made:
-        yield made
+    async with running_node(tmp_path / "state") as running:
+        yield running

@@ -17,22 +17,23 @@ from torchyard.api.objects import Object
 from torchyard.node.images.store import ImageStore
 from torchyard.node.pod import container_starter
 from torchyard.node.pod.sandbox import PodSandbox
+from torchyard.node.shim import records
 from torchyard.yard.plane import Plane
 
 
 def state(pod: Object, name: str = "main") -> Object:
     every = pod["status"].get("initContainerStatuses", []) + pod["status"]["containerStatuses"]
-    found: Object = next(one for one in every if one["name"] == name)
-    return found
+    status: Object = next(status for status in every if status["name"] == name)
+    return status
 
 
 def waiting(pod: Object) -> Object:
     statuses = pod["status"].get("containerStatuses") or [{}]
-    found: Object = statuses[0].get("state", {}).get("waiting", {})
-    return found
+    waiting_state: Object = statuses[0].get("state", {}).get("waiting", {})
+    return waiting_state
 
 
-async def test_a_pod_runs_and_tells_how_it_ended(node: RunningNode) -> None:
+async def test_a_pod_runs_and_its_status_has_exit_code_and_message(node: RunningNode) -> None:
     await node.script("p", "echo hello; echo last words > /dev/termination-log; exit 3")
     pod = await node.phase("p", "Failed")
     ended = state(pod)["state"]["terminated"]
@@ -57,7 +58,7 @@ async def test_a_running_pod_is_ready_and_has_an_address(node: RunningNode) -> N
     }
 
 
-async def test_a_pod_that_is_over_leaves_its_address_to_others(node: RunningNode) -> None:
+async def test_a_finished_pod_releases_its_address(node: RunningNode) -> None:
     support.need_network()
     assert node.plane.agent
     await node.script("first", "exit 0")
@@ -69,10 +70,10 @@ async def test_a_pod_that_is_over_leaves_its_address_to_others(node: RunningNode
     while address not in taken and time.monotonic() < end:
         try:
             taken.append(addresses.allocate())
-        except YardError:  # all others are taken: it comes in a moment
+        except YardError:  # all others are allocated: it is released in a moment
             await asyncio.sleep(0.02)
     assert address in taken
-    assert (await node.get("first") or {})["status"]["podIP"] == address, "it is still told"
+    assert (await node.get("first") or {})["status"]["podIP"] == address, "the status keeps it"
 
 
 async def test_init_containers_run_first_and_share_volumes(node: RunningNode) -> None:
@@ -116,7 +117,7 @@ async def test_a_failing_container_is_restarted_then_backs_off(node: RunningNode
     assert "BackOff" in await node.events("p")
 
 
-async def test_environment_comes_from_everywhere_it_may_come_from(node: RunningNode) -> None:
+async def test_environment_has_values_from_every_kind_of_source(node: RunningNode) -> None:
     await node.client.create(
         CONFIG_MAPS,
         {
@@ -149,15 +150,15 @@ async def test_environment_comes_from_everywhere_it_may_come_from(node: RunningN
     script = 'echo "$BOTH|$KEY|${MISSING-unset}|$POD|$IP|$CPU|$COLOUR|$OMP_NUM_THREADS"'
     await node.script("p", script, container=container)
     pod = await node.phase("p", "Succeeded")
-    wanted = f"v-red-$(PLAIN)-$(NONE)|secret|unset|p|{pod['status']['podIP']}|1500|red|2\n"
-    assert await node.log("p") == wanted
+    expected = f"v-red-$(PLAIN)-$(NONE)|secret|unset|p|{pod['status']['podIP']}|1500|red|2\n"
+    assert await node.log("p") == expected
 
 
-async def test_changes_of_config_maps_secrets_and_labels_reach_a_running_pod(node: RunningNode) -> None:
+async def test_changed_config_maps_secrets_and_labels_reach_a_running_pod(node: RunningNode) -> None:
     support.need_sandbox()
     for ref, kind in ((CONFIG_MAPS, "ConfigMap"), (SECRETS, "Secret")):
-        made = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "c"}, "data": {"key": "b2xk"}}
-        await node.client.create(ref, made, "default")
+        source = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "c"}, "data": {"key": "b2xk"}}
+        await node.client.create(ref, source, "default")
     sources: list[Object] = [
         {"secret": {"name": "c", "items": [{"key": "key", "path": "secret"}]}},
         {"downwardAPI": {"items": [{"path": "label", "fieldRef": {"fieldPath": "metadata.labels['l']"}}]}},
@@ -177,7 +178,7 @@ async def test_changes_of_config_maps_secrets_and_labels_reach_a_running_pod(nod
     await node.phase("p", "Succeeded", seconds=60)
 
 
-async def test_a_missing_config_map_keeps_a_container_waiting_until_it_is_there(node: RunningNode) -> None:
+async def test_a_container_waits_until_its_config_map_exists(node: RunningNode) -> None:
     container = {"envFrom": [{"configMapRef": {"name": "late"}}]}
     await node.script("p", "echo $X", container=container)
     pod = await node.until(
@@ -199,11 +200,11 @@ async def test_a_missing_config_map_keeps_a_container_waiting_until_it_is_there(
 @pytest.mark.parametrize(
     ("image", "reasons", "words"),
     [
-        ("nobody/has-this:1", {"ErrImagePull", "ImagePullBackOff"}, "yard image build -t nobody/has-this:1"),
+        ("example/missing:1", {"ErrImagePull", "ImagePullBackOff"}, "yard image build -t example/missing:1"),
         ("Not A Name", {"InvalidImageName"}, "invalid reference format"),
     ],
 )
-async def test_an_image_that_is_not_here_says_what_to_do(
+async def test_a_missing_image_has_a_message_that_says_what_to_do(
     node: RunningNode, image: str, reasons: set[str], words: str
 ) -> None:
     await node.create("p", {"containers": [{"name": "main", "image": image}]})
@@ -217,7 +218,7 @@ async def test_an_image_that_is_not_here_says_what_to_do(
     assert words in waiting(pod)["message"]
 
 
-async def test_an_image_that_comes_later_is_found_between_two_pulls(
+async def test_an_image_that_is_mapped_later_ends_the_pull_back_off(
     node: RunningNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(container_starter, "_PULL_FIRST", 3600.0)
@@ -226,36 +227,39 @@ async def test_an_image_that_comes_later_is_found_between_two_pulls(
     await node.until("p", lambda pod: waiting(pod).get("reason") == "ImagePullBackOff")
     assert node.plane.agent
     images = node.plane.agent.context.images
-    ImageStore(images.directory, images.python).map("made/later:1", "busybox")  # as a command beside the plane does
+    ImageStore(images.directory, images.python).map("made/later:1", "busybox")  # as another process does
     await node.phase("p", "Succeeded", seconds=60)
     assert await node.log("p") == "here\n"
 
 
-async def test_deletion_gives_a_container_its_grace_and_leaves_nothing(node: RunningNode) -> None:
+async def test_deletion_waits_for_the_grace_period_and_removes_the_directory(node: RunningNode) -> None:
     script = "trap 'echo stopping; exit 0' TERM; echo ready; while true; do sleep 0.05; done"
     await node.script("p", script, terminationGracePeriodSeconds=20)
     pod = await node.phase("p", "Running")
     assert node.plane.agent
-    home = node.plane.agent.context.settings.pods / pod["metadata"]["uid"]
-    await asyncio.sleep(0.2)
+    pod_dir = node.plane.agent.context.settings.pods / pod["metadata"]["uid"]
+    for _ in range(500):
+        if await node.log("p") == "ready\n":
+            break
+        await asyncio.sleep(0.02)
     await node.client.delete(PODS, "p", "default")
     await node.gone("p", seconds=10)
     for _ in range(200):
-        if not home.exists():
+        if not pod_dir.exists():
             break
         await asyncio.sleep(0.02)
-    assert not home.exists()
+    assert not pod_dir.exists()
     assert "Killing" in await node.events("p")
 
 
-async def test_a_deaf_container_is_killed_after_its_grace(node: RunningNode) -> None:
+async def test_a_container_that_ignores_sigterm_is_killed_after_the_grace_period(node: RunningNode) -> None:
     await node.script("p", "trap '' TERM; while true; do sleep 1; done", terminationGracePeriodSeconds=1)
     await node.phase("p", "Running")
     await node.client.delete(PODS, "p", "default")
     await node.gone("p", seconds=10)
 
 
-async def test_a_forced_deletion_ends_the_processes_too(node: RunningNode) -> None:
+async def test_a_forced_deletion_ends_the_processes(node: RunningNode) -> None:
     support.need_sandbox()
     await node.script("p", "exec sleep 98765", terminationGracePeriodSeconds=60)
     await node.phase("p", "Running")
@@ -278,7 +282,7 @@ def _running(mark: str) -> bool:
     return False
 
 
-async def test_a_deadline_ends_a_pod(node: RunningNode) -> None:
+async def test_active_deadline_seconds_fails_a_pod(node: RunningNode) -> None:
     await node.script("p", "trap '' TERM; sleep 60 & wait", activeDeadlineSeconds=1)
     pod = await node.phase("p", "Failed")
     assert (pod["status"]["reason"], pod["status"]["message"]) == (
@@ -287,7 +291,7 @@ async def test_a_deadline_ends_a_pod(node: RunningNode) -> None:
     )
 
 
-async def test_probes_decide_over_readiness_and_life(node: RunningNode) -> None:
+async def test_readiness_and_liveness_probes_set_ready_and_restart(node: RunningNode) -> None:
     container = {
         "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1},
         "livenessProbe": {
@@ -307,7 +311,7 @@ async def test_probes_decide_over_readiness_and_life(node: RunningNode) -> None:
     assert "Unhealthy" in await node.events("p")
 
 
-async def test_http_and_tcp_probes_ask_the_pod_itself(node: RunningNode) -> None:
+async def test_http_and_tcp_probes_connect_inside_the_pod(node: RunningNode) -> None:
     support.need_network()
     serve = "cd /tmp && echo ok > health && exec python3 -m http.server 8080"
     container = {
@@ -321,7 +325,7 @@ async def test_http_and_tcp_probes_ask_the_pod_itself(node: RunningNode) -> None
     assert state(pod)["started"] is True
 
 
-async def test_lifecycle_hooks_run(node: RunningNode) -> None:
+async def test_post_start_and_pre_stop_hooks_run(node: RunningNode) -> None:
     support.need_sandbox()
     hooks = {
         "postStart": {"exec": {"command": ["sh", "-c", "echo post > /shared/post"]}},
@@ -339,23 +343,23 @@ async def test_lifecycle_hooks_run(node: RunningNode) -> None:
     assert (shared / "pre").read_text() == "pre\n"
 
 
-async def test_a_volume_that_cannot_be_had_is_told_and_tried_again(node: RunningNode, tmp_path: Path) -> None:
+async def test_a_volume_that_cannot_be_mounted_gets_an_event_and_is_retried(node: RunningNode, tmp_path: Path) -> None:
     support.need_sandbox()
-    wanted = tmp_path / "later"
-    volumes = [{"name": "v", "hostPath": {"path": str(wanted), "type": "Directory"}}]
+    directory = tmp_path / "later"
+    volumes = [{"name": "v", "hostPath": {"path": str(directory), "type": "Directory"}}]
     container = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     await node.script("p", "ls /v", container=container, volumes=volumes)
     for _ in range(200):
         if "FailedMount" in await node.events("p"):
             break
         await asyncio.sleep(0.02)
-    wanted.mkdir()
-    (wanted / "here").touch()
+    directory.mkdir()
+    (directory / "here").touch()
     await node.phase("p", "Succeeded")
     assert await node.log("p") == "here\n"
 
 
-async def test_an_agent_that_comes_back_adopts_what_runs(node: RunningNode, tmp_path: Path) -> None:
+async def test_a_restarted_agent_adopts_running_pods(node: RunningNode, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     container = {"volumeMounts": [{"name": "marks", "mountPath": str(marks)}]}
@@ -363,42 +367,48 @@ async def test_an_agent_that_comes_back_adopts_what_runs(node: RunningNode, tmp_
     await node.script("p", f"mktemp {marks}/XXXXXX; sleep 2; exit 7", container=container, volumes=volumes)
     before = await node.phase("p", "Running")
     settings = node.plane.settings
+    assert node.plane.agent
+    pod_dir = node.plane.agent.context.settings.pods / before["metadata"]["uid"]
     await node.plane.__aexit__()
-    await asyncio.sleep(2.5)
+    for _ in range(1500):
+        record = records.read_record(str(pod_dir), "main", 0)
+        if record and record["state"] == records.EXITED:
+            break
+        await asyncio.sleep(0.02)
     async with Plane(settings) as plane:
-        again = RunningNode(plane)
-        after = await again.phase("p", "Failed")
+        restarted = RunningNode(plane)
+        after = await restarted.phase("p", "Failed")
         assert state(after)["state"]["terminated"]["exitCode"] == 7
         assert state(after)["containerID"] == state(before)["containerID"]
     assert len(list(marks.iterdir())) == 1
 
 
-async def test_a_killed_shim_is_a_failure_with_a_reason(node: RunningNode) -> None:
+async def test_a_killed_shim_fails_its_pod_with_a_message(node: RunningNode) -> None:
     await node.script("p", "sleep 60")
     pod = await node.phase("p", "Running")
     assert node.plane.agent
-    home = node.plane.agent.context.settings.pods / pod["metadata"]["uid"]
-    os.kill(int((home / "shim.lock").read_text()), 9)
+    pod_dir = node.plane.agent.context.settings.pods / pod["metadata"]["uid"]
+    os.kill(int((pod_dir / "shim.lock").read_text()), 9)
     pod = await node.phase("p", "Failed")
     ended = state(pod)["state"]["terminated"]
     assert ended["exitCode"] == 137
     assert "supervised" in ended["message"]
 
 
-async def test_a_shim_that_dies_while_its_pod_is_adopted_is_no_reason_to_wait_for_ever(
+async def test_a_shim_that_dies_during_adoption_fails_its_pod(
     node: RunningNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await node.script("p", "sleep 60")
     await node.phase("p", "Running")
     settings = node.plane.settings
     await node.plane.__aexit__()
-    was_alive = PodSandbox.alive
+    real_alive = PodSandbox.alive
 
     async def alive_once(sandbox: PodSandbox) -> bool:
-        answered = await was_alive(sandbox)
+        replied = await real_alive(sandbox)
         os.kill(int((sandbox.dir.path / "shim.lock").read_text()), 9)
-        monkeypatch.setattr(PodSandbox, "alive", was_alive)
-        return answered
+        monkeypatch.setattr(PodSandbox, "alive", real_alive)
+        return replied
 
     monkeypatch.setattr(PodSandbox, "alive", alive_once)
     async with Plane(settings) as plane:
@@ -406,13 +416,13 @@ async def test_a_shim_that_dies_while_its_pod_is_adopted_is_no_reason_to_wait_fo
         assert state(pod)["state"]["terminated"]["exitCode"] == 137
 
 
-async def test_the_node_shows_its_rung_and_keeps_its_lease(node: RunningNode) -> None:
-    found = await node.client.get(NODES, "here")
-    assert found["metadata"]["labels"]["torchyard.dev/runtime"] == support.machine().rung
-    ready = {one["type"]: one["status"] for one in found["status"]["conditions"]}
+async def test_the_node_has_its_rung_as_a_label_and_renews_its_lease(node: RunningNode) -> None:
+    node_object = await node.client.get(NODES, "here")
+    assert node_object["metadata"]["labels"]["torchyard.dev/runtime"] == support.machine().rung
+    ready = {condition["type"]: condition["status"] for condition in node_object["status"]["conditions"]}
     assert ready["Ready"] == "True"
     assert ready["PodsIsolated"] == ("True" if support.machine().network else "False")
-    assert found["status"]["capacity"]["cpu"] == str(os.cpu_count())
+    assert node_object["status"]["capacity"]["cpu"] == str(os.cpu_count())
     for _ in range(200):
         lease = await node.client.find(LEASES, "here", "kube-node-lease")
         if lease:

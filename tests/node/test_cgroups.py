@@ -1,4 +1,7 @@
-"""Limits by cgroups: found where this user may make some, written in each version's words, and gone with the pod."""
+(
+    """Limits by cgroups: detected where this user may create them, written for each version, removed with the pod."""
+    """Limits by cgroups: detected where this user may create them, written for each version, removed with the pod."""
+)
 
 from __future__ import annotations
 
@@ -38,18 +41,18 @@ def group_of(limits: cgroups.CgroupSupport, *files: str) -> Path:
     return group
 
 
-def test_a_delegated_group_of_version_2_is_found_and_hands_its_controllers_down(delegated: Path) -> None:
+def test_a_delegated_cgroup_v2_is_found_and_delegates_its_controllers(delegated: Path) -> None:
     (delegated / "cgroup.procs").write_text("41\n")
     limits = cgroups.find(delegated)
     assert (limits.version, limits.parents) == (2, (delegated,))
     cgroups.prepare(limits)
-    # processes live in leaves only: whoever was there is moved aside first
+    # only leaves may have processes: those of the parent are moved into one first
     assert (delegated / "torchyard-agent" / "cgroup.procs").read_text() == "41"
     assert (delegated / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
 
 
 @pytest.mark.parametrize("controllers", ["", "cpu io pids"])
-def test_without_a_memory_controller_nothing_is_enforced_and_the_words_say_how(
+def test_without_a_memory_controller_limits_are_not_enforced_and_the_description_says_why(
     delegated: Path, controllers: str
 ) -> None:
     (delegated / "cgroup.controllers").write_text(controllers)
@@ -58,12 +61,12 @@ def test_without_a_memory_controller_nothing_is_enforced_and_the_words_say_how(
     assert "Delegate=yes" in limits.description
 
 
-def test_version_2_gets_its_own_words_for_memory_and_cpu(delegated: Path) -> None:
+def test_cgroup_v2_files_get_memory_and_cpu_limits(delegated: Path) -> None:
     limits = cgroups.find(delegated)
     group = group_of(limits, "memory.max", "memory.swap.max", "memory.oom.group", "cpu.max")
     assert cgroups.create(limits, UID, "main", memory=64 << 20, cpu_milli=1500) == [group]
-    found = {path.name: path.read_text() for path in group.iterdir()}
-    assert found == {
+    files = {path.name: path.read_text() for path in group.iterdir()}
+    assert files == {
         "memory.max": "67108864",
         "memory.swap.max": "0",
         "memory.oom.group": "1",
@@ -72,7 +75,7 @@ def test_version_2_gets_its_own_words_for_memory_and_cpu(delegated: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["memory.events", "memory.oom_control"])
-def test_an_out_of_memory_kill_is_seen_in_both_versions(tmp_path: Path, name: str) -> None:
+def test_oom_kills_are_counted_in_both_cgroup_versions(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("low 0\noom_kill 3\n")
     groups = OomCounter([str(tmp_path)])
     assert not groups.increased()
@@ -80,7 +83,7 @@ def test_an_out_of_memory_kill_is_seen_in_both_versions(tmp_path: Path, name: st
     assert groups.increased()
 
 
-async def test_a_pods_groups_go_with_it(node: RunningNode) -> None:
+async def test_cgroups_are_removed_with_their_pod(node: RunningNode) -> None:
     limits = support.machine().cgroups
     if not limits.enforced:
         pytest.skip(limits.description)

@@ -20,48 +20,48 @@ def uses(name: str) -> list[Object]:
     return [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
 
 
-async def told(node: RunningNode, name: str, reason: str, part: str) -> None:
+async def has_event(node: RunningNode, name: str, reason: str, part: str) -> None:
     async def look() -> bool:
-        found = (await node.client.list(EVENTS, "default")).items
-        about = [one for one in found if one["involvedObject"].get("name") == name and one["reason"] == reason]
-        return any(part in one["message"] for one in about)
+        events = (await node.client.list(EVENTS, "default")).items
+        about = [event for event in events if event["involvedObject"].get("name") == name and event["reason"] == reason]
+        return any(part in event["message"] for event in about)
 
     await first_answer(look, seconds=PATIENCE, pause=0.05)
 
 
 async def bound(node: RunningNode, name: str) -> Object:
     async def look() -> Object | None:
-        found = await node.client.get(PERSISTENT_VOLUME_CLAIMS, name, "default")
-        return found if (found.get("status") or {}).get("phase") == "Bound" else None
+        pvc = await node.client.get(PERSISTENT_VOLUME_CLAIMS, name, "default")
+        return pvc if (pvc.get("status") or {}).get("phase") == "Bound" else None
 
     return await first_answer(look, seconds=PATIENCE, pause=0.05)
 
 
-async def test_22_a_volume_made_by_hand_holds_what_a_pod_wrote(node: RunningNode, tmp_path: Path) -> None:
+@pytest.mark.row("22")
+async def test_a_persistent_volume_created_by_hand_keeps_what_a_pod_wrote(node: RunningNode, tmp_path: Path) -> None:
     """A class that exists only by name, a selector, and a claim that shows more than it asked for."""
     where = tmp_path / "mnt"
-    made = volume("mnist", "10Gi", labels={"app": "mnist"}, hostPath={"path": str(where)})
-    await node.client.create(PERSISTENT_VOLUMES, made)
-    wanted = claim("mnist", "3Gi", selector={"matchLabels": {"app": "mnist"}})
-    await node.client.create(PERSISTENT_VOLUME_CLAIMS, wanted, "default")
+    pv = volume("mnist", "10Gi", labels={"app": "mnist"}, hostPath={"path": str(where)})
+    await node.client.create(PERSISTENT_VOLUMES, pv)
+    pvc = claim("mnist", "3Gi", selector={"matchLabels": {"app": "mnist"}})
+    await node.client.create(PERSISTENT_VOLUME_CLAIMS, pvc, "default")
     assert (await bound(node, "mnist"))["status"]["capacity"] == {"storage": "10Gi"}
     await node.script("train", "echo weights > /mnt/ceph/mnist_cnn.pt", container=MOUNT, volumes=uses("mnist"))
     await node.phase("train", "Succeeded")
     assert (where / "mnist_cnn.pt").read_text() == "weights\n"
 
 
+@pytest.mark.row("23")
 @pytest.mark.parametrize("cls", ["csi-cephfs-sc", "k8s-storage-policy", None])
-async def test_23_a_file_that_one_pod_leaves_in_a_claim_is_there_for_the_next(
-    node: RunningNode, cls: str | None
-) -> None:
+async def test_a_file_in_a_claim_is_visible_to_the_next_pod(node: RunningNode, cls: str | None) -> None:
     """Classes of other clusters stand for this machine's own, and the claim says so."""
     await node.client.create(PERSISTENT_VOLUME_CLAIMS, claim(cls=cls, accessModes=["ReadWriteMany"]), "default")
-    found = await bound(node, "data")
-    persistent = await node.client.get(PERSISTENT_VOLUMES, found["spec"]["volumeName"])
-    where = Path(persistent["spec"]["local"]["path"])
+    pvc = await bound(node, "data")
+    pv = await node.client.get(PERSISTENT_VOLUMES, pvc["spec"]["volumeName"])
+    where = Path(pv["spec"]["local"]["path"])
     assert where.parent == node.plane.settings.volumes
     if cls is not None:
-        await told(node, "data", "StorageClassAlias", f'there is no storage class "{cls}" here')
+        await has_event(node, "data", "StorageClassAlias", f'there is no storage class "{cls}" here')
     await node.script("first", "echo hello > /mnt/ceph/code.py", container=MOUNT, volumes=uses("data"))
     await node.phase("first", "Succeeded")
     await node.script("second", "grep hello /mnt/ceph/code.py", container=MOUNT, volumes=uses("data"))
@@ -72,44 +72,45 @@ async def test_23_a_file_that_one_pod_leaves_in_a_claim_is_there_for_the_next(
         await node.client.delete(PODS, name, "default")
 
     async def gone() -> bool:
-        return not where.exists() and await node.client.find(PERSISTENT_VOLUMES, persistent["metadata"]["name"]) is None
+        return not where.exists() and await node.client.find(PERSISTENT_VOLUMES, pv["metadata"]["name"]) is None
 
     await first_answer(gone, seconds=PATIENCE, pause=0.05)
 
 
-async def test_19_a_host_path_of_another_type_is_told_to_the_user(node: RunningNode, tmp_path: Path) -> None:
+@pytest.mark.row("19")
+async def test_a_host_path_of_the_wrong_type_gets_an_event(node: RunningNode, tmp_path: Path) -> None:
     wrong = [{"name": "v", "hostPath": {"path": str(tmp_path / "none"), "type": "Directory"}}]
     await node.script("p", "true", container=MOUNT, volumes=wrong)
-    await told(node, "p", "FailedMount", f"hostPath type check failed: {tmp_path / 'none'} is not a directory")
+    await has_event(node, "p", "FailedMount", f"hostPath type check failed: {tmp_path / 'none'} is not a directory")
     pod = await node.get("p")
     assert pod is not None and pod["status"]["phase"] == "Pending"
 
 
-async def test_a_claim_grows_as_its_class_allows(node: RunningNode) -> None:
+async def test_a_claim_is_expanded_if_its_class_allows_it(node: RunningNode) -> None:
     await node.client.create(PERSISTENT_VOLUME_CLAIMS, claim(cls=None), "default")
-    found = await bound(node, "data")
+    pvc = await bound(node, "data")
     await node.client.patch(
         PERSISTENT_VOLUME_CLAIMS, "data", {"spec": {"resources": {"requests": {"storage": "5Gi"}}}}, "default"
     )
 
     async def grown() -> bool:
         now = await node.client.get(PERSISTENT_VOLUME_CLAIMS, "data", "default")
-        persistent = await node.client.get(PERSISTENT_VOLUMES, found["spec"]["volumeName"])
-        sizes = (now["status"]["capacity"], persistent["spec"]["capacity"])
+        pv = await node.client.get(PERSISTENT_VOLUMES, pvc["spec"]["volumeName"])
+        sizes = (now["status"]["capacity"], pv["spec"]["capacity"])
         return sizes == ({"storage": "5Gi"}, {"storage": "5Gi"})
 
     await first_answer(grown, seconds=PATIENCE, pause=0.05)
-    await told(node, "data", "VolumeResizeSuccessful", "Resize volume succeeded")
+    await has_event(node, "data", "VolumeResizeSuccessful", "Resize volume succeeded")
 
 
-async def test_a_claim_that_a_pod_brings_along_goes_with_it(node: RunningNode) -> None:
+async def test_an_ephemeral_claim_is_deleted_with_its_pod(node: RunningNode) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     template = {"metadata": {"labels": {"for": "scratch"}}, "spec": spec}
     volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
     await node.script("p", "touch /mnt/ceph/scratch", container=MOUNT, volumes=volumes)
     await node.phase("p", "Succeeded")
-    made = await node.client.get(PERSISTENT_VOLUME_CLAIMS, "p-v", "default")
-    assert made["metadata"]["labels"] == {"for": "scratch"}
+    pvc = await node.client.get(PERSISTENT_VOLUME_CLAIMS, "p-v", "default")
+    assert pvc["metadata"]["labels"] == {"for": "scratch"}
     await node.client.delete(PODS, "p", "default")
 
     async def gone() -> bool:
@@ -119,10 +120,8 @@ async def test_a_claim_that_a_pod_brings_along_goes_with_it(node: RunningNode) -
 
 
 @pytest.mark.parametrize("inside", ["credentials", "volumes", "."])
-async def test_the_planes_keys_and_the_volumes_of_others_are_nobodys_host_path(
-    node: RunningNode, tmp_path: Path, inside: str
-) -> None:
+async def test_the_state_of_the_plane_cannot_be_a_host_path(node: RunningNode, tmp_path: Path, inside: str) -> None:
     wrong = [{"name": "v", "hostPath": {"path": str(tmp_path / "state" / inside)}}]
     await node.script("p", "cat /mnt/ceph/*", container=MOUNT, volumes=wrong)
-    await told(node, "p", "FailedMount", "holds the node's own state")
+    await has_event(node, "p", "FailedMount", "holds the node's own state")
     await node.client.delete(PODS, "p", "default", grace=0)

@@ -27,13 +27,13 @@ def container(name: str, **amounts: int) -> dict[str, Any]:
     return {"name": name, "resources": {"limits": limits}}
 
 
-def test_gpus_and_slices_are_resources_of_their_own() -> None:
+def test_gpus_and_mig_slices_are_resources_of_their_own() -> None:
     assert capacity(DEVICES) == {GPU: "2", MIG: "1"}
     taken = DeviceAllocator(DEVICES, []).allocate([container("a", gpu=1), container("b", mig=1), container("c")])
     assert taken == {"a": ["GPU-a"], "b": ["MIG-c"]}
 
 
-def test_a_node_is_labelled_as_feature_discovery_does_it() -> None:
+def test_a_node_has_the_labels_of_gpu_feature_discovery() -> None:
     assert labels(DEVICES) == {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": "3",
@@ -65,7 +65,7 @@ def test_a_new_agent_knows_allocated_devices_from_the_pod_records() -> None:
     assert devices.allocate([container("b", gpu=1)]) == {"b": ["GPU-b"]}
 
 
-async def test_a_device_of_a_pod_that_was_deleted_by_force_goes_to_the_next(
+async def test_a_device_of_a_force_deleted_pod_is_allocated_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     support.need_sandbox()

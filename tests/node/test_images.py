@@ -27,11 +27,11 @@ def store(tmp_path: Path) -> ImageStore:
 async def build(store: ImageStore, context: Path, dockerfile: str, **arguments: str) -> list[str]:
     context.mkdir(exist_ok=True)
     (context / "Dockerfile").write_text(dockerfile)
-    said: list[str] = []
-    await ImageBuilder(store, context, arguments=arguments, print_line=said.append).build(
+    output: list[str] = []
+    await ImageBuilder(store, context, arguments=arguments, print_line=output.append).build(
         context / "Dockerfile", "local/mine:1"
     )
-    return said
+    return output
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ async def build(store: ImageStore, context: Path, dockerfile: str, **arguments: 
         ("localhost:5000/a/b", "localhost:5000/a/b:latest"),
     ],
 )
-def test_names_are_written_out(name: str, full: str) -> None:
+def test_image_names_are_completed(name: str, full: str) -> None:
     assert full_name(name) == full
 
 
-def test_known_images_use_the_found_environment(store: ImageStore) -> None:
+def test_well_known_images_use_the_detected_environment(store: ImageStore) -> None:
     image = store.resolve("pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel")
     assert image.config.env["PATH"].startswith(str(Path(sys.executable).parent))
     assert image.config.directory == "/workspace"
@@ -72,39 +72,39 @@ def test_known_images_use_the_found_environment(store: ImageStore) -> None:
         ("joleedocker/traindb-training-mnist:1.0", "/opt/mnist/src/mnist_training.py"),
     ],
 )
-def test_an_image_of_the_documents_carries_its_program_and_data(store: ImageStore, name: str, program: str) -> None:
+def test_an_image_of_the_documents_contains_its_program_and_data(store: ImageStore, name: str, program: str) -> None:
     image = store.resolve(name)
     (tree,) = image.root.layers
     assert image.config.entrypoint[1] == program
     inside = tree / program.strip("/")
     assert inside.is_file()
     assert (inside.parent / "data" / "mnist" / "t10k-labels-idx1-ubyte.xz").is_file()
-    assert store.resolve(name) == image, "made once"
+    assert store.resolve(name) == image, "built once"
 
 
-def test_an_unknown_image_says_how_to_have_it(store: ImageStore) -> None:
-    with pytest.raises(ImageError, match="yard image build -t nobody/knows:1 DIR, or map it") as refused:
-        store.resolve("nobody/knows:1")
+def test_an_unknown_image_has_a_hint_to_build_or_map_it(store: ImageStore) -> None:
+    with pytest.raises(ImageError, match="yard image build -t example/unknown:1 DIR, or map it") as refused:
+        store.resolve("example/unknown:1")
     assert refused.value.code == "ErrImagePull"
-    # what an event has before it: Failed to pull image "nobody/knows:1"
+    # what an event has before it: Failed to pull image "example/unknown:1"
     assert refused.value.message == (
-        'image "docker.io/nobody/knows:1" does not exist on this node, and the node has no registry to pull it from'
+        'image "docker.io/example/unknown:1" does not exist on this node, and the node has no registry to pull it from'
     )
 
 
-def test_a_users_own_table_comes_first(store: ImageStore) -> None:
+def test_the_users_map_takes_precedence(store: ImageStore) -> None:
     store.map("docker.io/team/*", "python:3.11")
     assert store.resolve("team/anything:7").config.command == ("python3",)
 
 
-async def test_a_dockerfile_is_built_into_files_and_settings(store: ImageStore, tmp_path: Path) -> None:
+async def test_a_dockerfile_is_built_into_layers_and_config(store: ImageStore, tmp_path: Path) -> None:
     context = tmp_path / "context"
     (context / "data").mkdir(parents=True)
     (context / "mnist.py").write_text("print('trained')")
     (context / "data" / "a.txt").write_text("a")
     (context / "data" / "secret.key").write_text("s")
     (context / ".dockerignore").write_text("*.key\ndata/*.key\n")
-    said = await build(
+    output = await build(
         store,
         context,
         """
@@ -124,13 +124,13 @@ async def test_a_dockerfile_is_built_into_files_and_settings(store: ImageStore, 
         """,
         WHO="you",
     )
-    assert said[-1] == "Successfully tagged local/mine:1"
+    assert output[-1] == "Successfully tagged local/mine:1"
     image = store.resolve("local/mine:1")
     assert image.config.env["GREETING"] == "hello you"
     assert (image.config.entrypoint, image.config.command) == (("python", "/opt/app/mnist.py"), ("--epochs", "1"))
     layer = image.root.layers[-1]
-    found = sorted(str(path.relative_to(layer)) for path in layer.rglob("*") if path.is_file())
-    assert found == ["etc/app.conf", "opt/app/data/a.txt", "opt/app/mnist.py"]
+    files = sorted(str(path.relative_to(layer)) for path in layer.rglob("*") if path.is_file())
+    assert files == ["etc/app.conf", "opt/app/data/a.txt", "opt/app/mnist.py"]
     assert [one["name"] for one in store.ls()] == ["docker.io/local/mine:1"]
     store.tag("local/mine:1", "local/other:2")
     assert store.remove("local/mine:1") == ["Untagged: docker.io/local/mine:1"]
@@ -139,7 +139,7 @@ async def test_a_dockerfile_is_built_into_files_and_settings(store: ImageStore, 
     assert not layer.exists()
 
 
-async def test_a_copy_has_the_mode_asked_for_and_a_platform_is_this_one(store: ImageStore, tmp_path: Path) -> None:
+async def test_copy_applies_chmod_and_ignores_platform(store: ImageStore, tmp_path: Path) -> None:
     context = tmp_path / "context"
     (context / "tools" / "deep").mkdir(parents=True)
     for name in ("start", "tools/one", "tools/deep/two"):
@@ -167,9 +167,7 @@ async def test_a_copy_has_the_mode_asked_for_and_a_platform_is_this_one(store: I
         ("deep/?.t[x]t", ["a.key", "a.txt", "deep/b.key"]),
     ],
 )
-async def test_files_are_left_out_as_dockerignore_says(
-    store: ImageStore, tmp_path: Path, rules: str, kept: list[str]
-) -> None:
+async def test_dockerignore_excludes_files(store: ImageStore, tmp_path: Path, rules: str, kept: list[str]) -> None:
     context = tmp_path / "context"
     (context / "deep").mkdir(parents=True)
     for name in ("a.key", "a.txt", "deep/b.key", "deep/b.txt"):
@@ -180,7 +178,7 @@ async def test_files_are_left_out_as_dockerignore_says(
     assert sorted(str(path.relative_to(inside)) for path in inside.rglob("*") if path.is_file()) == kept
 
 
-async def test_run_writes_into_the_image_and_sees_what_came_before(store: ImageStore, tmp_path: Path) -> None:
+async def test_run_writes_into_the_image_and_sees_earlier_layers(store: ImageStore, tmp_path: Path) -> None:
     support.need_sandbox()
     dockerfile = """
     FROM python:3.11
@@ -189,8 +187,8 @@ async def test_run_writes_into_the_image_and_sees_what_came_before(store: ImageS
     RUN cat first && chmod 700 first && echo two > second
     RUN rm second && python3 -c "print('python runs')"
     """
-    said = await build(store, tmp_path / "context", dockerfile)
-    assert {"one", "python runs"} <= set(said)
+    output = await build(store, tmp_path / "context", dockerfile)
+    assert {"one", "python runs"} <= set(output)
     layer = store.resolve("local/mine:1").root.layers[-1]
     assert (layer / "work" / "first").read_text() == "one\n"
     assert (layer / "work" / "first").stat().st_mode & 0o777 == 0o700
@@ -210,8 +208,8 @@ async def test_pip_installs_into_the_images_own_environment(store: ImageStore, t
     RUN pip --version && cp -r /package/mine /opt/env/lib/python*/site-packages/
     RUN python3 -c "import mine, sys; print('value', mine.VALUE, sys.prefix)"
     """
-    said = await build(store, context, dockerfile)
-    assert "value 42 /opt/env" in said
+    output = await build(store, context, dockerfile)
+    assert "value 42 /opt/env" in output
     assert not list(Path(sys.prefix).rglob("site-packages/mine"))
 
 
@@ -239,7 +237,7 @@ async def test_pip_installs_into_the_images_own_environment(store: ImageStore, t
         ),
     ],
 )
-async def test_what_cannot_be_built_is_refused_by_name(
+async def test_unsupported_instructions_are_refused_by_name(
     store: ImageStore, tmp_path: Path, line: str, words: str
 ) -> None:
     if line.startswith("RUN"):
@@ -255,7 +253,7 @@ async def test_what_cannot_be_built_is_refused_by_name(
     assert not list((store.directory / "layers").glob("building-*"))
 
 
-async def test_an_archive_that_is_added_is_unpacked_and_does_not_lead_out(store: ImageStore, tmp_path: Path) -> None:
+async def test_add_unpacks_an_archive_and_follows_no_link_out_of_the_image(store: ImageStore, tmp_path: Path) -> None:
     context, outside = tmp_path / "context", tmp_path / "outside"
     for directory in (context, outside):
         directory.mkdir()
@@ -273,17 +271,17 @@ async def test_an_archive_that_is_added_is_unpacked_and_does_not_lead_out(store:
     assert not list(outside.iterdir())
 
 
-async def test_a_name_that_cannot_be_is_refused_before_anything_is_built(store: ImageStore, tmp_path: Path) -> None:
-    said: list[str] = []
+async def test_an_invalid_name_is_refused_before_the_build(store: ImageStore, tmp_path: Path) -> None:
+    output: list[str] = []
     (tmp_path / "Dockerfile").write_text("FROM busybox\n")
     with pytest.raises(ImageError, match="invalid reference format"):
-        await ImageBuilder(store, tmp_path, arguments={}, print_line=said.append).build(
+        await ImageBuilder(store, tmp_path, arguments={}, print_line=output.append).build(
             tmp_path / "Dockerfile", "Bad Name"
         )
-    assert said == []
+    assert output == []
 
 
-def test_continuations_comments_and_both_forms_are_read() -> None:
+def test_continuations_comments_and_both_command_forms_are_parsed() -> None:
     steps = parse('FROM a\nRUN one && \\\n  # between\n  two\nCMD ["x", "y"]\nEXPOSE 80\nENTRYPOINT run it\n')
     assert steps[1] == Instruction(2, "RUN", "one &&  two")
     assert steps[2].command() == ["x", "y"]
@@ -291,7 +289,7 @@ def test_continuations_comments_and_both_forms_are_read() -> None:
     assert substitute("$A ${B} ${C:-c} ${A:+yes} \\$A", {"A": "1", "B": "2"}) == "1 2 c yes $A"
 
 
-async def test_a_saved_image_is_a_whole_oci_layout(store: ImageStore, tmp_path: Path) -> None:
+async def test_a_saved_image_is_a_complete_oci_layout(store: ImageStore, tmp_path: Path) -> None:
     context = tmp_path / "context"
     context.mkdir()
     (context / "f").write_text("content")

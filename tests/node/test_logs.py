@@ -35,7 +35,7 @@ async def text(path: Path, options: LogOptions) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("options", "expected"),
     [
         (LogOptions(), "one\ntwo\nthree\nfour\n"),
         (LogOptions(tail=2), "three\nfour\n"),
@@ -48,11 +48,11 @@ async def text(path: Path, options: LogOptions) -> str:
         (LogOptions(tail=2, follow=True), "three\nfour\n"),
     ],
 )
-async def test_a_client_gets_what_it_asks_for(log: Path, options: LogOptions, wanted: str) -> None:
-    assert await text(log, options) == wanted
+async def test_log_options_select_lines(log: Path, options: LogOptions, expected: str) -> None:
+    assert await text(log, options) == expected
 
 
-async def test_rotated_pieces_are_part_of_the_log(log: Path) -> None:
+async def test_rotated_files_are_part_of_the_log(log: Path) -> None:
     write(log.with_name("0.log.1"), ("0", "stdout F older"))
     write(log.with_name("0.log.2"), ("0", "stdout F oldest"))
     assert (await text(log, LogOptions())).startswith("oldest\nolder\none\n")
@@ -81,9 +81,9 @@ async def test_following_loses_nothing_across_rotations(tmp_path: Path) -> None:
     assert path.with_name("0.log.1").exists()
 
 
-async def test_following_a_log_that_never_comes_ends_with_its_container(tmp_path: Path) -> None:
+async def test_following_a_log_that_is_never_written_ends_with_the_container(tmp_path: Path) -> None:
     assert await text(tmp_path / "none.log", LogOptions(follow=True)) == ""
 
 
-def test_time_stamps_sort_as_text() -> None:
+def test_timestamps_sort_as_text() -> None:
     assert timestamp(1_500_000_000_000_000_001) == "2017-07-14T02:40:00.000000001Z"

@@ -32,7 +32,7 @@ SLICES = [
 ]
 
 
-def test_the_table_knows_headless_and_addressed_services_and_host_names() -> None:
+def test_dns_records_cover_headless_services_cluster_ips_and_host_names() -> None:
     assert names.dns_records(SERVICES, SLICES, domain="cluster.local") == {
         "headless.ns.svc.cluster.local": ["10.244.0.5", "10.244.0.6"],
         "pod-0.headless.ns.svc.cluster.local": ["10.244.0.5"],
@@ -57,7 +57,7 @@ def test_the_hosts_file_has_every_spelling_of_the_namespaces_services() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "extra", "wanted"),
+    ("policy", "extra", "expected"),
     [
         ("ClusterFirst", {}, "search ns.svc.d svc.d d\nnameserver 10.96.0.10\noptions ndots:5\n"),
         ("Default", {}, "search home\nnameserver 192.0.2.9\n"),
@@ -69,12 +69,12 @@ def test_the_hosts_file_has_every_spelling_of_the_namespaces_services() -> None:
         ),
     ],
 )
-def test_the_resolv_conf_follows_the_pods_policy(policy: str, extra: Object, wanted: str) -> None:
+def test_the_resolv_conf_follows_the_pods_policy(policy: str, extra: Object, expected: str) -> None:
     machine = "search home\nnameserver 192.0.2.9\n"
-    found = names.resolv_conf(
+    text = names.resolv_conf(
         namespace="ns", domain="d", server="10.96.0.10", policy=policy, extra=extra, machine=machine
     )
-    assert found == wanted
+    assert text == expected
 
 
 def query(name: str, kind: int = 1) -> bytes:
@@ -94,7 +94,7 @@ def query(name: str, kind: int = 1) -> bytes:
         ("example.com", 1, 3, []),
     ],
 )
-async def test_the_resolver_answers_at_once(name: str, kind: int, code: int, addresses: list[str]) -> None:
+async def test_the_dns_server_answers_from_its_records(name: str, kind: int, code: int, addresses: list[str]) -> None:
     table = names.dns_records(SERVICES, SLICES, domain="cluster.local")
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(
@@ -113,7 +113,7 @@ async def test_the_resolver_answers_at_once(name: str, kind: int, code: int, add
     assert [socket.inet_ntoa(answer[-16 * (count - i) + 12 :][:4]) for i in range(count)] == addresses
 
 
-class Forgetful(asyncio.DatagramProtocol):
+class LossyServer(asyncio.DatagramProtocol):
     """A server of the machine that loses the first question."""
 
     def __init__(self) -> None:
@@ -128,9 +128,9 @@ class Forgetful(asyncio.DatagramProtocol):
             self.transport.sendto(b"the answer", addr)
 
 
-async def test_a_question_that_was_lost_on_its_way_outside_is_asked_again() -> None:
+async def test_a_lost_upstream_query_is_repeated() -> None:
     loop = asyncio.get_running_loop()
-    outside, server = await loop.create_datagram_endpoint(Forgetful, local_addr=("127.0.0.1", 0))
+    outside, server = await loop.create_datagram_endpoint(LossyServer, local_addr=("127.0.0.1", 0))
     port = outside.get_extra_info("sockname")[1]
     transport, _ = await loop.create_datagram_endpoint(
         lambda: dns.DnsServer(dict, domain="cluster.local", upstream=["127.0.0.1"], port=port),
@@ -147,17 +147,17 @@ async def test_a_question_that_was_lost_on_its_way_outside_is_asked_again() -> N
     outside.close()
 
 
-async def test_nonsense_is_not_answered_and_does_no_harm() -> None:
+async def test_malformed_packets_are_ignored() -> None:
     resolver = dns.DnsServer(dict, domain="d", upstream=[])
     for packet in (b"", b"\0" * 12, b"\xff" * 40):
         resolver.datagram_received(packet, ("127.0.0.1", 1))
 
 
-def test_doors_lead_from_a_services_port_to_its_pods_ports() -> None:
+def test_service_ports_have_the_endpoints_of_their_pods() -> None:
     assert service_ports(SERVICES, SLICES) == [ServicePort("tcp", "10.96.0.7", 80, (("10.244.0.7", 8080),))]
 
 
-def test_there_are_doors_for_tcp_and_udp_even_of_one_number() -> None:
+def test_tcp_and_udp_may_share_a_port_number() -> None:
     ports = [{"name": name, "port": 53, "protocol": name.upper()} for name in ("udp", "tcp", "sctp")]
     names_service = [service("names", "10.96.0.9", ports=ports)]
     pods = [
@@ -170,7 +170,7 @@ def test_there_are_doors_for_tcp_and_udp_even_of_one_number() -> None:
     ]
 
 
-def test_addresses_are_handed_out_once_and_rest_before_they_return() -> None:
+def test_pod_addresses_are_allocated_once_and_not_reused_at_once() -> None:
     addresses = PodIPAllocator(NetworkSettings(pods="10.1.0.0/29"), [])
     taken = [addresses.allocate() for _ in range(5)]
     assert len(set(taken)) == 5

@@ -22,12 +22,12 @@ for number in range(16):
 """
 
 
-def test_a_bridge_keeps_its_address_whatever_is_plugged_in() -> None:
+def test_a_bridge_keeps_its_mac_address_when_ports_change() -> None:
     unshared = ["unshare", "--user", "--map-root-user", "--net"]
     if not shutil.which("unshare") or subprocess.run([*unshared, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine allows no network namespaces (unshare --user --net)")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [*unshared, sys.executable, "-c", ADDRESSES]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    said = done.stdout.split()
-    assert (len(said), len(set(said))) == (16, 1)
+    addresses = done.stdout.split()
+    assert (len(addresses), len(set(addresses))) == (16, 1)

@@ -21,7 +21,7 @@ print(hashlib.sha256(data).hexdigest() == back.decode())
 """
 
 
-async def test_a_pod_connects_to_the_outside_and_both_directions_flow(node: RunningNode) -> None:
+async def test_a_pod_connects_to_the_outside_in_both_directions(node: RunningNode) -> None:
     support.need_outbound()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +36,7 @@ async def test_a_pod_connects_to_the_outside_and_both_directions_flow(node: Runn
         assert await node.log("p") == "True\n"
 
 
-async def test_what_nobody_serves_outside_is_a_broken_connection_and_not_a_wait(node: RunningNode) -> None:
+async def test_a_refused_outbound_connection_is_reset_at_once(node: RunningNode) -> None:
     support.need_outbound()
     async with await asyncio.start_server(lambda *_: None, host_address()) as server:
         host, port = server.sockets[0].getsockname()[:2]
@@ -46,7 +46,7 @@ async def test_what_nobody_serves_outside_is_a_broken_connection_and_not_a_wait(
     assert "ConnectionRe" in await node.log("p")  # reset, or refused
 
 
-async def test_the_relay_itself_leads_nowhere(node: RunningNode) -> None:
+async def test_the_relay_refuses_connections_to_itself(node: RunningNode) -> None:
     support.need_outbound()
     ranges = node.plane.agent.context.settings.network if node.plane.agent else None
     assert ranges

@@ -68,7 +68,7 @@ def run(*words: str, environment: dict[str, str] | None = None) -> str:
     return done.stdout
 
 
-async def test_a_saved_image_is_loaded_and_runs_here_in_a_root_of_its_own(node: RunningNode, saved: Path) -> None:
+async def test_a_saved_image_can_be_loaded_and_runs_with_its_own_root(node: RunningNode, saved: Path) -> None:
     support.need_sandbox()
     assert node.plane.agent
     assert load(node.plane.agent.context.images, saved, name="mine:2") == ["docker.io/library/mine:2"]
@@ -112,8 +112,8 @@ async def test_a_saved_image_runs_in_containerd(containerd: str, saved: Path) ->
     run("ctr", "-a", containerd, "images", "import", str(saved))
     full = f"docker.io/{NAME}"
     assert full in run("ctr", "-a", containerd, "images", "ls", "-q")
-    said = run("ctr", "-a", containerd, "run", "--rm", "--snapshotter", "native", full, f"t{uuid.uuid4().hex[:8]}")
-    assert said == "hello world\n"
+    output = run("ctr", "-a", containerd, "run", "--rm", "--snapshotter", "native", full, f"t{uuid.uuid4().hex[:8]}")
+    assert output == "hello world\n"
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def needs_to_run(podman: str) -> None:
     assert tried.stdout == "hello world\n"
 
 
-async def test_a_saved_image_runs_in_podman_and_comes_back_from_it(podman: str, saved: Path, tmp_path: Path) -> None:
+async def test_a_saved_image_runs_in_podman_and_can_be_loaded_again(podman: str, saved: Path, tmp_path: Path) -> None:
     run(podman, "load", "-i", str(saved))
     needs_to_run(podman)
     for kind in ("docker-archive", "oci-archive"):
@@ -197,7 +197,7 @@ def test_nothing_in_an_image_leads_out_of_it(tmp_path: Path) -> None:
     assert (image.root.layers[0] / str(outside).lstrip("/") / "planted").read_text() == "x"
 
 
-def test_what_is_no_archive_and_where_none_can_be_written_is_said(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_archive_is_an_error(tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "images", python.describe(sys.executable))
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(YardError, match="nowhere does not exist"):
@@ -209,9 +209,9 @@ def test_what_is_no_archive_and_where_none_can_be_written_is_said(tmp_path: Path
         save.save(store, "busybox", tmp_path / "nowhere" / "image.tar")
 
 
-def test_later_layers_take_files_away(tmp_path: Path) -> None:
+def test_later_layers_remove_files(tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "images", python.describe(sys.executable))
-    made = packed(
+    archive = packed(
         tmp_path / "a.tar",
         file("d/gone"),
         file("d/kept"),
@@ -219,14 +219,12 @@ def test_later_layers_take_files_away(tmp_path: Path) -> None:
         file("e/old"),
         file("e/.wh..wh..opq", b""),
     )
-    load(store, made)
+    load(store, archive)
     tree = store.resolve("bad:1").root.layers[0]
     assert sorted(str(path.relative_to(tree)) for path in tree.rglob("*")) == ["d", "d/kept", "e"]
 
 
-async def test_an_image_that_only_podman_holds_runs_in_it_through_the_agent(
-    podman: str, saved: Path, tmp_path: Path
-) -> None:
+async def test_an_image_that_only_podman_has_runs_in_podman(podman: str, saved: Path, tmp_path: Path) -> None:
     run(podman, "load", "-i", str(saved))
     needs_to_run(podman)
     async with running_node(tmp_path / "state") as node:  # the machine is looked at with the fixture's settings
@@ -265,7 +263,7 @@ async def executed(node: RunningNode, pod: Object, command: list[str]) -> str:
     assert node.plane.agent
     streams = NodeStreams(node.plane.agent.context.settings.pods)
     process = await streams.execute(pod, "main", command, stdin=False, stderr=True, tty=False)
-    said = b"".join([piece async for piece in process.output("stdout")])
+    output = b"".join([piece async for piece in process.output("stdout")])
     await process.wait()
     await process.close()
-    return said.decode()
+    return output.decode()

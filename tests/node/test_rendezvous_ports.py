@@ -1,4 +1,4 @@
-"""Two jobs that ask for the same port, on a machine that cannot give pods networks of their own."""
+"""Two jobs that use the same port, on a machine that cannot give pods networks of their own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def container(**env: str) -> Object:
     return {"name": "main", "env": [{"name": name, "value": value} for name, value in env.items()]}
 
 
-def test_the_ports_by_which_replicas_meet_are_found_in_their_variables() -> None:
+def test_rendezvous_ports_are_read_from_variables() -> None:
     torchrun = container(PET_RDZV_ENDPOINT="job-worker-0:29400", OTHER_PORT="81", PET_MASTER_PORT="")
     assert rendezvous_ports.requested([container(MASTER_PORT="23456", PET_MASTER_PORT="23456"), torchrun]) == [
         "23456",
@@ -30,7 +30,7 @@ def test_the_ports_by_which_replicas_meet_are_found_in_their_variables() -> None
     ]
 
 
-def test_a_port_is_kept_if_free_agreed_on_with_peers_and_else_replaced() -> None:
+def test_a_port_is_the_peers_or_the_requested_or_a_free_one() -> None:
     with socket.socket() as other:
         other.bind(("", 0))
         other.listen()
@@ -42,7 +42,7 @@ def test_a_port_is_kept_if_free_agreed_on_with_peers_and_else_replaced() -> None
     assert rendezvous_ports.choose([str(in_use)], peers=[], others=[{"1": in_use}])[str(in_use)] != in_use
 
 
-def test_only_the_meeting_place_is_rewritten() -> None:
+def test_only_rendezvous_variables_are_rewritten() -> None:
     before = container(MASTER_PORT="23456", MASTER_ADDR="job-0", PET_RDZV_ENDPOINT="job-0:23456", WEB_PORT="23456")
     before["env"].append({"name": "MASTER_KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
     after = rendezvous_ports.rewrite(before, {"23456": 999}, lambda name: name == "job-0")
@@ -73,37 +73,37 @@ print(link.recv(100).decode(), os.environ["MASTER_PORT"])
 
 
 @pytest.fixture(params=["sandbox without network", "plain process"])
-async def poor(
+async def node(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RunningNode]:
-    """A node that lacks what this machine may well have."""
-    why = "turned off by the test"
+    """A node without features that this machine may have."""
+    why = "disabled by the test"
     if request.param == "plain process":
         machine = dataclasses.replace(support.machine(), network_missing=why, sandbox_missing=why)
     else:
         support.need_sandbox()
         machine = dataclasses.replace(support.machine(), network_missing=why)
     monkeypatch.setattr(machine_features, "detect", lambda: machine)
-    async with running_node(tmp_path / "state") as made:
-        yield made
+    async with running_node(tmp_path / "state") as running:
+        yield running
 
 
-async def test_two_jobs_with_one_port_keep_to_themselves_and_are_told_of_it(poor: RunningNode) -> None:
+async def test_two_jobs_with_the_same_port_do_not_meet_and_get_an_event(node: RunningNode) -> None:
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
     for job in ("red", "blue"):
-        await _make_job(poor, job, port)
+        await _make_job(node, job, port)
     for job in ("red", "blue"):
         for number in (1, 2):
             name = f"{job}-{number}"
-            await poor.until(name, lambda pod: pod["status"].get("phase") in ("Succeeded", "Failed"), seconds=90)
-            said = (await poor.log(name)).split()
-            assert said[:1] == [job], f"{name} met somebody else: {said}"
+            await node.until(name, lambda pod: pod["status"].get("phase") in ("Succeeded", "Failed"), seconds=90)
+            output = (await node.log(name)).split()
+            assert output[:1] == [job], f"{name} met another job: {output}"
             if job == "red":
-                assert said[1] == str(port), "nobody had it before"
-    assert "PortReplaced" not in await poor.events("red-0")
-    assert f"Port {port} is in use" in (await poor.messages("blue-1"))["PortReplaced"]
+                assert output[1] == str(port), "the port was free"
+    assert "PortReplaced" not in await node.events("red-0")
+    assert f"Port {port} is in use" in (await node.messages("blue-1"))["PortReplaced"]
 
 
 async def _make_job(node: RunningNode, job: str, port: int) -> None:

@@ -22,7 +22,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[support.ShimHarness]:
         yield harness
 
 
-async def said(harness: support.ShimHarness, script: str, **more: object) -> list[str]:
+async def output_of(harness: support.ShimHarness, script: str, **more: object) -> list[str]:
     pod = await harness.pod("p")
     ended = await harness.run(pod, "main", ["sh", "-c", script], **more)
     assert ended["exitCode"] == 0, (ended, harness.output(pod, "main"))
@@ -36,14 +36,18 @@ TMP = f"ls /tmp | grep -vx '{Path(sys.prefix).parts[2]}'" if sys.prefix.startswi
 async def test_a_container_has_its_own_host_name_processes_and_tmp(
     harness: support.ShimHarness, tmp_path: Path
 ) -> None:
-    lines = await said(harness, f"hostname; echo $$; {TMP} | wc -l; ls /proc | grep -c '^[0-9]'; touch /tmp/x /data")
+    lines = await output_of(
+        harness, f"hostname; echo $$; {TMP} | wc -l; ls /proc | grep -c '^[0-9]'; touch /tmp/x /data"
+    )
     assert lines[:3] == ["p", "1", "0"]
     assert int(lines[3]) < 6
 
 
-async def test_it_does_not_see_homes_nor_the_nodes_state(harness: support.ShimHarness, tmp_path: Path) -> None:
+async def test_a_container_sees_neither_home_directories_nor_the_node_state(
+    harness: support.ShimHarness, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("x")
-    lines = await said(
+    lines = await output_of(
         harness, f"ls -A /home; test -e {tmp_path}/secret && echo seen; test -e /etc/shadow && echo shadow; true"
     )
     assert lines == []
@@ -66,41 +70,41 @@ async def test_volumes_are_mounted_at_any_path(harness: support.ShimHarness, tmp
         "do cat $f; echo; done; "
         "echo new > /data/out; echo bad > /read-only/out || echo refused; ls /usr/share/doc >/dev/null && echo kept"
     )
-    lines = await said(harness, script, mounts=mounts)
+    lines = await output_of(harness, script, mounts=mounts)
     assert lines[:4] == ["from outside"] * 3 + ["a file"]
     assert {"refused", "kept"} <= set(lines)
     assert (data / "out").read_text() == "new\n"
 
 
 async def test_the_machines_programs_are_read_only(harness: support.ShimHarness) -> None:
-    lines = await said(
+    lines = await output_of(
         harness, "touch /usr/bin/mine 2>/dev/null || echo refused; touch /etc/passwd.new && echo own-etc"
     )
     assert lines == ["refused", "own-etc"]
 
 
-async def test_it_runs_as_the_user_it_is_told_to(harness: support.ShimHarness) -> None:
-    lines = await said(
+async def test_a_container_runs_as_its_user(harness: support.ShimHarness) -> None:
+    lines = await output_of(
         harness, "id -u; id -g; touch /tmp/mine && echo wrote", user={"uid": 1234, "gid": 2345, "groups": []}
     )
     assert lines == ["1234", "2345", "wrote"]
 
 
 @pytest.mark.parametrize("uid", [0, 1234])
-async def test_it_has_only_a_containers_capabilities(harness: support.ShimHarness, uid: int) -> None:
+async def test_a_container_has_the_default_capabilities_only(harness: support.ShimHarness, uid: int) -> None:
     if uid and os.geteuid():
         pytest.skip("another number is a user namespace of its own for an ordinary user; what it may there is nothing")
     script = "grep CapBnd /proc/self/status; mount -t tmpfs none /mnt 2>/dev/null || echo no mount"
-    lines = await said(harness, script, user={"uid": uid, "gid": uid, "groups": []})
+    lines = await output_of(harness, script, user={"uid": uid, "gid": uid, "groups": []})
     assert lines[0].split()[1].lstrip("0") == "a80425fb", "the set container runtimes give by default"
     assert lines[1] == "no mount"
 
 
-async def test_no_new_privileges_and_a_read_only_root_hold(harness: support.ShimHarness) -> None:
+async def test_no_new_privileges_and_a_read_only_root_are_enforced(harness: support.ShimHarness) -> None:
     script = (
         "grep NoNewPrivs /proc/self/status; touch /x 2>/dev/null || echo refused; touch /dev/shm/x 2>/dev/null; true"
     )
-    lines = await said(harness, script, no_new_privileges=True, read_only_root=True)
+    lines = await output_of(harness, script, no_new_privileges=True, read_only_root=True)
     assert lines == ["NoNewPrivs:\t1", "refused"]
 
 
@@ -108,7 +112,7 @@ async def test_another_pods_processes_and_files_are_invisible(harness: support.S
     other = await harness.pod("other")
     harness.create(other, "main", ["sh", "-c", "echo private > /tmp/private; exec sleep 4242"])
     await other.start("main", 0)
-    lines = await said(harness, f"ps ax | grep -c '[4]242'; {TMP}; ls {other.pod} 2>/dev/null; true")
+    lines = await output_of(harness, f"ps ax | grep -c '[4]242'; {TMP}; ls {other.pod} 2>/dev/null; true")
     assert lines == ["0"]
 
 
@@ -126,7 +130,7 @@ true
 """
 
 
-async def test_the_machines_root_is_out_of_reach_from_the_start_and_soon_gone(
+async def test_the_machines_root_is_unreachable_and_soon_unmounted(
     harness: support.ShimHarness, tmp_path: Path
 ) -> None:
     (tmp_path / "mark").write_text("the machine's own\n")
@@ -138,16 +142,16 @@ async def test_the_machines_root_is_out_of_reach_from_the_start_and_soon_gone(
 
 
 async def test_a_container_that_may_unmount_is_started_without_the_machines_root(harness: support.ShimHarness) -> None:
-    assert await said(harness, "test -e /dev/.machine || echo gone", privileged=True) == ["gone"]
+    assert await output_of(harness, "test -e /dev/.machine || echo gone", privileged=True) == ["gone"]
 
 
-async def test_a_link_in_a_volume_leads_only_into_the_container(harness: support.ShimHarness, tmp_path: Path) -> None:
+async def test_a_link_in_a_volume_stays_inside_the_container(harness: support.ShimHarness, tmp_path: Path) -> None:
     outside, volume = tmp_path / "outside", tmp_path / "volume"
     outside.mkdir()
     volume.mkdir()
     (outside / "secret").write_text("secret")
     os.symlink(outside, volume / "way-out")
-    lines = await said(harness, "cat /v/way-out/secret 2>/dev/null || echo nothing", mounts=[Mount(volume, "/v")])
+    lines = await output_of(harness, "cat /v/way-out/secret 2>/dev/null || echo nothing", mounts=[Mount(volume, "/v")])
     assert lines == ["nothing"]
 
 
@@ -169,7 +173,7 @@ def test_targets_are_resolved_inside_the_root(tmp_path: Path, path: str, goal: s
     assert rootfs.inside(str(tmp_path), path) == f"{tmp_path}/{goal}"
 
 
-def test_a_ring_of_links_is_refused(tmp_path: Path) -> None:
+def test_a_cycle_of_links_is_refused(tmp_path: Path) -> None:
     os.symlink("b", tmp_path / "a")
     os.symlink("a", tmp_path / "b")
     with pytest.raises(OSError, match="symbolic links"):

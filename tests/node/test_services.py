@@ -64,7 +64,7 @@ print(sorted(udp), sorted(tcp))
 """
 
 
-async def test_pods_share_the_work_of_a_service_over_udp_and_tcp(node: RunningNode) -> None:
+async def test_a_service_balances_udp_and_tcp_over_its_pods(node: RunningNode) -> None:
     support.need_network()
     ports = [{"name": kind, "port": 53, "targetPort": 7000, "protocol": kind.upper()} for kind in ("udp", "tcp")]
     echo = {"metadata": {"name": "echo"}, "spec": {"selector": {"app": "echo"}, "ports": ports}}
@@ -94,8 +94,8 @@ async def _both_known(node: RunningNode) -> None:
     raise AssertionError(f"the service never had both pods: {listed}")
 
 
-class Pod:
-    """A UDP server of this process that gives back what it gets, in capitals."""
+class UpperCaseServer:
+    """A UDP server in this process that replies with the upper-case text."""
 
     def __init__(self) -> None:
         self.link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -115,17 +115,17 @@ class Pod:
         return link
 
 
-async def test_a_silent_conversation_is_forgotten_and_the_next_datagram_begins_another(
+async def test_an_idle_udp_flow_is_closed_and_the_next_datagram_opens_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(udp_proxy, "IDLE_SECONDS", 0.05)
-    loop, pod, opened = asyncio.get_running_loop(), Pod(), 0
+    loop, pod, opened = asyncio.get_running_loop(), UpperCaseServer(), 0
 
     async def open_endpoint() -> socket.socket:
         nonlocal opened
         opened += 1
         if opened == 2:
-            raise YardError("no ready pods")  # what was said then is lost, as UDP has it
+            raise YardError("no ready pods")  # UDP loses the datagram
         return await pod.connect()
 
     serving = loop.create_task(pod.serve())

@@ -16,7 +16,7 @@ import pytest
 from tests.node import support
 
 from torchyard.node.runtime.rootfs_steps import Mount
-from torchyard.node.shim import records, zygote
+from torchyard.node.shim import legacy, namespace_holder, records, wire, zygote
 from torchyard.node.shim.client import ShimClient, ShimNotRunning, ShimRequestError
 
 RUNGS = ["sandbox", "process"]
@@ -41,7 +41,7 @@ def sandboxed(request: pytest.FixtureRequest) -> bool:
 
 
 async def execute(pod: ShimClient, name: str, argv: list[str], *, text: bytes = b"") -> tuple[int | str, bytes]:
-    """Run a command beside a container: its exit code (or why there is none) and what it printed."""
+    """Run a command beside a container; returns its exit code (or the error) and its output."""
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     async with await pod.channel() as channel:
@@ -51,13 +51,13 @@ async def execute(pod: ShimClient, name: str, argv: list[str], *, text: bytes = 
             os.close(descriptor)
         os.write(in_write, text)
         os.close(in_write)
-        answer, _ = await channel.receive()
-        if "started" not in answer:
+        reply, _ = await channel.receive()
+        if "started" not in reply:
             os.close(out_read)
-            return str(answer), b""
-        said = await asyncio.to_thread(_read_all, out_read)
-        answer, _ = await channel.receive()
-        return int(answer["exited"]), said
+            return str(reply), b""
+        output = await asyncio.to_thread(_read_all, out_read)
+        reply, _ = await channel.receive()
+        return int(reply["exited"]), output
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -74,7 +74,7 @@ def _read_all(descriptor: int) -> bytes:
         ("kill -TERM $$; exit 5", 5, "Error", None),
     ],
 )
-async def test_the_end_of_a_container_is_written_down(
+async def test_the_end_of_a_container_is_recorded(
     harness: support.ShimHarness, *, sandboxed: bool, command: str, code: int, reason: str, killed_by: int | None
 ) -> None:
     if "KILL" in command and sandboxed:
@@ -99,9 +99,7 @@ async def test_output_becomes_cri_lines_in_order(harness: support.ShimHarness, *
     assert [line.split(" ", 3)[3] for line in lines if " stderr " in line] == ["wrong"]
 
 
-async def test_a_long_line_is_cut_into_partial_ones_and_loses_nothing(
-    harness: support.ShimHarness, *, sandboxed: bool
-) -> None:
+async def test_a_long_line_is_split_into_partial_entries(harness: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await harness.pod("p", sandboxed=sandboxed)
     script = "head -c 50000 /dev/zero | tr '\\0' x; echo; echo end"
     await harness.run(pod, "main", ["sh", "-c", script], sandboxed=sandboxed)
@@ -132,7 +130,7 @@ async def test_a_log_is_rotated_by_size_and_keeps_the_newest(harness: support.Sh
         (["/etc/passwd"], 'exec: "/etc/passwd": permission denied'),
     ],
 )
-async def test_a_program_that_cannot_be_started_says_why(
+async def test_a_program_that_cannot_be_started_is_recorded_with_its_error(
     harness: support.ShimHarness, *, sandboxed: bool, argv: list[str], message: str
 ) -> None:
     pod = await harness.pod("p", sandboxed=sandboxed)
@@ -140,7 +138,7 @@ async def test_a_program_that_cannot_be_started_says_why(
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (128, "StartError", message)
 
 
-async def test_an_attempt_is_started_once_however_often_it_is_asked_for(
+async def test_an_attempt_is_started_once_however_often_it_is_requested(
     harness: support.ShimHarness, *, sandboxed: bool
 ) -> None:
     pod = await harness.pod("p", sandboxed=sandboxed)
@@ -149,16 +147,17 @@ async def test_an_attempt_is_started_once_however_often_it_is_asked_for(
     mounts = {"mounts": [Mount(marks, "/marks")]} if sandboxed else {}
     where = "/marks" if sandboxed else str(marks)
     harness.create(pod, "main", ["sh", "-c", f"mktemp {where}/XXXXXX; sleep 60"], sandboxed=sandboxed, **mounts)
-    answers = await asyncio.gather(*(pod.start("main", 0) for _ in range(5)), return_exceptions=True)
-    assert sum(isinstance(one, dict) for one in answers) >= 1
-    await pod.start("main", 0)
-    await asyncio.sleep(0.2)
+    replies = await asyncio.gather(*(pod.start("main", 0) for _ in range(5)), return_exceptions=True)
+    assert any(isinstance(reply, dict) for reply in replies)
+    record = await pod.start("main", 0)
+    await _until(lambda: any(marks.iterdir()))
+    # every later process of this pod is forked after those that the requests above could have started
+    assert await execute(pod, "main", ["true"]) == (0, b"")
     assert len(list(marks.iterdir())) == 1
+    assert {reply["pid"] for reply in replies if isinstance(reply, dict) and "pid" in reply} <= {record["pid"]}
 
 
-async def test_exec_runs_beside_the_container_and_hands_over_streams_and_code(
-    harness: support.ShimHarness, *, sandboxed: bool
-) -> None:
+async def test_exec_passes_streams_and_exit_code(harness: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await harness.pod("p", sandboxed=sandboxed)
     harness.create(
         pod, "main", ["sleep", "60"], sandboxed=sandboxed, env={"PATH": support.DEFAULT_PATH, "COLOUR": "red"}
@@ -171,9 +170,7 @@ async def test_exec_runs_beside_the_container_and_hands_over_streams_and_code(
         await _refusal(pod, {"op": "exec", "container": "other", "argv": ["true"], "tty": True})
 
 
-async def test_an_image_without_tar_can_still_be_copied_to_and_from(
-    harness: support.ShimHarness, *, sandboxed: bool
-) -> None:
+async def test_kubectl_cp_works_for_an_image_without_tar(harness: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await harness.pod("p", sandboxed=sandboxed)
     room = pod.pod / "room"
     (room / "in").mkdir(parents=True)
@@ -189,8 +186,8 @@ async def test_an_image_without_tar_can_still_be_copied_to_and_from(
     assert await feeding == 0
     copied = room / "out" / str(room).lstrip("/") / "in" / "file"
     assert copied.read_bytes() == (room / "in" / "file").read_bytes()
-    code, said = await execute(pod, "main", ["tar", "--delete", "x"])
-    assert (code, b"unsupported arguments" in said or b"not supported" in said) == (2, True)
+    code, output = await execute(pod, "main", ["tar", "--delete", "x"])
+    assert (code, b"unsupported arguments" in output or b"not supported" in output) == (2, True)
 
 
 async def _feed(pod: ShimClient, argv: list[str], data: bytes) -> int:
@@ -203,8 +200,8 @@ async def _feed(pod: ShimClient, argv: list[str], data: bytes) -> int:
         os.close(null)
         await channel.receive()
         await asyncio.to_thread(_write_all, in_write, data)
-        answer, _ = await channel.receive()
-    return int(answer["exited"])
+        reply, _ = await channel.receive()
+    return int(reply["exited"])
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -215,11 +212,11 @@ def _write_all(descriptor: int, data: bytes) -> None:
 async def _refusal(pod: ShimClient, request: dict[str, object]) -> None:
     async with await pod.channel() as channel:
         channel.send(request)
-        answer, _ = await channel.receive()
-        raise ShimRequestError(answer["error"])
+        reply, _ = await channel.receive()
+        raise ShimRequestError(reply["error"])
 
 
-async def test_exec_with_a_terminal_has_its_size(harness: support.ShimHarness, *, sandboxed: bool) -> None:
+async def test_exec_with_a_terminal_sets_its_size(harness: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await harness.pod("p", sandboxed=sandboxed)
     harness.create(pod, "main", ["sleep", "60"], sandboxed=sandboxed)
     await pod.start("main", 0)
@@ -234,14 +231,14 @@ async def test_exec_with_a_terminal_has_its_size(harness: support.ShimHarness, *
                 "size": size,
             }
         )
-        answer, files = await channel.receive()
-        assert answer == {"started": True}
+        reply, files = await channel.receive()
+        assert reply == {"started": True}
         assert (await channel.receive())[0] == {"exited": 0}
         assert os.read(files[0], 100) == b"11 22\r\n"
         os.close(files[0])
 
 
-async def test_who_hangs_up_takes_the_exec_along(harness: support.ShimHarness, *, sandboxed: bool) -> None:
+async def test_closing_the_connection_kills_the_exec_process(harness: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await harness.pod("p", sandboxed=sandboxed)
     harness.create(pod, "main", ["sleep", "60"], sandboxed=sandboxed)
     await pod.start("main", 0)
@@ -265,8 +262,8 @@ async def test_attach_copies_output_and_reaches_the_input(harness: support.ShimH
     async with await pod.channel() as channel:
         channel.send({"op": "attach", "container": "main", "stdin": True}, [out_write])
         os.close(out_write)
-        answer, files = await channel.receive()
-        assert answer == {"tty": False, "stdin": True}
+        reply, files = await channel.receive()
+        assert reply == {"tty": False, "stdin": True}
         os.write(files[0], b"it\n")
         os.close(files[0])
         assert await asyncio.to_thread(_read_all, out_read) == b"got it\n"
@@ -274,7 +271,7 @@ async def test_attach_copies_output_and_reaches_the_input(harness: support.ShimH
     assert harness.output(pod, "main") == ["got it"]
 
 
-async def test_a_subscriber_is_told_of_every_change(harness: support.ShimHarness, *, sandboxed: bool) -> None:
+async def test_a_subscriber_receives_every_state_change(harness: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await harness.pod("p", sandboxed=sandboxed)
     async with await pod.channel() as channel:
         channel.send({"op": "subscribe"})
@@ -311,12 +308,12 @@ async def test_containers_die_with_a_killed_shim(harness: support.ShimHarness, *
             break
         await asyncio.sleep(0.01)
     assert not support.alive(started["pid"])
-    known = records.read(records.record_path(str(pod.pod), "main", 0))
-    assert known
-    assert known["state"] == "running", "nobody was left to write the end down"
+    record = records.read_record(str(pod.pod), "main", 0)
+    assert record
+    assert record["state"] == "running", "no process could record the end"
     assert await harness.zygote.start_shim(pod.pod), "a new one"
     ended = await harness.ended(pod, "main")
-    assert (ended["exitCode"], ended["message"]) == (137, records.LOST), "whoever comes next does"
+    assert (ended["exitCode"], ended["message"]) == (137, records.LOST), "the next shim records it"
     assert not await harness.zygote.start_shim(pod.pod), "there is one"
 
 
@@ -332,16 +329,51 @@ async def test_a_pod_has_one_shim_and_survives_its_zygote(harness: support.ShimH
 
 
 async def test_a_new_zygote_waits_for_the_old_one_to_end(harness: support.ShimHarness) -> None:
-    """A zygote that was told to stop holds its lock for a moment longer than it answers."""
+    """A zygote that is shutting down holds its lock for a moment longer than it replies."""
     with (harness.root / "zygote.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         starting = asyncio.create_task(harness.zygote.ensure())
         await _until((harness.root / "zygote.log").exists)
-        await asyncio.sleep(0.2)  # or else the new one may not have found the lock taken yet
+        await _until(lambda: len(_daemons(harness.root)) == 1)
+        (pid,) = _daemons(harness.root)
+        before = _sleeps(pid)
+        await _until(lambda: _sleeps(pid) > before + 10)  # it sleeps between two tries to take the lock
         assert not starting.done()
     await starting
     pod = await harness.pod("p", sandboxed=False)
     assert (await harness.run(pod, "main", ["true"], sandboxed=False))["exitCode"] == 0
+
+
+async def test_the_namespaces_of_a_version_0_1_node_are_used_again(harness: support.ShimHarness) -> None:
+    support.need_sandbox()
+    await harness.zygote.ensure()
+    record = harness.root / namespace_holder.RECORD
+    record.rename(harness.root / legacy.NAMESPACE_HOLDER_RECORD)
+    await harness.zygote.shutdown()
+    pod = await harness.pod("p")
+    assert not record.exists(), "a new namespace holder would have written it"
+    assert (await harness.run(pod, "main", ["true"]))["exitCode"] == 0
+
+
+async def test_the_zygote_of_a_version_0_1_node_is_shut_down(harness: support.ShimHarness) -> None:
+    with wire.listen(str(harness.root), legacy.ZYGOTE_SOCKET) as server:
+        starting = asyncio.create_task(harness.zygote.ensure())
+        channel, _ = await asyncio.to_thread(server.accept)
+        with channel:
+            assert await asyncio.to_thread(wire.receive, channel) == ({"op": "shutdown"}, [])
+            wire.send(channel, {})
+        await starting
+
+
+def _daemons(root: Path) -> list[int]:
+    """Processes of this node that have left the session of the test."""
+    return [pid for pid in support.processes_with(str(root)) if os.getsid(pid) != os.getsid(0)]
+
+
+def _sleeps(pid: int) -> int:
+    """How often a process has gone to sleep."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def _spares(root: Path) -> set[int]:
@@ -354,10 +386,10 @@ async def _until(holds: Callable[[], bool]) -> None:
         if holds():
             return
         await asyncio.sleep(0.02)
-    raise AssertionError("it never came to that")
+    raise AssertionError("the condition was never met")
 
 
-async def test_spare_shims_wait_for_wired_pods_are_replaced_and_go_with_their_zygote(
+async def test_spare_shims_are_assigned_replaced_and_end_with_their_zygote(
     harness: support.ShimHarness,
 ) -> None:
     support.need_network()
@@ -413,4 +445,4 @@ async def _connect(pod: ShimClient, host: str, port: int) -> socket.socket:
             return await pod.connect(host, port)
         except ShimRequestError:
             await asyncio.sleep(0.01)
-    raise AssertionError(f"{host}:{port} does not answer")
+    raise AssertionError(f"{host}:{port} does not reply")

@@ -1,4 +1,4 @@
-"""What ends a node from its state directory alone, where somebody does not do as told."""
+"""Stopping a node from its state directory alone, also when a process does not reply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchyard.node.shim import client, shim_server, wire
 from torchyard.node.shutdown import stop_pods
 
 
-async def test_a_shim_that_does_not_answer_is_named_and_holds_nobody_up(
+async def test_a_shim_that_does_not_reply_is_logged_and_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(client, "REPLY_SECONDS", 0.2)
@@ -24,7 +24,7 @@ async def test_a_shim_that_does_not_answer_is_named_and_holds_nobody_up(
     assert "pod may still be running: error='shim.sock of some-uid did not reply within" in caplog.text
 
 
-async def test_a_node_that_is_ended_while_it_starts_leaves_nothing_running(tmp_path: Path) -> None:
+async def test_a_node_that_is_stopped_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
     zygote = client.ZygoteClient(tmp_path, {"namespaces": machine().sandbox, "network": NETWORK})
     start = asyncio.create_task(zygote.ensure())
     while not processes_with(str(tmp_path)):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.node import support
 
-# The machine's own tar, as an ordinary user's pod runs it: root there, and nobody else exists.
+# The machine's own tar, as an ordinary user's pod runs it: root of a user namespace without other users.
 ALONE = """
 import os, sys
 from torchyard.node.shim import process, linux
@@ -36,7 +36,7 @@ def packed(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["../escaped", "a/../../escaped"])
-def test_a_path_that_climbs_out_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_path_that_leads_out_of_the_directory_is_refused(tmp_path: Path, name: str) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     done = tar("xmf", "-", "-C", str(inner), stdin=packed(name))
@@ -45,7 +45,7 @@ def test_a_path_that_climbs_out_is_refused(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "escaped").exists()
 
 
-def test_a_tree_goes_out_and_comes_back(tmp_path: Path) -> None:
+def test_a_tree_can_be_packed_and_unpacked(tmp_path: Path) -> None:
     (tmp_path / "tree" / "deep").mkdir(parents=True)
     (tmp_path / "tree" / "deep" / "file").write_text("content")
     made = tar("cf", "-", "-C", str(tmp_path), "tree")
@@ -56,7 +56,7 @@ def test_a_tree_goes_out_and_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", [PROGRAM, ALONE], ids=["ours", "the machine's, without other users"])
-def test_files_of_users_who_do_not_exist_here_are_taken(tmp_path: Path, program: str) -> None:
+def test_files_of_unknown_users_are_unpacked(tmp_path: Path, program: str) -> None:
     if program == ALONE:
         support.need_sandbox()
     done = tar("-xmf", "-", "-C", str(tmp_path), stdin=packed("theirs"), program=program)
@@ -65,5 +65,5 @@ def test_files_of_users_who_do_not_exist_here_are_taken(tmp_path: Path, program:
 
 
 @pytest.mark.parametrize("arguments", [("cf", "file", "x"), ("xf", "-", "--strange"), ("tf", "-")])
-def test_what_it_cannot_do_it_refuses(arguments: tuple[str, ...]) -> None:
+def test_unsupported_arguments_are_refused(arguments: tuple[str, ...]) -> None:
     assert tar(*arguments).returncode == 2

@@ -73,7 +73,9 @@ def shown(path: Path) -> dict[str, bytes]:
         ),
     ],
 )
-async def test_files_of_the_api_become_files(sources: VolumeMounter, volume: Object, content: dict[str, bytes]) -> None:
+async def test_config_maps_secrets_and_fields_become_files(
+    sources: VolumeMounter, volume: Object, content: dict[str, bytes]
+) -> None:
     prepared = await sources.mount({"name": "v", **volume})
     assert prepared.read_only
     assert shown(prepared.path) == content
@@ -93,7 +95,7 @@ async def test_files_of_the_api_become_files(sources: VolumeMounter, volume: Obj
         ({"awsElasticBlockStore": {"volumeID": "x"}}, "does not support awsElasticBlockStore volumes"),
     ],
 )
-async def test_what_cannot_be_had_is_named(
+async def test_a_volume_that_cannot_be_mounted_is_named(
     sources: VolumeMounter, volume: Object, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")  # no mount program
@@ -101,13 +103,13 @@ async def test_what_cannot_be_had_is_named(
         await sources.mount({"name": "v", **volume})
 
 
-async def test_memory_is_asked_of_the_shim(sources: VolumeMounter) -> None:
+async def test_a_memory_volume_is_a_tmpfs_of_the_shim(sources: VolumeMounter) -> None:
     prepared = await sources.mount({"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
     assert prepared.memory == 1 << 20
     assert (await sources.mount({"name": "w", "emptyDir": {}})).memory is None
 
 
-async def test_a_bound_claim_leads_to_its_directory(sources: VolumeMounter, tmp_path: Path) -> None:
+async def test_a_bound_claim_is_mounted_from_its_directory(sources: VolumeMounter, tmp_path: Path) -> None:
     OBJECTS["PersistentVolumeClaim", "c"] = {"spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}}
     OBJECTS["PersistentVolume", "pv"] = {
         "spec": {"hostPath": {"path": str(tmp_path / "data")}, "accessModes": ["ReadWriteOnce"]}
@@ -134,7 +136,7 @@ async def test_a_bound_claim_leads_to_its_directory(sources: VolumeMounter, tmp_
         ("Nonsense", "file", "is unknown"),
     ],
 )
-def test_host_paths_are_what_they_claim_to_be(tmp_path: Path, kind: str, there: str, words: str) -> None:
+def test_host_paths_must_have_their_type(tmp_path: Path, kind: str, there: str, words: str) -> None:
     path, state = tmp_path / "path", tmp_path / "state"
     state.mkdir()
     if there == "directory":
@@ -150,7 +152,7 @@ def test_host_paths_are_what_they_claim_to_be(tmp_path: Path, kind: str, there: 
 
 
 @pytest.mark.parametrize("path", ["", "pods/other", "..", "link"])
-def test_the_nodes_own_state_is_nobodys_volume(tmp_path: Path, path: str) -> None:
+def test_the_node_state_cannot_be_a_volume(tmp_path: Path, path: str) -> None:
     state = tmp_path / "state"
     (state / "pods" / "other").mkdir(parents=True)
     os.symlink(state / "pods", state / "link")
@@ -169,14 +171,14 @@ def test_a_sub_path_stays_in_its_volume(tmp_path: Path, sub_path: str) -> None:
     assert list(outside.iterdir()) == []
 
 
-def test_a_sub_path_is_made_and_inner_links_are_fine(tmp_path: Path) -> None:
+def test_a_sub_path_is_created_and_may_contain_inner_links(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     os.symlink("real", tmp_path / "link")
     assert resolve_sub_path(tmp_path, "new/deep").is_dir()
     assert resolve_sub_path(tmp_path, "link") == tmp_path / "real"
 
 
-def test_an_update_is_one_rename_and_old_names_go(tmp_path: Path) -> None:
+def test_an_update_is_one_rename_and_removes_old_names(tmp_path: Path) -> None:
     volume = tmp_path / "v"
     assert atomic_writer.write(
         volume, {"a": atomic_writer.FileProjection(b"1", 0o644), "d/b": atomic_writer.FileProjection(b"2", 0o600)}

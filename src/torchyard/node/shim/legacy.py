@@ -10,17 +10,18 @@ from typing import Any
 
 from torchyard.node.shim import records, wire
 
-_ZYGOTE_SOCKET = "keeper.sock"
-_NAMESPACE_HOLDER_RECORD = "anchor.json"
+ZYGOTE_SOCKET = "keeper.sock"
+NAMESPACE_HOLDER_RECORD = "anchor.json"
 _SECONDS = 10.0
 
 
 def namespace_holder_record(root: str) -> dict[str, Any] | None:
-    return records.read(f"{root}/{_NAMESPACE_HOLDER_RECORD}")
+    record: dict[str, Any] | None = records.read(f"{root}/{NAMESPACE_HOLDER_RECORD}")
+    return record
 
 
 def shut_down_zygote(root: str) -> None:
     """Its shims run on; those that wait for a pod end with it."""
-    with contextlib.suppress(OSError), wire.connect(root, _ZYGOTE_SOCKET, timeout=_SECONDS) as channel:
+    with contextlib.suppress(OSError), wire.connect(root, ZYGOTE_SOCKET, timeout=_SECONDS) as channel:
         wire.send(channel, {"op": "shutdown"})
         wire.receive(channel)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +28,11 @@ def write(path: str, content: Mapping[str, object]) -> None:
     os.replace(temporary, path)
 
 
-def read(path: str) -> dict[str, Any] | None:
+def read(path: str) -> Any:
+    """The object in a JSON file; None if there is no such file."""
     try:
-        with open(path) as text:
-            content = json.load(text)
+        with open(path, "rb", buffering=0) as file:  # no buffer and no decoder, which would be a shim's own pages
+            content = json.loads(file.read())
     except FileNotFoundError:
         return None
     return content if isinstance(content, dict) else None
@@ -43,7 +44,8 @@ def pod_path(pod: str) -> str:
 
 def read_pod(pod: str) -> PodRecord | None:
     """What the agent decided for the pod. Records of older versions may lack fields."""
-    return cast("PodRecord | None", read(pod_path(pod)))
+    record: PodRecord | None = read(f"{pod}/pod.json")
+    return record
 
 
 def container_directory(pod: str, container: str) -> str:
@@ -55,7 +57,8 @@ def config_path(pod: str, container: str, attempt: int) -> str:
 
 
 def read_config(pod: str, container: str, attempt: int) -> ContainerConfig | None:
-    return cast("ContainerConfig | None", read(config_path(pod, container, attempt)))
+    config: ContainerConfig | None = read(config_path(pod, container, attempt))
+    return config
 
 
 def record_path(pod: str, container: str, attempt: int) -> str:
@@ -63,7 +66,8 @@ def record_path(pod: str, container: str, attempt: int) -> str:
 
 
 def read_record(pod: str, container: str, attempt: int) -> ContainerRecord | None:
-    return cast("ContainerRecord | None", read(record_path(pod, container, attempt)))
+    record: ContainerRecord | None = read(record_path(pod, container, attempt))
+    return record
 
 
 def read_all(pod: str) -> dict[str, list[ContainerRecord]]:

@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn
 
 from torchyard.node.shim import legacy, linux, namespace_holder, pod_namespaces, records, wire
 from torchyard.node.shim.output import timestamp
@@ -35,14 +35,14 @@ HANDOVER_SECONDS = 30.0
 
 def main(root: str) -> None:
     """Become the node's zygote, unless there is one. `zygote.json` says which namespaces it may use."""
-    settings = cast("ZygoteSettings", records.read(f"{root}/{SETTINGS}") or {"namespaces": False, "network": None})
+    settings: ZygoteSettings | None = records.read(f"{root}/{SETTINGS}")
     daemonize(f"{root}/{LOG}")
     lock = _take_over(root)
     if lock is None:
         return
     legacy.shut_down_zygote(root)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    namespaces = namespace_holder.find_or_start(root, settings) if settings.get("namespaces") else None
+    namespaces = namespace_holder.find_or_start(root, settings) if settings and settings["namespaces"] else None
     zygote = ShimZygote(root, namespaces)
     linux.set_process_name("yard-zygote")
     gc.freeze()  # otherwise the first collection in a shim copies every page that holds an object
