@@ -61,7 +61,7 @@ async def test_a_file_in_a_claim_is_visible_to_the_next_pod(node: RunningNode, c
     where = Path(pv["spec"]["local"]["path"])
     assert where.parent == node.plane.settings.volumes
     if cls is not None:
-        await has_event(node, "data", "StorageClassAlias", f'there is no storage class "{cls}" here')
+        await has_event(node, "data", "StorageClassAlias", f'storage class "{cls}" does not exist')
     await node.script("first", "echo hello > /mnt/ceph/code.py", container=MOUNT, volumes=uses("data"))
     await node.phase("first", "Succeeded")
     await node.script("second", "grep hello /mnt/ceph/code.py", container=MOUNT, volumes=uses("data"))
