@@ -96,6 +96,10 @@ def test_rows_of_cluster_scoped_kinds_match_kube_apiserver(server: Server, which
     for case in CLUSTER_CASES[which]:
         create(server, path, case)
     compare(server, which, path)
+    if which.endswith(" storageclasses"):
+        # a default class would change the claims of other tests that share this server
+        for case in CLUSTER_CASES[which]:
+            server.admin.delete(f"{path}/{case['metadata']['name']}")
 
 
 @pytest.mark.cluster
