@@ -36,6 +36,7 @@ class WorkloadInfo:
         "is_finished",
         "is_ready",
         "key",
+        "local_queue",
         "obj",
         "pending_message",
         "priority",
@@ -65,6 +66,7 @@ class WorkloadInfo:
         )
         self.priority: int = spec.get("priority") or 0
         self.queue_name: str = spec.get("queueName") or ""
+        self.local_queue: Key = (self.key[0], self.queue_name)
         self.created = to_timestamp(metadata.get("creationTimestamp"))
         self.is_finished = is_true(conditions, messages.FINISHED)
         self.is_deleting = bool(metadata.get("deletionTimestamp"))  # holds its quota until all of its pods are gone
@@ -143,10 +145,6 @@ class WorkloadInfo:
             and preempted["status"] == "True"
             and preempted["reason"] != messages.REASON_IN_CLUSTER_QUEUE
         )
-
-    @property
-    def local_queue(self) -> Key:
-        return self.key[0], self.queue_name
 
     @property
     def job_uid(self) -> str:
