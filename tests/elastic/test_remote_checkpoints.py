@@ -1,4 +1,4 @@
-"""Checkpoints in an object store: complete by their manifest, the damaged passed over, drivers asked for by name."""
+"""Checkpoints in an object store: a manifest completes them, damaged ones are skipped, missing drivers are named."""
 
 from __future__ import annotations
 

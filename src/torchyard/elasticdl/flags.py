@@ -28,7 +28,7 @@ class Flag:
 
 COMMON = (
     Flag("job_name", required=True, help="name of the job; the names of its pods begin with it"),
-    Flag("image_name", help="image of the master, and of the workers unless --worker_image is given"),
+    Flag("image_name", help="image of the master, and of the workers without --worker_image"),
     Flag("worker_image", help="image of the workers"),
     Flag("ps_image"),
     Flag("namespace", "default"),

@@ -19,7 +19,7 @@ def admit(hello: wire.Hello, *, job: str, token: str) -> None:
         raise ElasticError(
             "OtherJob",
             f"{hello.name} belongs to job {hello.job!r}, but this coordinator serves job {job!r}",
-            hint="check the coordinator address that the worker was given",
+            hint="check the worker's coordinator address",
         )
     if hello.version != wire.VERSION:
         raise ElasticError(

@@ -1,7 +1,7 @@
 """The coordinator's HTTP interface: status, events, metrics and the ledger; scale and stop.
 
 It implements a small part of HTTP/1.1, because the runtime uses the standard library only. A connection serves one
-request. Anyone who can reach the port may read; a change needs the job's token.
+request. Every client that can reach the port may read; a change needs the job's token.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def metrics(coordinator: Coordinator) -> str:
         ("step", "gauge", "last applied step", membership.step),
         ("world_size", "gauge", "workers in the world", len(membership.world)),
         ("workers_connected", "gauge", "workers with a control stream", len(coordinator.workers)),
-        ("workers_wanted", "gauge", "workers asked for", membership.limits.target_workers),
+        ("workers_wanted", "gauge", "target number of workers", membership.limits.target_workers),
         ("incarnation", "gauge", "how often the coordinator was started", coordinator.ledger.incarnation),
         ("generation", "gauge", "number of the present world", membership.fence.generation),
         (

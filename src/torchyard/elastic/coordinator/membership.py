@@ -175,10 +175,9 @@ class Membership:
         surplus = [] if self.forming else spare[max(0, limits.target_workers - len(self.world)) :]
         for member in surplus:
             member.leaving = True
-        actions: list[Action] = [
-            SendMessage(m.name, Stop(StopCause.RETIRED, f"{limits.target_workers} workers are wanted")) for m in surplus
-        ]
-        return actions + self.update_world(f"{limits.target_workers} workers wanted")
+        reason = f"the target is {limits.target_workers} workers"
+        actions: list[Action] = [SendMessage(m.name, Stop(StopCause.RETIRED, reason)) for m in surplus]
+        return actions + self.update_world(reason)
 
     def update_world(self, reason: str) -> list[Action]:
         """Change the world at a step boundary if its members should differ. A rendezvous under way is left alone."""
@@ -208,8 +207,8 @@ class Membership:
 
     def _start_rendezvous(self, reason: str, *, urgent: bool) -> list[Action]:
         chosen = self._select_members()
-        everyone = tuple(dict.fromkeys([*self.world, *chosen]))
-        self._participants = tuple(name for name in everyone if name in self.members)
+        candidates = tuple(dict.fromkeys([*self.world, *chosen]))
+        self._participants = tuple(name for name in candidates if name in self.members)
         # A member that has left waits for `StartWorld` in any case; those still inside must not wait for it.
         urgent = urgent or (self.forming and self.urgent)
         self.fence = Fence(self.incarnation, self.fence.generation + 1)
@@ -264,7 +263,7 @@ class Membership:
         if self.members[name].leaving:
             return Stop(StopCause.RETIRED, "it asked to leave")
         del self.members[name]
-        return Stop(StopCause.RETIRED, f"{self.limits.target_workers} workers are wanted")
+        return Stop(StopCause.RETIRED, f"the target is {self.limits.target_workers} workers")
 
     def record_cost(self, name: str, cost: float) -> None:
         """Note the time that a worker needs for one micro-batch."""
