@@ -374,7 +374,7 @@ ENVIRONMENT = {
     ),
 }
 
-SURROUNDINGS = {
+ENVIRONMENT_SCENARIOS = {
     "run-as": PodScenario(spec(container("test $(id -u) = 1234"), securityContext={"runAsUser": 1234}), "Succeeded"),
     "non-root": PodScenario(
         spec(container("exit 0"), securityContext={"runAsNonRoot": True}), "CreateContainerConfigError"
@@ -403,5 +403,5 @@ SCENARIOS: dict[str, PodScenario] = {
     **DELETIONS,
     **VOLUMES,
     **ENVIRONMENT,
-    **SURROUNDINGS,
+    **ENVIRONMENT_SCENARIOS,
 }
