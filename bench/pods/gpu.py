@@ -70,7 +70,9 @@ async def wait_in_line(client: Client, gpus: int) -> None:
     await start(client, "one-more", 1, ["true"])
     async for _, seen in client.watch(PODS, "default", initial=True, fields="metadata.name=one-more"):
         conditions = (seen.get("status") or {}).get("conditions") or ()
-        said = next((one["message"] for one in conditions if one.get("reason") == "Unschedulable"), "")
+        said = next(
+            (condition["message"] for condition in conditions if condition.get("reason") == "Unschedulable"), ""
+        )
         if said:
             print(f"one-more: {said}", flush=True)
             break
@@ -88,7 +90,7 @@ async def main() -> None:
                 client = plane.client("bench")
                 node = await client.get(NODES, "here")
                 shown = {
-                    key: one for key, one in node["metadata"]["labels"].items() if "nvidia" in key or "yard" in key
+                    key: item for key, item in node["metadata"]["labels"].items() if "nvidia" in key or "yard" in key
                 }
                 gpus = int(node["status"]["capacity"].get(GPU, 0))
                 print(f"user {os.getuid()}, {gpus} GPU, labels {shown}", flush=True)

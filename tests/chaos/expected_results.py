@@ -63,15 +63,15 @@ def listed(client: Client, path: str) -> list[Object]:
 
 def are_over(client: Client) -> bool:
     every = listed(client, JOBS) + listed(client, TRAININGS)
-    return all(_conditions(one) & {"Complete", "Failed", "Succeeded"} for one in every)
+    return all(_conditions(item) & {"Complete", "Failed", "Succeeded"} for item in every)
 
 
 def judge(client: Client, plans: dict[str, Plan]) -> None:
     """Every job ended as planned, with exactly the pods it needed and a limited number of events."""
-    for one in listed(client, JOBS):
-        _judge_job(one, plans[one["metadata"]["name"]])
-    for one in listed(client, TRAININGS):
-        _judge_training(one, plans[one["metadata"]["name"]])
+    for item in listed(client, JOBS):
+        _judge_job(item, plans[item["metadata"]["name"]])
+    for item in listed(client, TRAININGS):
+        _judge_training(item, plans[item["metadata"]["name"]])
     _judge_events(listed(client, EVENTS), plans)
 
 

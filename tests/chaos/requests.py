@@ -79,7 +79,7 @@ TYPES = [
     *("application/merge-patch+json", "application/strategic-merge-patch+json", "application/json-patch+json"),
     *("application/apply-patch+yaml", "application/json; charset=utf-16", "a/b/c", ";", "multipart/form-data", ""),
 ]
-PATCHES = [one for one in TYPES if "patch" in one]
+PATCHES = [kind_type for kind_type in TYPES if "patch" in kind_type]
 ACCEPTS = [
     *("application/json", "*/*", "application/yaml", "text/html", "application/vnd.kubernetes.protobuf"),
     *("application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=Table;v=v9;g=meta.k8s.io"),
@@ -235,8 +235,8 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     """Every (container, key) inside a JSON value."""
     inside: list[tuple[Any, Any]] = []
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in list(pairs):
-        inside += [(value, key), *_places(one)]
+    for key, item in list(pairs):
+        inside += [(value, key), *_places(item)]
     return inside
 
 
@@ -257,7 +257,7 @@ def _bodies(path: str) -> Drawn:
     written = [nearly_right(path)] * 6 + [OBJECTS, OPERATIONS]
     junk = st.builds(bytes.__add__, st.sampled_from([b"", b"k8s\x00"]), st.binary(max_size=40))
     return st.one_of(
-        *(one.map(lambda value: json.dumps(value).encode()) for one in written), st.sampled_from(NASTY), junk
+        *(item.map(lambda value: json.dumps(value).encode()) for item in written), st.sampled_from(NASTY), junk
     )
 
 

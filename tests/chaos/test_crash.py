@@ -24,9 +24,9 @@ def listed(api: Client) -> tuple[int, dict[str, tuple[str, int]]]:
     """(the list's version, name → (value, version))."""
     answer = api.get(COLLECTION).json
     items = {
-        one["metadata"]["name"]: (one["data"]["v"], int(one["metadata"]["resourceVersion"]))
-        for one in answer["items"]
-        if "v" in one.get("data", {})
+        item["metadata"]["name"]: (item["data"]["v"], int(item["metadata"]["resourceVersion"]))
+        for item in answer["items"]
+        if "v" in item.get("data", {})
     }
     return int(answer["metadata"]["resourceVersion"]), items
 
@@ -48,11 +48,11 @@ def judge(api: Client, writers: list[Writer]) -> None:
     token = ""
     while True:
         page = api.get(COLLECTION, query={"limit": 7, **({"continue": token} if token else {})}).json
-        paged += [one["metadata"]["name"] for one in page["items"]]
+        paged += [item["metadata"]["name"] for item in page["items"]]
         token = page["metadata"].get("continue", "")
         if not token:
             break
-    assert paged == [one["metadata"]["name"] for one in api.get(COLLECTION).json["items"]]
+    assert paged == [item["metadata"]["name"] for item in api.get(COLLECTION).json["items"]]
 
 
 def test_nothing_acknowledged_is_lost_by_killing_the_server(tmp_path: Path) -> None:

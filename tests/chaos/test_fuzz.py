@@ -127,7 +127,7 @@ class Prober:
                 raise self._fault(f"{response.status} is no whole Status: {body[:600]!r}")
 
     def _fault(self, what: str) -> AssertionError:
-        lines = [f"{one.method} {one.path} {one.headers} {(one.body or b'')[:300]!r}" for one in self.latest]
+        lines = [f"{item.method} {item.path} {item.headers} {(item.body or b'')[:300]!r}" for item in self.latest]
         return AssertionError("\n    ".join([*lines, f"→ {what}"]))
 
     def _reconnect(self) -> None:

@@ -33,13 +33,13 @@ def test_killing_the_plane_repeatedly_does_not_change_how_jobs_end(tmp_path: Pat
     waiting = [(path, job) for path, job, _ in made]
     try:
         for _ in range(KILLS):
-            waiting = [one for one in waiting if not expected_results.send(server.admin, *one)]
+            waiting = [item for item in waiting if not expected_results.send(server.admin, *item)]
             kubelet.allow(1 + 5 * EACH // KILLS)
             time.sleep(rng.uniform(0.01, 0.4))
             yard.kill()
             server = yard.start()
             assert not kubelet.fault, kubelet.fault
-        waiting = [one for one in waiting if not expected_results.send(server.admin, *one)]
+        waiting = [item for item in waiting if not expected_results.send(server.admin, *item)]
         assert not waiting
         kubelet.allow(10**6)
         eventually(lambda: expected_results.are_over(server.admin), "the end of all jobs", seconds=120)

@@ -57,7 +57,7 @@ def with_program(job: Object, plan: Plan, marks: Path) -> Object:
     """The job with its containers replaced by the program."""
     name, spec = job["metadata"]["name"], job["spec"]
     replicas = spec.get("pytorchReplicaSpecs")
-    for template in [one["template"] for one in replicas.values()] if replicas else [spec["template"]]:
+    for template in [replica["template"] for replica in replicas.values()] if replicas else [spec["template"]]:
         container = {
             **template["spec"]["containers"][0],
             "image": "busybox",
@@ -88,14 +88,14 @@ def test_killing_the_plane_repeatedly_does_not_change_how_running_jobs_end(tmp_p
     try:
         held = sorted(plans, key=lambda _: rng.random())
         for number in range(KILLS):
-            waiting = [one for one in waiting if not expected_results.send(server.admin, *one)]
+            waiting = [item for item in waiting if not expected_results.send(server.admin, *item)]
             # the last quarter of the kills hits jobs that have ended or are ending
             while held and len(held) > len(plans) * (1 - number / (0.75 * KILLS)):
                 (marks / f"go.{held.pop()}").touch()
             some_writes(server.admin, rng.randint(0, 30))
             yard.kill()
             server = yard.start()
-        waiting = [one for one in waiting if not expected_results.send(server.admin, *one)]
+        waiting = [item for item in waiting if not expected_results.send(server.admin, *item)]
         assert not waiting
         for name in held:
             (marks / f"go.{name}").touch()

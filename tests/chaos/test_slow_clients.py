@@ -152,8 +152,8 @@ def test_a_slow_request_does_not_delay_others(yard: Yard) -> None:
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connected(server)) for _ in range(20)]
         for piece in (b"GET /api/v1/pods HT", b"TP/1.1\r\nHost", b": x\r\nAuthor"):
-            for one in slow:
-                one.sendall(piece)
+            for item in slow:
+                item.sendall(piece)
             started = time.monotonic()
             assert server.admin.get("/api/v1/namespaces/default").status == 200
             assert time.monotonic() - started < 20

@@ -43,7 +43,7 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping.is_set():
-            key = self.rng.choice([one for one in self.keys if not one.possible] or [None])
+            key = self.rng.choice([key for key in self.keys if not key.possible] or [None])
             if key is None or not self._write(key):
                 return
 
@@ -105,7 +105,7 @@ class Follower(threading.Thread):
         listed = self.client.once("GET", COLLECTION).json
         self.lists += 1
         with self.lock:
-            self.state = {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in listed["items"]}
+            self.state = {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in listed["items"]}
             self.version = listed["metadata"]["resourceVersion"]
 
     def _watch(self) -> None:

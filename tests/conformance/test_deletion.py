@@ -48,7 +48,7 @@ RETURN_A_STATUS: list[tuple[str, Object]] = [
 
 
 @pytest.mark.point(19)
-@pytest.mark.parametrize(("resource", "obj"), RETURN_THE_OBJECT, ids=[one[0] for one in RETURN_THE_OBJECT])
+@pytest.mark.parametrize(("resource", "obj"), RETURN_THE_OBJECT, ids=[item[0] for item in RETURN_THE_OBJECT])
 def test_delete_returns_the_object_for_these_kinds(space: Space, resource: str, obj: Object) -> None:
     created = space.make(resource, obj)
     answer = space.api.delete(space.path(resource, "a"), {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
@@ -58,7 +58,9 @@ def test_delete_returns_the_object_for_these_kinds(space: Space, resource: str, 
 
 
 @pytest.mark.point(19)
-@pytest.mark.parametrize(("resource", "obj"), RETURN_A_STATUS, ids=[one[0] for one in RETURN_A_STATUS])
+@pytest.mark.parametrize(
+    ("resource", "obj"), RETURN_A_STATUS, ids=[return_a_statu[0] for return_a_statu in RETURN_A_STATUS]
+)
 def test_delete_returns_a_status_for_these_kinds(space: Space, resource: str, obj: Object) -> None:
     created = space.make(resource, obj)
     answer = space.api.delete(space.path(resource, "a"), {"propagationPolicy": "Background"})

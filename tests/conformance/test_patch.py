@@ -222,7 +222,7 @@ BAD_STRATEGIC: list[tuple[str, Object]] = [
 
 
 @pytest.mark.point(39)
-@pytest.mark.parametrize("patch", [one[1] for one in BAD_STRATEGIC], ids=[one[0] for one in BAD_STRATEGIC])
+@pytest.mark.parametrize("patch", [item[1] for item in BAD_STRATEGIC], ids=[item[0] for item in BAD_STRATEGIC])
 def test_a_bad_strategic_patch_is_rejected(server: Server, space: Space, patch: Object) -> None:
     created = space.make("deployments", deployment("d"))
     refused = space.api.patch(space.path("deployments", "d"), patch, STRATEGIC)

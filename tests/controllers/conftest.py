@@ -86,9 +86,9 @@ class Place:
 
         async def look() -> Object | None:
             found = (await self.client.list(EVENTS, namespace or self.namespace)).items
-            about = [one for one in found if one["involvedObject"].get("name") == name]
-            seen[:] = [(one["reason"], one["message"]) for one in about]
-            return next((one for one in about if one["reason"] == reason and part in one["message"]), None)
+            about = [item for item in found if item["involvedObject"].get("name") == name]
+            seen[:] = [(item["reason"], item["message"]) for item in about]
+            return next((item for item in about if item["reason"] == reason and part in item["message"]), None)
 
         try:
             return await self.until(look)

@@ -16,7 +16,7 @@ def service(name: str, **spec: Any) -> Object:
 
 
 def addresses(endpoints: Object, kind: str = "addresses") -> list[str]:
-    return [one["ip"] for subset in endpoints.get("subsets") or () for one in subset.get(kind) or ()]
+    return [item["ip"] for subset in endpoints.get("subsets") or () for item in subset.get(kind) or ()]
 
 
 async def test_the_endpoints_of_a_service_are_its_pods_by_readiness(place: Place) -> None:
@@ -26,7 +26,7 @@ async def test_the_endpoints_of_a_service_are_its_pods_by_readiness(place: Place
         await place.move(f"p{number}", "Running", address=f"10.0.0.{number + 1}", ready=ready)
     await place.pod("other", node="n", labels={"app": "db"})
     await place.move("other", "Running", address="10.0.0.9")
-    found = await place.becomes(ENDPOINTS, "web", lambda one: addresses(one) and addresses(one, "notReadyAddresses"))
+    found = await place.becomes(ENDPOINTS, "web", lambda item: addresses(item) and addresses(item, "notReadyAddresses"))
     pod = await place.get(SERVICES, "web")
     assert found["metadata"]["labels"] == {"team": "a", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}
     (subset,) = found["subsets"]
@@ -44,10 +44,10 @@ async def test_a_named_port_with_different_numbers_gets_several_subsets(place: P
         port = {"name": "http", "containerPort": 8080 + number}
         await place.pod(f"p{number}", node="n", labels={"app": "web"}, container={"ports": [port]})
         await place.move(f"p{number}", "Running", address=f"10.0.0.{number}")
-    found = await place.becomes(ENDPOINTS, "web", lambda one: len(addresses(one)) == 4)
+    found = await place.becomes(ENDPOINTS, "web", lambda item: len(addresses(item)) == 4)
     assert found["metadata"]["labels"]["service.kubernetes.io/headless"] == ""
     shown = {
-        (port["name"], port["port"]): [one["ip"] for one in subset["addresses"]]
+        (port["name"], port["port"]): [address["ip"] for address in subset["addresses"]]
         for subset in found["subsets"]
         for port in subset["ports"]
     }
@@ -79,12 +79,12 @@ async def test_a_pod_that_changes_its_labels_moves_to_another_service(place: Pla
     await place.becomes(ENDPOINTS, "web", addresses)
     await place.patch(PODS, "p", {"metadata": {"labels": {"app": "db"}}})
     await place.becomes(ENDPOINTS, "db", addresses)
-    await place.becomes(ENDPOINTS, "web", lambda one: not addresses(one))
+    await place.becomes(ENDPOINTS, "web", lambda item: not addresses(item))
 
     async def slices() -> bool:
         found = (await place.client.list(ENDPOINT_SLICES, place.namespace)).items
         shown = {
-            one["metadata"]["labels"]["kubernetes.io/service-name"]: len(one.get("endpoints") or ()) for one in found
+            item["metadata"]["labels"]["kubernetes.io/service-name"]: len(item.get("endpoints") or ()) for item in found
         }
         return shown == {"web": 0, "db": 1}
 

@@ -89,15 +89,15 @@ async def _falls_silent(place: Place, name: str) -> None:
         await place.move(pod, "Running", address="10.0.0.1")
     unreachable = "node.kubernetes.io/unreachable"
     node = await place.becomes(
-        NODES, name, lambda one: taints(one) == {(unreachable, "NoSchedule"), (unreachable, "NoExecute")}
+        NODES, name, lambda item: taints(item) == {(unreachable, "NoSchedule"), (unreachable, "NoExecute")}
     )
     ready = next(condition for condition in node["status"]["conditions"] if condition["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusUnknown")
     assert ready["message"] == "Kubelet stopped posting node status."
-    leaving = await place.becomes(PODS, "leaves", lambda one: one["metadata"].get("deletionTimestamp"))
+    leaving = await place.becomes(PODS, "leaves", lambda item: item["metadata"].get("deletionTimestamp"))
     targets = [condition for condition in leaving["status"]["conditions"] if condition["type"] == "DisruptionTarget"]
-    assert [one["reason"] for one in targets] == ["DeletionByTaintManager"]
-    staying = await place.becomes(PODS, "stays", lambda one: not is_ready(one))
+    assert [target["reason"] for target in targets] == ["DeletionByTaintManager"]
+    staying = await place.becomes(PODS, "stays", lambda item: not is_ready(item))
     assert "deletionTimestamp" not in staying["metadata"]
     await place.told(name, "NodeNotReady", namespace="default")
     await place.delete(NODES, name)
@@ -107,9 +107,11 @@ async def test_a_cordoned_node_gets_and_loses_its_taint(place: Place) -> None:
     name = f"{place.namespace}-node"
     await place.node(name)
     await place.patch(NODES, name, {"spec": {"unschedulable": True}})
-    await place.becomes(NODES, name, lambda one: ("node.kubernetes.io/unschedulable", "NoSchedule") in taints(one))
+    await place.becomes(NODES, name, lambda item: ("node.kubernetes.io/unschedulable", "NoSchedule") in taints(item))
     await place.patch(NODES, name, {"spec": {"unschedulable": None}})
-    await place.becomes(NODES, name, lambda one: ("node.kubernetes.io/unschedulable", "NoSchedule") not in taints(one))
+    await place.becomes(
+        NODES, name, lambda item: ("node.kubernetes.io/unschedulable", "NoSchedule") not in taints(item)
+    )
     await place.delete(NODES, name)
 
 

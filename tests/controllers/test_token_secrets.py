@@ -18,7 +18,7 @@ def secret(account: str) -> Object:
 async def test_a_token_secret_gets_a_token_that_the_server_accepts(place: Place) -> None:
     made = await place.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}})
     await place.create(SECRETS, secret("robot"))
-    found = await place.becomes(SECRETS, "token", lambda one: "token" in (one.get("data") or {}))
+    found = await place.becomes(SECRETS, "token", lambda item: "token" in (item.get("data") or {}))
     data = {name: base64.b64decode(value).decode() for name, value in found["data"].items()}
     assert data["namespace"] == place.namespace
     assert "BEGIN CERTIFICATE" in data["ca.crt"]
@@ -35,7 +35,7 @@ async def test_a_token_secret_gets_a_token_that_the_server_accepts(place: Place)
 async def test_deleting_an_account_deletes_its_token_secret(place: Place) -> None:
     await place.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}})
     await place.create(SECRETS, secret("robot"))
-    await place.becomes(SECRETS, "token", lambda one: "token" in (one.get("data") or {}))
+    await place.becomes(SECRETS, "token", lambda item: "token" in (item.get("data") or {}))
     await place.delete(SERVICE_ACCOUNTS, "robot")
     await place.gone(SECRETS, "token")
 

@@ -45,7 +45,7 @@ class Storage:
         return await self.place.create(PERSISTENT_VOLUME_CLAIMS, claim(name, size, **{"cls": self.cls, **more}))
 
     async def phase(self, ref: Any, name: str, phase: str) -> Object:
-        return await self.place.becomes(ref, name, lambda one: (one.get("status") or {}).get("phase") == phase)
+        return await self.place.becomes(ref, name, lambda item: (item.get("status") or {}).get("phase") == phase)
 
     async def bound(self, name: str, to: str) -> Object:
         found = await self.phase(PERSISTENT_VOLUME_CLAIMS, name, "Bound")
@@ -82,8 +82,8 @@ async def storage(place: Place) -> AsyncIterator[Storage]:
         await place.becomes(STORAGE_CLASSES, "local", lambda _: True)
         await place.delete(STORAGE_CLASSES, "local")
     yield Storage(place)
-    for one in (await place.client.list(STORAGE_CLASSES)).items:
-        await place.delete(STORAGE_CLASSES, one["metadata"]["name"])
+    for item in (await place.client.list(STORAGE_CLASSES)).items:
+        await place.delete(STORAGE_CLASSES, item["metadata"]["name"])
 
 
 @asynccontextmanager
@@ -242,7 +242,7 @@ async def test_a_claim_without_a_class_gets_the_default_one_now_or_later(storage
     await storage.claim("late", cls=None)
     for name in ("late", "early"):  # the server itself may not have seen the default class yet
         await storage.place.becomes(
-            PERSISTENT_VOLUME_CLAIMS, name, lambda one: one["spec"].get("storageClassName") == storage.cls
+            PERSISTENT_VOLUME_CLAIMS, name, lambda item: item["spec"].get("storageClassName") == storage.cls
         )
     assert (await storage.place.get(PERSISTENT_VOLUME_CLAIMS, "none"))["spec"]["storageClassName"] == ""
 
@@ -278,7 +278,9 @@ async def test_the_scheduler_sets_the_selected_node_for_the_provisioner(storage:
     await place.node(node)
     await storage.user("p", nodeSelector={"kubernetes.io/hostname": node})
     found = await place.becomes(
-        PERSISTENT_VOLUME_CLAIMS, "data", lambda one: messages.PROVISIONER in (one["metadata"].get("annotations") or {})
+        PERSISTENT_VOLUME_CLAIMS,
+        "data",
+        lambda item: messages.PROVISIONER in (item["metadata"].get("annotations") or {}),
     )
     assert found["metadata"]["annotations"][messages.SELECTED_NODE] == node
     # What a provisioner does then.
@@ -325,7 +327,7 @@ async def test_a_claim_in_use_is_protected_until_its_pod_is_gone(storage: Storag
     await storage.bound("data", "v")
     await storage.user("user", node="some-node")
     await place.delete(PERSISTENT_VOLUME_CLAIMS, "data")
-    held = await place.becomes(PERSISTENT_VOLUME_CLAIMS, "data", lambda one: one["metadata"].get("deletionTimestamp"))
+    held = await place.becomes(PERSISTENT_VOLUME_CLAIMS, "data", lambda item: item["metadata"].get("deletionTimestamp"))
     assert held["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
     await storage.claim("unused", cls=f"{storage.cls}-nothing")
     await place.delete(PERSISTENT_VOLUME_CLAIMS, "unused")
@@ -390,7 +392,7 @@ async def test_a_bound_volume_is_protected_and_a_claim_without_its_volume_is_los
     await storage.bound("data", "v")
     await storage.phase(PERSISTENT_VOLUMES, name, "Bound")
     await place.delete(PERSISTENT_VOLUMES, name)
-    held = await place.becomes(PERSISTENT_VOLUMES, name, lambda one: one["metadata"].get("deletionTimestamp"))
+    held = await place.becomes(PERSISTENT_VOLUMES, name, lambda item: item["metadata"].get("deletionTimestamp"))
     assert held["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
     assert (await place.get(PERSISTENT_VOLUME_CLAIMS, "data"))["status"]["phase"] == "Bound"
     await place.patch(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": None}})

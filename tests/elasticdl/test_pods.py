@@ -62,7 +62,7 @@ def test_workers_are_named_as_in_the_tutorial_and_belong_to_the_master() -> None
     container = pod["spec"]["containers"][0]
     assert container["image"] == "elasticdl:mnist_pytorch"
     assert container["args"][-1].endswith("--training_data=/data/mnist_png/training")
-    variables = {one["name"]: one.get("value") for one in container["env"]}
+    variables = {item["name"]: item.get("value") for item in container["env"]}
     assert variables["HOROVOD_GLOO_TIMEOUT_SECONDS"] == "60"
     assert variables["WORKER_NUM"] == "2"
     assert container["volumeMounts"][0]["mountPath"] == "/data"

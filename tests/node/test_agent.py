@@ -49,7 +49,7 @@ async def test_a_running_pod_is_ready_and_has_an_address(node: RunningNode) -> N
     await node.script("p", "hostname -i; sleep 60")
     pod = await node.phase("p", "Running")
     assert pod["status"]["podIP"].startswith("10.244.0.")
-    assert {one["type"]: one["status"] for one in pod["status"]["conditions"]} == {
+    assert {condition["type"]: condition["status"] for condition in pod["status"]["conditions"]} == {
         "PodReadyToStartContainers": "True",
         "Initialized": "True",
         "Ready": "True",
@@ -106,7 +106,7 @@ async def test_init_containers_run_first_and_share_volumes(node: RunningNode) ->
     await node.create("p", spec)
     pod = await node.phase("p", "Succeeded")
     assert await node.log("p") == "1\n2\n"
-    assert [one["ready"] for one in pod["status"]["initContainerStatuses"]] == [True, True]
+    assert [status["ready"] for status in pod["status"]["initContainerStatuses"]] == [True, True]
 
 
 async def test_a_failing_container_is_restarted_then_backs_off(node: RunningNode) -> None:

@@ -131,7 +131,7 @@ async def test_a_dockerfile_is_built_into_layers_and_config(store: ImageStore, t
     layer = image.root.layers[-1]
     files = sorted(str(path.relative_to(layer)) for path in layer.rglob("*") if path.is_file())
     assert files == ["etc/app.conf", "opt/app/data/a.txt", "opt/app/mnist.py"]
-    assert [one["name"] for one in store.ls()] == ["docker.io/local/mine:1"]
+    assert [item["name"] for item in store.ls()] == ["docker.io/local/mine:1"]
     store.tag("local/mine:1", "local/other:2")
     assert store.remove("local/mine:1") == ["Untagged: docker.io/local/mine:1"]
     assert store.inspect("local/other:2")["config"]["Labels"] == {"maintainer": "me"}
@@ -309,4 +309,4 @@ async def test_a_saved_image_is_a_complete_oci_layout(store: ImageStore, tmp_pat
     for name, data in blobs.items():
         if name.startswith("blobs/"):
             assert name == f"blobs/sha256/{hashlib.sha256(data).hexdigest()}"
-    assert config["rootfs"]["diff_ids"] == [one["digest"] for one in manifest["layers"]]
+    assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in manifest["layers"]]

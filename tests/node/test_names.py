@@ -161,7 +161,7 @@ def test_tcp_and_udp_may_share_a_port_number() -> None:
     ports = [{"name": name, "port": 53, "protocol": name.upper()} for name in ("udp", "tcp", "sctp")]
     names_service = [service("names", "10.96.0.9", ports=ports)]
     pods = [
-        slice_of("names", {"addresses": ["10.244.0.3"]}, ports=[{"name": one["name"], "port": 5353} for one in ports])
+        slice_of("names", {"addresses": ["10.244.0.3"]}, ports=[{"name": port["name"], "port": 5353} for port in ports])
     ]
     goal = (("10.244.0.3", 5353),)
     assert service_ports(names_service, pods) == [

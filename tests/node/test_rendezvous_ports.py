@@ -46,7 +46,7 @@ def test_only_rendezvous_variables_are_rewritten() -> None:
     before = container(MASTER_PORT="23456", MASTER_ADDR="job-0", PET_RDZV_ENDPOINT="job-0:23456", WEB_PORT="23456")
     before["env"].append({"name": "MASTER_KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
     after = rendezvous_ports.rewrite(before, {"23456": 999}, lambda name: name == "job-0")
-    assert [one.get("value") for one in after["env"]] == ["999", "127.0.0.1", "127.0.0.1:999", "23456", None]
+    assert [item.get("value") for item in after["env"]] == ["999", "127.0.0.1", "127.0.0.1:999", "23456", None]
     assert rendezvous_ports.rewrite(before, {}, lambda _: False) == before
 
 
@@ -113,7 +113,7 @@ async def _make_job(node: RunningNode, job: str, port: int) -> None:
     await node.client.create(SERVICES, {"metadata": {"name": f"{job}-0"}, "spec": spec}, "default")
     for _ in range(500):  # the node knows the name before the pods start, as a job's controller sees to it
         assert node.plane.agent
-        if any(one["metadata"]["name"] == f"{job}-0" for one in node.plane.agent.context.services("default")):
+        if any(service["metadata"]["name"] == f"{job}-0" for service in node.plane.agent.context.services("default")):
             break
         await asyncio.sleep(0.02)
     env = container(JOB=job, MASTER_ADDR=f"{job}-0", MASTER_PORT=str(port))["env"]

@@ -86,7 +86,7 @@ async def _both_known(node: RunningNode) -> None:
     for _ in range(1500):
         listed = (await node.client.list(ENDPOINT_SLICES, "default", labels="kubernetes.io/service-name=echo")).items
         ends = [
-            end for one in listed for end in one.get("endpoints") or () if (end.get("conditions") or {}).get("ready")
+            end for item in listed for end in item.get("endpoints") or () if (end.get("conditions") or {}).get("ready")
         ]
         if len(ends) == 2:
             return

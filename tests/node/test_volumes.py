@@ -42,10 +42,10 @@ def sources(tmp_path: Path) -> VolumeMounter:
 
 def shown(path: Path) -> dict[str, bytes]:
     """What a container sees: visible names and contents."""
-    files_there = [one for one in path.rglob("*") if one.is_file()]
-    hidden = {one for one in files_there if any(part.startswith("..") for part in one.relative_to(path).parts)}
-    found = [one for one in files_there if one not in hidden]
-    return {str(one.relative_to(path)): one.read_bytes() for one in found}
+    files_there = [item for item in path.rglob("*") if item.is_file()]
+    hidden = {item for item in files_there if any(part.startswith("..") for part in item.relative_to(path).parts)}
+    found = [item for item in files_there if item not in hidden]
+    return {str(item.relative_to(path)): item.read_bytes() for item in found}
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ async def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_tw
         async def all_succeeded() -> bool:
             await kubelet.step()
             jobs = (await installed.admin.list(JOBS, namespace)).items
-            return all(has_true_condition(one, "Succeeded") for one in jobs) and len(jobs) == JOB_COUNT
+            return all(has_true_condition(item, "Succeeded") for item in jobs) and len(jobs) == JOB_COUNT
 
         await installed.until(all_succeeded, seconds=240)
     finally:
@@ -94,5 +94,5 @@ async def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_tw
         await asyncio.wait([watching])
     twice = {name: uids for name, uids in kubelet.made.items() if len(uids) > 1}
     assert not twice and len(kubelet.made) == JOB_COUNT * REPLICAS
-    services = Counter(one["metadata"]["name"] for one in (await installed.admin.list(SERVICES, namespace)).items)
+    services = Counter(item["metadata"]["name"] for item in (await installed.admin.list(SERVICES, namespace)).items)
     assert len(services) == JOB_COUNT * REPLICAS and set(services.values()) == {1}

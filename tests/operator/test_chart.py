@@ -61,7 +61,7 @@ def release(kube: Server, verb: str, *words: Any) -> Object:
 
 def test_the_chart_passes_helm_lint() -> None:
     found = helm("print(json.dumps(helm.lint(given['chart'], strict=True)))")
-    assert found["errors"] == [] and not [one for one in found["messages"] if one["severity"] > 1], found
+    assert found["errors"] == [] and not [message for message in found["messages"] if message["severity"] > 1], found
 
 
 @pytest.mark.parametrize("queues", [False, True], ids=["alone", "with Kueue"])
@@ -72,9 +72,9 @@ def test_the_rendered_chart_equals_what_yard_install_applies(queues: bool) -> No
         "    print(json.dumps(chart.render(given['values'], name=given['name'], namespace=given['space'])))"
     )
     files = helm(work, values=values, name=RELEASE, space=SPACE)
-    rendered = [one for text in files.values() for one in yaml.safe_load_all(text) if one]
+    rendered = [item for text in files.values() for item in yaml.safe_load_all(text) if item]
     to = Installation(values["image"], SPACE, replicas=3, queues=queues)
-    wanted = [one for one in objects(to) if one["kind"] != "Namespace"]  # Helm creates it on request
+    wanted = [obj for obj in objects(to) if obj["kind"] != "Namespace"]  # Helm creates it on request
 
     def key(one: Object) -> tuple[str, str]:
         return one["kind"], one["metadata"]["name"]

@@ -63,14 +63,14 @@ async def test_yard_run_follows_a_job_in_another_context(
 
 
 async def test_yard_queue_reads_the_queues_of_another_context(installed: Installed, elsewhere: list[str]) -> None:
-    for one in definitions():
+    for definition in definitions():
         try:
-            await installed.admin.create(DEFINITIONS, one)
+            await installed.admin.create(DEFINITIONS, definition)
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
 
-        async def established(name: str = one["metadata"]["name"]) -> bool:
+        async def established(name: str = definition["metadata"]["name"]) -> bool:
             return has_true_condition(await installed.admin.get(DEFINITIONS, name), "Established")
 
         await installed.until(established)

@@ -67,8 +67,8 @@ async def test_an_older_server_without_watch_list_is_listed(old: Installed, capl
         await _succeeds(old, namespace)
         assert not denied(operator)
     # any server may reject a definition for a moment after it was created
-    said = [one for one in caplog.records if "storage is (re)initializing" not in one.getMessage()]
-    assert not [one for one in said if one.levelno >= logging.WARNING], caplog.text
+    said = [record for record in caplog.records if "storage is (re)initializing" not in record.getMessage()]
+    assert not [item for item in said if item.levelno >= logging.WARNING], caplog.text
 
 
 @pytest.mark.parametrize("off", [HOUR, -HOUR], ids=["ahead", "behind"])
@@ -83,7 +83,7 @@ async def test_a_wrong_local_clock_is_logged_and_the_servers_is_used(
         made = parse_rfc3339(pod["metadata"]["creationTimestamp"])
         assert abs(parse_rfc3339(found["status"]["completionTime"]) - made) < HOUR / 6
         assert await installed.admin.find(JOBS, "train", namespace) is not None, "its time to live is not over"
-    said = [one.getMessage() for one in caplog.records if "API server's" in one.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "API server's" in record.getMessage()]
     sign = "" if off > timedelta() else "-"
     assert len(said) == 1 and re.search(rf"offset_seconds={sign}3(59|60)\d$", said[0])
 

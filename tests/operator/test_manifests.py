@@ -45,7 +45,7 @@ def test_the_chart_differs_from_the_manifests_only_in_its_values() -> None:
     ):
         assert mark in text
         text = text.replace(mark, value)
-    plain = [one for one in objects(Installation(values["image"])) if one["kind"] != "Namespace"]
+    plain = [obj for obj in objects(Installation(values["image"])) if obj["kind"] != "Namespace"]
     assert list(yaml.safe_load_all(text)) == plain
 
 
@@ -56,16 +56,16 @@ def test_manifests_survive_a_yaml_round_trip() -> None:
 
 def test_the_operator_can_read_only_its_own_secret() -> None:
     found = objects(Installation("image"))
-    cluster = next(one for one in found if one["kind"] == "ClusterRole" and one["metadata"]["name"] == NAME)
+    cluster = next(item for item in found if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
     assert not any("secrets" in rule["resources"] for rule in cluster["rules"])
     assert not any("*" in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]) for rule in cluster["rules"])
-    own = next(one for one in found if one["kind"] == "Role")
+    own = next(item for item in found if item["kind"] == "Role")
     reading = [rule for rule in own["rules"] if "secrets" in rule["resources"] and "get" in rule["verbs"]]
     assert [rule["resourceNames"] for rule in reading] == [[f"{NAME}-webhook"]]
 
 
 def test_the_pod_meets_the_restricted_standard_that_its_namespace_enforces() -> None:
-    deployment = next(one for one in objects(Installation("image")) if one["kind"] == "Deployment")
+    deployment = next(obj for obj in objects(Installation("image")) if obj["kind"] == "Deployment")
     pod = deployment["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -74,35 +74,38 @@ def test_the_pod_meets_the_restricted_standard_that_its_namespace_enforces() -> 
 
 def test_a_gang_scheduler_adds_permissions_and_a_flag() -> None:
     found = objects(Installation("image", gang_scheduler="volcano"))
-    cluster = next(one for one in found if one["kind"] == "ClusterRole" and one["metadata"]["name"] == NAME)
+    cluster = next(item for item in found if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
     assert any(rule["apiGroups"] == ["scheduling.volcano.sh"] for rule in cluster["rules"])
-    deployment = next(one for one in found if one["kind"] == "Deployment")
+    deployment = next(item for item in found if item["kind"] == "Deployment")
     assert "--gang-scheduler-name=volcano" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks() -> None:
     found = objects(Installation("image", watched=("a", NAMESPACE)))
-    cluster = next(one for one in found if one["kind"] == "ClusterRole" and one["metadata"]["name"] == NAME)
+    cluster = next(item for item in found if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
     assert {name for rule in cluster["rules"] for name in rule["resources"]} == {
         "validatingwebhookconfigurations",
         "mutatingwebhookconfigurations",
     }
-    roles = {one["metadata"]["namespace"]: one for one in found if one["kind"] == "Role"}
+    roles = {item["metadata"]["namespace"]: item for item in found if item["kind"] == "Role"}
     assert set(roles) == {"a", NAMESPACE}
-    resources = {place: {name for rule in one["rules"] for name in rule["resources"]} for place, one in roles.items()}
+    resources = {place: {name for rule in item["rules"] for name in rule["resources"]} for place, item in roles.items()}
     assert "pods" in resources["a"] and "leases" not in resources["a"]
     assert {"pods", "leases", "secrets"} <= resources[NAMESPACE]
-    deployment = next(one for one in found if one["kind"] == "Deployment")
+    deployment = next(item for item in found if item["kind"] == "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert [one for one in arguments if one.startswith("--namespace=")] == ["--namespace=a", f"--namespace={NAMESPACE}"]
-    webhook = next(one for one in found if one["kind"] == "ValidatingWebhookConfiguration")
+    assert [argument for argument in arguments if argument.startswith("--namespace=")] == [
+        "--namespace=a",
+        f"--namespace={NAMESPACE}",
+    ]
+    webhook = next(item for item in found if item["kind"] == "ValidatingWebhookConfiguration")
     chosen = webhook["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]
     assert chosen["values"] == ["a", NAMESPACE]
 
 
 def test_only_jobs_with_a_queue_are_suspended_and_only_with_queues() -> None:
-    assert not any(one["kind"] == "MutatingWebhookConfiguration" for one in objects(Installation("image")))
+    assert not any(obj["kind"] == "MutatingWebhookConfiguration" for obj in objects(Installation("image")))
     found = objects(Installation("image", queues=True))
-    (webhook,) = [one for one in found if one["kind"] == "MutatingWebhookConfiguration"]
+    (webhook,) = [item for item in found if item["kind"] == "MutatingWebhookConfiguration"]
     (hook,) = webhook["webhooks"]
     assert hook["objectSelector"]["matchExpressions"] == [{"key": "kueue.x-k8s.io/queue-name", "operator": "Exists"}]

@@ -111,7 +111,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if named := os.environ.get("TORCHYARD_REAL_NODE", ""):
         yield Path(named)
         return
-    if any(one.info["name"] == "kubelet" for one in psutil.process_iter(["name"])):
+    if any(item.info["name"] == "kubelet" for item in psutil.process_iter(["name"])):
         pytest.skip("another kubelet runs on this machine, and each would end the other's pods")
     where = ["--dir", str(tmp_path_factory.mktemp("node") / "cluster"), "--port", str(free_port())]
     try:
@@ -305,7 +305,7 @@ def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_twice(no
     def ended() -> bool:
         look()
         lines = [line.split() for line in node.kubectl("get", "pytorchjobs", "--no-headers").splitlines()]
-        return sum(one[0].startswith("kill-") and one[1] == "Succeeded" for one in lines) == KILL_JOBS
+        return sum(line[0].startswith("kill-") and line[1] == "Succeeded" for line in lines) == KILL_JOBS
 
     eventually(ended, "the end of every job", 600)
     print(f"{sum(killed.values())} kills, {len(made)} pods of {KILL_JOBS} jobs")

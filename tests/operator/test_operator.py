@@ -92,7 +92,7 @@ async def test_a_job_runs_to_its_end_under_the_operators_own_role(
         assert f"\n{name}" in figures, name
     # Every denied request is a failure.
     assert 'code="403"' not in figures
-    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 async def test_only_jobs_in_the_selected_namespaces_and_with_the_labels_are_managed(installed: Installed) -> None:

@@ -58,7 +58,7 @@ def _environment(directory: Path, packages: Path) -> Path:
     """An environment with these packages, and the interpreter in it."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     bases = [str(Path(sys.executable).resolve()), f"/usr/bin/{version}"]
-    base = next((one for one in bases if _can(one, "-c", "")), None)
+    base = next((base for base in bases if _can(base, "-c", "")), None)
     if base is None:
         pytest.skip(f"an ordinary user may run none of {', '.join(bases)}")
     subprocess.run([base, "-m", "venv", "--without-pip", directory], check=True)

@@ -91,8 +91,10 @@ def test_of_two_replicas_one_gets_the_gpu_and_the_other_waits_with_the_reason(sh
     job = "pytorchjob-distributed-training-gpu"
     names = (f"{job}-master-0", f"{job}-worker-0")
     reason = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-    eventually(lambda: any(reason in shell.run("describe", "pod", one).stdout for one in names), "the reason", PATIENCE)
-    phases = sorted(shell("get", "pod", one, "-o", "jsonpath={.status.phase}") for one in names)
+    eventually(
+        lambda: any(reason in shell.run("describe", "pod", name).stdout for name in names), "the reason", PATIENCE
+    )
+    phases = sorted(shell("get", "pod", name, "-o", "jsonpath={.status.phase}") for name in names)
     assert phases == ["Pending", "Running"]
     shell("delete", "pytorchjob", job)
     eventually(lambda: not shell("get", "pods", "-l", f"job-name={job}", "-o", "name"), "the pods gone", PATIENCE)

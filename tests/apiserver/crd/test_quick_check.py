@@ -259,7 +259,7 @@ def test_a_complete_value_is_normalized(schema: Object, value: Any) -> None:
 
 
 def test_the_status_of_an_admitted_workload_is_accepted_quickly() -> None:
-    crd = next(one for one in definitions() if one["spec"]["names"]["plural"] == "workloads")
+    crd = next(definition for definition in definitions() if definition["spec"]["names"]["plural"] == "workloads")
     status = compile_schema(crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]).properties["status"]
     condition = {"type": "Admitted", "status": "True", "reason": "Admitted", "message": "", "observedGeneration": 1}
     condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"

@@ -155,7 +155,9 @@ def each_of(names: Any, make: Callable[[Any], Made]) -> Made:
 words = st.sampled_from(["x", "y", "z"])
 texts = st.dictionaries(st.sampled_from(NAMES), words, max_size=3)
 subsets = st.lists(st.sampled_from(NAMES), unique=True, max_size=3)
-metadata = some(labels=texts, annotations=texts, finalizers=subsets.map(lambda names: [f"t.t/{one}" for one in names]))
+metadata = some(
+    labels=texts, annotations=texts, finalizers=subsets.map(lambda names: [f"t.t/{name}" for name in names])
+)
 
 
 def container(name: str) -> Made:
@@ -215,8 +217,8 @@ _contents: dict[Resource, dict[str, Made]] = {
             whole=texts,
             parts=each_of(
                 [("a", None), ("a", "left"), ("a", "right"), ("b", None)],
-                lambda one: some(colour=words, tags=subsets).map(
-                    lambda more: {"name": one[0], **({"side": one[1]} if one[1] else {}), **more}
+                lambda item: some(colour=words, tags=subsets).map(
+                    lambda more: {"name": item[0], **({"side": item[1]} if item[1] else {}), **more}
                 ),
             ),
             tags=subsets,

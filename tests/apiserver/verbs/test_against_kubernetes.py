@@ -249,10 +249,10 @@ def mixed_status_writes(resource: Resource) -> Made:
     return steps(status_writes(resource), status_writes(resource), applies(resource))
 
 
-SEQUENCES = [(mixed, one) for mixed in (mixed_applies, mixed_patches) for one in KINDS]
-SEQUENCES += [(mixed_status_writes, one) for one in WITH_STATUS]
+SEQUENCES = [(mixed, kind) for mixed in (mixed_applies, mixed_patches) for kind in KINDS]
+SEQUENCES += [(mixed_status_writes, with_statu) for with_statu in WITH_STATUS]
 sequences = pytest.mark.parametrize(
-    ("mixed", "resource"), SEQUENCES, ids=[f"{mixed.__name__}-{one.plural}" for mixed, one in SEQUENCES]
+    ("mixed", "resource"), SEQUENCES, ids=[f"{mixed.__name__}-{item.plural}" for mixed, item in SEQUENCES]
 )
 
 

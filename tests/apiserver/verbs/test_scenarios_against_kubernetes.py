@@ -218,7 +218,7 @@ POD_PATCHES: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("type", "patch"), POD_PATCHES, ids=lambda one: str(one)[:60])
+@pytest.mark.parametrize(("type", "patch"), POD_PATCHES, ids=lambda item: str(item)[:60])
 def test_odd_patches_are_accepted_or_rejected_alike(kube_bare: Server, type: str, patch: Any) -> None:
     target = Compared(kube_bare.admin, POD)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"l": "1"}}, "spec": _pod_spec()}

@@ -22,7 +22,7 @@ def served() -> list[Resource]:
     return [item for item in builtin_resources() if item.group != "metrics.k8s.io"]
 
 
-GROUPS = {one.group for one in served()}
+GROUPS = {item.group for item in served()}
 
 
 def widgets(group: str, version: str, *, subresources: bool = False) -> Resource:

@@ -22,7 +22,10 @@ from torchyard.api.schema.builtin import definition, definition_names
 from torchyard.api.schema.descriptions import descriptions
 from torchyard.apiserver.wire import discovery, openapi
 
-VERSIONS = sorted({(one.group, one.version) for one in builtin_resources()} - {("metrics.k8s.io", "v1beta1")})
+VERSIONS = sorted(
+    {(builtin_resource.group, builtin_resource.version) for builtin_resource in builtin_resources()}
+    - {("metrics.k8s.io", "v1beta1")}
+)
 SCHEMA = {
     "type": "object",
     "description": "A widget of the tests.",

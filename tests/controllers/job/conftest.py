@@ -136,7 +136,7 @@ class Cluster:
 
         async def heard() -> list[Object] | None:
             items = (await self.client.list(EVENTS, self.namespace)).items
-            pairs = [(one["reason"], one.get("message", "")) for one in items]
+            pairs = [(item["reason"], item.get("message", "")) for item in items]
             return (
                 items
                 if all(any(r == reason and m.startswith(text) for r, m in pairs) for reason, text in told)

@@ -131,7 +131,7 @@ async def test_a_table_has_kubectls_columns(cluster: Cluster) -> None:
 
 async def _row(cluster: Cluster) -> tuple[list[str], list[Any]]:
     table = orjson.loads((await cluster.ask("GET", accept=TABLE)).body)
-    return [one["name"] for one in table["columnDefinitions"]], table["rows"][0]["cells"]
+    return [definition["name"] for definition in table["columnDefinitions"]], table["rows"][0]["cells"]
 
 
 async def test_a_name_that_is_not_a_valid_host_name_gets_a_warning(cluster: Cluster) -> None:

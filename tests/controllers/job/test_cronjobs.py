@@ -45,7 +45,7 @@ async def _status(cluster: Cluster) -> Object:
 
 
 async def _names(cluster: Cluster, ref: GroupVersionResource = JOBS) -> list[str]:
-    return sorted(one["metadata"]["name"] for one in (await cluster.client.list(ref, cluster.namespace)).items)
+    return sorted(item["metadata"]["name"] for item in (await cluster.client.list(ref, cluster.namespace)).items)
 
 
 async def _until_jobs(cluster: Cluster, *days: int) -> None:
@@ -60,7 +60,7 @@ async def _until_active(cluster: Cluster, day: int) -> None:
 
     async def noted() -> bool:
         active = (await _status(cluster)).get("active") or ()
-        return [one["name"] for one in active] == [f"tick-{_minute(day)}"]
+        return [item["name"] for item in active] == [f"tick-{_minute(day)}"]
 
     await cluster.until(noted)
 
@@ -79,7 +79,7 @@ async def test_a_due_job_runs_and_the_status_follows_it(cluster: Cluster) -> Non
 
     async def is_active() -> bool:
         status = await _status(cluster)
-        return [one["uid"] for one in status.get("active") or ()] == [job["metadata"]["uid"]]
+        return [item["uid"] for item in status.get("active") or ()] == [job["metadata"]["uid"]]
 
     await cluster.until(is_active)
     assert (await _status(cluster))["lastScheduleTime"] == f"{YEAR}-01-01T00:00:00Z"

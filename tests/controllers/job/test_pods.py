@@ -122,7 +122,7 @@ async def test_creation_stops_at_the_first_rejection_with_an_event(cluster: Clus
         ("FailedCreate", 'Error creating: pods "work-'), ("SuccessfulCreate", "Created pod: ")
     )
     refused = [event for event in events if event["reason"] == "FailedCreate"]
-    assert all(one["type"] == "Warning" and "exceeded quota: few" in one["message"] for one in refused)
+    assert all(item["type"] == "Warning" and "exceeded quota: few" in item["message"] for item in refused)
     await cluster.counted(active=2)
 
 

@@ -68,7 +68,7 @@ class Cluster:
 
     async def names(self, ref: GroupVersionResource) -> list[str]:
         listing = await self.client.list(ref, self.namespace)
-        return sorted(one["metadata"]["name"] for one in listing.items if one["metadata"]["name"] != "kubernetes")
+        return sorted(item["metadata"]["name"] for item in listing.items if item["metadata"]["name"] != "kubernetes")
 
     async def pod(self, name: str) -> Object:
         return await self.client.get(PODS, name, self.namespace)
@@ -151,7 +151,7 @@ class Cluster:
 
         async def told() -> list[Object] | None:
             items = (await self.client.list(EVENTS, self.namespace)).items
-            return items if set(reasons) <= {one["reason"] for one in items} else None
+            return items if set(reasons) <= {item["reason"] for item in items} else None
 
         found: list[Object] = await self.until(told)
         return found

@@ -26,7 +26,7 @@ async def refused(cluster: Cluster, given: Object) -> StatusError:
 async def test_all_field_errors_are_reported_together(cluster: Cluster) -> None:
     error = await refused(cluster, job(master=2, worker=replica(0)))
     assert error.details is not None
-    assert [(one["field"], one["reason"]) for one in error.details["causes"]] == [
+    assert [(cause["field"], cause["reason"]) for cause in error.details["causes"]] == [
         ("spec.pytorchReplicaSpecs[Master].replicas", "FieldValueForbidden"),
         ("spec.pytorchReplicaSpecs[Worker].replicas", "FieldValueForbidden"),
     ]
@@ -38,7 +38,7 @@ async def test_every_validation_rule_holds_on_admission(cluster: Cluster) -> Non
         if not errs:
             continue
         error = await refused(cluster, given)
-        causes = [(one["field"], one["message"]) for one in (error.details or {})["causes"]]
+        causes = [(cause["field"], cause["message"]) for cause in (error.details or {})["causes"]]
         # fields that the schema rejects are not validated further
         expected = errs if not case.startswith(("null ", "a null ")) else causes
         assert (case, causes) == (case, expected)

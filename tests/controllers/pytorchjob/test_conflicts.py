@@ -23,7 +23,7 @@ async def test_a_service_of_another_owner_is_not_adopted(cluster: Cluster) -> No
     await cluster.client.create(SERVICES, stranger, cluster.namespace)
     await cluster.create(job(worker=None))
     told = await cluster.events(messages.SERVICE_NOT_CREATED)
-    (refusal,) = [one for one in told if one["reason"] == messages.SERVICE_NOT_CREATED]
+    (refusal,) = [item for item in told if item["reason"] == messages.SERVICE_NOT_CREATED]
     assert (refusal["type"], "already exists" in refusal["message"]) == ("Warning", True)
     await cluster.client.delete(SERVICES, "train-master-0", cluster.namespace)
 
@@ -104,7 +104,7 @@ async def test_two_concurrent_controllers_create_every_replica_once(cluster: Clu
             task.cancel()
         await asyncio.wait(tasks)
     told = (await cluster.client.list(EVENTS, cluster.namespace)).items
-    assert not [one["message"] for one in told if one["type"] == "Warning"]
+    assert not [item["message"] for item in told if item["type"] == "Warning"]
 
 
 async def test_concurrent_edits_are_all_applied(cluster: Cluster) -> None:

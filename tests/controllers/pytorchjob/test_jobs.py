@@ -78,7 +78,7 @@ async def test_a_job_can_be_suspended_and_resumed_repeatedly(cluster: Cluster) -
     await cluster.services()
     paused = await cluster.conditions(CREATED, ("Running", "False"), ("Suspended", "True"))
     assert paused["startTime"] == first["startTime"]
-    assert not any(one.get("active") for one in paused["replicaStatuses"].values())
+    assert not any(status.get("active") for status in paused["replicaStatuses"].values())
     await cluster.patch("train", {"spec": {"runPolicy": {"suspend": False}}})
     await cluster.pods(*ALL)
     await cluster.services(*ALL)

@@ -56,7 +56,7 @@ async def test_a_plane_that_stops_while_creating_pods_continues_after_a_restart(
         await cluster.settle()  # a finished job gets no further events
         events = await cluster.events(messages.HAS_SUCCEEDED)
         ends = [event for event in events if event["reason"] == messages.HAS_SUCCEEDED]
-        assert sorted((one["involvedObject"]["name"], one["count"]) for one in ends) == [(name, 1) for name in JOBS]
+        assert sorted((end["involvedObject"]["name"], end["count"]) for end in ends) == [(name, 1) for name in JOBS]
 
 
 async def test_restart_counts_survive_a_restart_of_the_plane(tmp_path: Path) -> None:

@@ -62,7 +62,9 @@ async def test_environment_and_init_container_of_a_replica(cluster: Cluster) -> 
         "RDZV_CONF": "a=1,b=2",
     }
     assert told["PET_MAX_RESTARTS"] == "5"
-    assert [one["name"] for one in (await cluster.pod("plain-worker-0"))["spec"]["initContainers"]] == ["init-pytorch"]
+    assert [container["name"] for container in (await cluster.pod("plain-worker-0"))["spec"]["initContainers"]] == [
+        "init-pytorch"
+    ]
     assert "initContainers" not in (await pod_of(cluster, "plain-master-0"))["spec"]
 
 
@@ -100,11 +102,11 @@ async def test_the_backoff_limit_fails_the_job_and_clean_pod_policy_applies(clus
         assert said == messages.past_backoff(name)
 
         async def left(name: str = name, ends: list[str] = ends) -> bool:
-            found = [one for one in await cluster.names(PODS) if one.startswith(name)]
+            found = [item for item in await cluster.names(PODS) if item.startswith(name)]
             return (
                 found
                 == [f"{name}{end}" for end in ends]
-                == [one for one in await cluster.names(SERVICES) if one.startswith(name)]
+                == [item for item in await cluster.names(SERVICES) if item.startswith(name)]
             )
 
         await cluster.until(left)

@@ -49,8 +49,8 @@ def look(
     """One pod for each usage; None for a pod without metrics."""
     found = pods or [pod(f"p{number}") for number in range(len(used))]
     usage = {
-        one["metadata"]["name"]: {"containers": [{"name": "pytorch", "usage": {"cpu": amount}}]}
-        for one, amount in zip(found, used, strict=True)
+        item["metadata"]["name"]: {"containers": [{"name": "pytorch", "usage": {"cpu": amount}}]}
+        for item, amount in zip(found, used, strict=True)
         if amount is not None
     }
     count = len(used) if current is None else current
@@ -95,7 +95,7 @@ def test_an_average_value_can_be_a_target_and_the_highest_proposal_wins() -> Non
     value = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "25m"}}}
     decision = look(["50m"], hpa=autoscaler(CPU, value))
     assert decision.replicas == 2
-    assert [one["resource"]["current"] for one in decision.status["currentMetrics"]] == [
+    assert [metric["resource"]["current"] for metric in decision.status["currentMetrics"]] == [
         {"averageValue": "50m", "averageUtilization": 50},
         {"averageValue": "50m"},
     ]

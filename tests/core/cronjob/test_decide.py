@@ -60,7 +60,7 @@ def test_a_job_is_not_started_twice() -> None:
     assert decide(cron(last=30), [], NOW).create is None
     status: Object = {}
     record_start(status, job(f"tick-{MINUTE}"), NOW.replace(second=0))
-    assert (status["lastScheduleTime"], [one["name"] for one in status["active"]]) == (
+    assert (status["lastScheduleTime"], [item["name"] for item in status["active"]]) == (
         "2026-01-01T12:00:00Z",
         [f"tick-{MINUTE}"],
     )
@@ -116,7 +116,7 @@ def test_finished_jobs_beyond_the_history_limits_are_deleted() -> None:
     jobs += [job(f"bad-{hours}", "Failed", hours=hours) for hours in range(3)]
     limits: Object = {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 0}
     decision = decide(cron(last=30, **limits), jobs, NOW)
-    assert [one["metadata"]["name"] for one in decision.delete_history] == [
+    assert [item["metadata"]["name"] for item in decision.delete_history] == [
         "good-4",
         "good-3",
         "bad-2",

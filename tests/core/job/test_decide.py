@@ -48,7 +48,7 @@ def test_each_index_has_its_own_backoff() -> None:
     job = stored(status=RUNS, completionMode="Indexed", completions=3, parallelism=3, backoffLimitPerIndex=5)
     pods = [pod("Failed", index=0, ended=at(0), failures=1), pod("Failed", index=1, ended=at(0), failures=0)]
     first = look(job, *pods, pod(index=2), now=12)
-    made = [(one["metadata"]["generateName"], one["metadata"]["annotations"]) for one in first.create]
+    made = [(item["metadata"]["generateName"], item["metadata"]["annotations"]) for item in first.create]
     note = "batch.kubernetes.io/job-index-failure-count"
     assert [(name, notes[note]) for name, notes in made] == [("work-1-", "1")]
     assert first.wake_after == 8.0
@@ -124,10 +124,10 @@ def test_an_indexed_job_deletes_duplicates_and_pods_beyond_its_completions() -> 
     survivor, double = pod(index=0, ready=True), pod("Pending", index=0)
     beyond, lost = pod(index=7), pod()
     decision = look(job, survivor, double, beyond, lost, pod(index=1))
-    assert {one.pod["metadata"]["uid"] for one in decision.delete} == {
-        one["metadata"]["uid"] for one in (double, beyond, lost)
+    assert {item.pod["metadata"]["uid"] for item in decision.delete} == {
+        item["metadata"]["uid"] for item in (double, beyond, lost)
     }
-    assert all(one.is_surplus for one in decision.delete)
+    assert all(item.is_surplus for item in decision.delete)
 
 
 def test_more_successes_than_completions_get_an_event() -> None:

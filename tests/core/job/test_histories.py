@@ -92,9 +92,9 @@ class JobLife(RuleBasedStateMachine):
 
     def _carry_out(self, decision: JobDecision, steps: int) -> None:
         writes: list[Any] = []
-        for one in decision.delete:
-            name = one.pod["metadata"]["uid"]
-            if one.is_surplus:
+        for item in decision.delete:
+            name = item.pod["metadata"]["uid"]
+            if item.is_surplus:
                 writes.append(lambda name=name: self._forget(name))
             writes.append(lambda name=name: self._delete(name))
         writes += [lambda pod=pod: self._create(pod) for pod in decision.create]

@@ -33,7 +33,7 @@ def pod(name: str = "p", *, phase: str = "Running", on: str = "n", tolerations: 
 def test_a_node_without_heartbeats_gets_unknown_conditions() -> None:
     found = unknown_conditions(node("True"), LATER)
     assert found is not None
-    assert {one["type"]: (one["status"], one["reason"]) for one in found} == {
+    assert {item["type"]: (item["status"], item["reason"]) for item in found} == {
         "Ready": ("Unknown", "NodeStatusUnknown"),
         **dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), ("Unknown", "NodeStatusNeverUpdated")),
     }
@@ -54,7 +54,7 @@ def test_a_node_without_heartbeats_gets_unknown_conditions() -> None:
 )
 def test_a_node_that_is_not_ready_gets_a_no_execute_taint(status: str, before: list[Object], keys: list[str]) -> None:
     found = with_no_execute_taint(node(status), before, LATER, alone=False)
-    assert [one["key"] for one in found] == keys
+    assert [item["key"] for item in found] == keys
     if status == "Unknown" and before:
         assert found == before, "the time it came is kept"
 
@@ -88,8 +88,8 @@ def test_pods_of_missing_nodes_and_terminating_pods_without_a_node_are_garbage()
     ending = pod("ending", on="")
     ending["metadata"]["deletionTimestamp"] = LATER
     every = [pod("here"), pod("lost", on="gone"), pod("waiting", on=""), ending]
-    assert [one["metadata"]["name"] for one in orphans(every, {"n"})] == ["lost"]
-    assert [one["metadata"]["name"] for one in terminating_unscheduled(every)] == ["ending"]
+    assert [orphan["metadata"]["name"] for orphan in orphans(every, {"n"})] == ["lost"]
+    assert [item["metadata"]["name"] for item in terminating_unscheduled(every)] == ["ending"]
 
 
 @pytest.mark.parametrize(("kept", "found"), [(2, ["a"]), (3, []), (0, ["a", "b", "c"])])
@@ -97,4 +97,4 @@ def test_the_oldest_terminated_pods_beyond_the_threshold_are_garbage(kept: int, 
     every = [
         pod(name, phase=phase) for name, phase in zip("abcd", ("Succeeded", "Failed", "Failed", "Running"), strict=True)
     ]
-    assert [one["metadata"]["name"] for one in terminated_beyond(every, kept)] == found
+    assert [item["metadata"]["name"] for item in terminated_beyond(every, kept)] == found

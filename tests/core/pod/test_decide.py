@@ -265,7 +265,7 @@ def test_a_transition_time_changes_only_with_the_condition() -> None:
     assert later["conditions"] == given["status"]["conditions"]
     gone = pod_status(given, view(a=exited(1)), now=NOW + 60)
     moved = {
-        one["type"] for one, old in zip(gone["conditions"], given["status"]["conditions"], strict=True) if one != old
+        item["type"] for item, old in zip(gone["conditions"], given["status"]["conditions"], strict=True) if item != old
     }
     assert moved == {"Ready", "ContainersReady"}
 

@@ -31,11 +31,11 @@ def look(
 
 
 def created(decision: PyTorchJobDecision, kind: str = "Pod") -> list[str]:
-    return [one["metadata"]["name"] for one in decision.create if one["kind"] == kind]
+    return [item["metadata"]["name"] for item in decision.create if item["kind"] == kind]
 
 
 def deleted(decision: PyTorchJobDecision, kind: str = "Pod") -> list[str]:
-    return [one.object["metadata"]["name"] for one in decision.delete if one.object["kind"] == kind]
+    return [item.object["metadata"]["name"] for item in decision.delete if item.object["kind"] == kind]
 
 
 def told(decision: PyTorchJobDecision) -> list[str]:
@@ -176,7 +176,7 @@ def test_a_pod_on_a_lost_node_is_force_deleted() -> None:
     waiting = look(job(status=STARTED), pod(M, 0), pod(W, 0, going=at(0)), pod(W, 1), now=10)
     assert waiting.wake_after == 20
     lost = look(job(status=STARTED), pod(M, 0), pod(W, 0, going=at(0)), pod(W, 1), now=31)
-    assert [(one.object["metadata"]["name"], one.force) for one in lost.delete] == [("train-worker-0", True)]
+    assert [(item.object["metadata"]["name"], item.force) for item in lost.delete] == [("train-worker-0", True)]
 
 
 def test_an_evicted_pod_is_replaced() -> None:
@@ -196,7 +196,7 @@ def test_clean_pod_policy_decides_which_pods_a_finished_job_keeps(policy: str, k
     services = [service(M, 0), service(W, 0), service(W, 1)]
     status = {**STARTED, "conditions": [condition(end)]}
     decision = look(job(run={"cleanPodPolicy": policy}, status=status), *pods, services=services)
-    gone = [one for one in ("train-master-0", "train-worker-0", "train-worker-1") if one not in kept]
+    gone = [item for item in ("train-master-0", "train-worker-0", "train-worker-1") if item not in kept]
     assert deleted(decision) == deleted(decision, "Service") == gone
     assert decision.create == []
 
@@ -225,7 +225,7 @@ def test_a_running_job_can_be_suspended_and_resumed() -> None:
     assert conditions(paused.status) == [("Created", "True"), ("Running", "False"), ("Suspended", "True")]
     assert paused.status and paused.status["conditions"][1]["reason"] == messages.IS_SUSPENDED
     assert paused.status["startTime"] == to_rfc3339(NOW)
-    assert all("active" not in one for one in paused.status["replicaStatuses"].values())
+    assert all("active" not in status for status in paused.status["replicaStatuses"].values())
     assert len(deleted(paused)) == len(deleted(paused, "Service")) == 3
     resumed = look(job(status=paused.status), now=20)
     assert conditions(resumed.status) == [("Created", "True"), ("Running", "False"), ("Suspended", "False")]
@@ -356,9 +356,9 @@ def test_a_number_of_workers_outside_the_elastic_limits_is_created_with_an_event
 ) -> None:
     decision = look(job(master=None, worker=workers, elasticPolicy={"minReplicas": 2, "maxReplicas": 4}))
     found = [event for event in decision.events if event.reason == "ReplicasOutOfRange"]
-    assert [(one.kind, one.message) for one in found] == ([("Warning", told)] if told else [])
-    assert all(one.once for one in found)
-    assert len([one for one in decision.create if one["kind"] == "Pod"]) == workers
+    assert [(item.kind, item.message) for item in found] == ([("Warning", told)] if told else [])
+    assert all(item.once for item in found)
+    assert len([item for item in decision.create if item["kind"] == "Pod"]) == workers
 
 
 def test_each_pod_failure_gets_one_event() -> None:

@@ -25,7 +25,7 @@ def look(given: Object, *pods: Object, scheduler: str = "", **there: Any) -> PyT
 
 
 def of_kind(decision: PyTorchJobDecision, kind: str) -> list[Object]:
-    return [one for one in decision.create if one["kind"] == kind]
+    return [item for item in decision.create if item["kind"] == kind]
 
 
 def test_without_a_gang_scheduler_there_is_no_pod_group() -> None:
@@ -95,7 +95,7 @@ def test_a_pod_group_follows_a_changed_minimum_and_keeps_its_queue() -> None:
 def test_a_pod_group_is_deleted_with_the_pods(given: Object) -> None:
     (group,) = look(job(), scheduler="volcano").create
     decision = look(given, scheduler="volcano", pod_group=group)
-    assert [one.object for one in decision.delete] == [group]
+    assert [item.object for item in decision.delete] == [group]
     assert decision.events[0].message == messages.POD_GROUP_GOES
 
 
@@ -107,7 +107,7 @@ def test_the_embedded_scheduler_reads_the_gang_from_pods_and_follows_a_change() 
     changed = job(run={"schedulingPolicy": {"minAvailable": 2}})
     waiting = [{**pod(M, 0, "Pending")}, {**pod(W, 0, "Pending")}, {**pod(W, 1), "spec": {"nodeName": "n"}}]
     decision = look(changed, *waiting, scheduler=EMBEDDED_GANG)
-    assert [(one["metadata"]["name"], marks[GANG_SIZE]) for one, marks in decision.annotate] == [
+    assert [(item["metadata"]["name"], marks[GANG_SIZE]) for item, marks in decision.annotate] == [
         ("train-master-0", "2"),
         ("train-worker-0", "2"),
     ]
@@ -136,7 +136,7 @@ def test_the_autoscaler_is_deleted_when_the_job_is_suspended_or_has_no_metrics()
         job(master=None, elasticPolicy=policy, run={"suspend": True}),
         job(master=None, elasticPolicy={}),
     ):
-        assert [one.object for one in look(given, autoscaler=made).delete] == [made]
+        assert [item.object for item in look(given, autoscaler=made).delete] == [made]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class JobLife(RuleBasedStateMachine):
             copy.deepcopy(self.job),
             at(self.clock),
             pods=[{**pod, "kind": "Pod"} for pod in self.pods.values()],
-            services=[{**one, "kind": "Service"} for one in self.services.values()],
+            services=[{**service, "kind": "Service"} for service in self.services.values()],
         )
         return decide(view, PyTorchJobSettings())
 
@@ -73,7 +73,7 @@ class JobLife(RuleBasedStateMachine):
             assert not self.job["spec"]["runPolicy"].get("suspend")
             assert self.ended is None
         writes: list[Any] = [decision.restarts, decision.status, *decision.create, *decision.delete]
-        for write in [one for one in writes if one is not None][:steps]:
+        for write in [write for write in writes if write is not None][:steps]:
             if isinstance(write, Restarts):
                 assert write.count > self.restarts
                 self.restarts = write.count

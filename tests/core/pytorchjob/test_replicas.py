@@ -22,7 +22,7 @@ def view(**given: Any) -> PyTorchJobView:
 
 
 def variables(pod: Object, container: int = 0) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in pod["spec"]["containers"][container]["env"]}
+    return {item["name"]: item["value"] for item in pod["spec"]["containers"][container]["env"]}
 
 
 def made(slot: tuple[str, int], settings: PyTorchJobSettings | None = None, **given: Any) -> Object:
@@ -89,7 +89,7 @@ def test_every_container_gets_the_environment_and_init_containers_do_not() -> No
     spec = {**both, "initContainers": [{"name": "mine", "image": "i"}]}
     pod = made((W, 0), worker=replica(1, spec=spec))
     assert variables(pod, 0) == variables(pod, 1)
-    assert [one["name"] for one in pod["spec"]["initContainers"]] == ["mine", "init-pytorch"]
+    assert [container["name"] for container in pod["spec"]["initContainers"]] == ["mine", "init-pytorch"]
     assert "env" not in pod["spec"]["initContainers"][0]
 
 

@@ -204,5 +204,5 @@ def test_no_node_is_ever_overcommitted(asked: list[int], sizes: list[int]) -> No
         assert max(asked) > max(sizes) or sum(asked) > sum(sizes) - len(sizes) * max(asked)
         return
     for number, size in enumerate(sizes):
-        mine = [cpu for one, cpu in zip(pods, asked, strict=True) if answer[one["metadata"]["uid"]] == f"n{number}"]
+        mine = [cpu for item, cpu in zip(pods, asked, strict=True) if answer[item["metadata"]["uid"]] == f"n{number}"]
         assert sum(mine) <= size

@@ -85,8 +85,8 @@ def test_a_pod_of_the_services_subdomain_keeps_its_hostname() -> None:
 
 def test_many_pods_need_several_slices_with_names_of_their_own() -> None:
     made = desired_slices(service(), [pod(f"p{number}") for number in range(SLICE_SIZE + 1)])
-    assert [len(one["endpoints"]) for one in made] == [SLICE_SIZE, 1]
-    assert len({one["metadata"]["name"] for one in made}) == 2
+    assert [len(item["endpoints"]) for item in made] == [SLICE_SIZE, 1]
+    assert len({item["metadata"]["name"] for item in made}) == 2
 
 
 @pytest.mark.parametrize(
