@@ -86,8 +86,15 @@ class NodeAgent:
         cgroups.prepare(self.machine.cgroups)
         await self.context.zygote.ensure()
         services = ClusterServices(
-            self.context, ClusterNetwork(self._settings.root), self._services, self._slices, changed=self._names_changed
+            self._settings.network,
+            ClusterNetwork(self._settings.root),
+            self._services,
+            self._slices,
+            api_address=self._settings.api_address,
+            changed=self._names_changed,
         )
+        self.context.names = lambda: services.records
+        self.context.services = lambda namespace: self._services.by("namespace", namespace)
         self._pods.on_change(self._pod_changed)
         await self._register_with_retry()
         try:
@@ -96,7 +103,7 @@ class NodeAgent:
                     self.context.recorder.run(),
                     self._services.run(),
                     self._slices.run(),
-                    services.run(),
+                    self._serve_services(services),
                     self._start_pods(group),
                     self._heartbeat(),
                     self._refresh_status(),
@@ -106,6 +113,10 @@ class NodeAgent:
                     group.create_task(coroutine)
         finally:
             await self._leave()
+
+    async def _serve_services(self, services: ClusterServices) -> None:
+        if self.machine.network:
+            await services.run()
 
     async def _relay_outbound(self) -> None:
         if self.machine.network and not self.machine.outbound_missing:

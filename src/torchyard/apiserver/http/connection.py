@@ -35,13 +35,13 @@ class ConnectionOwner(Protocol):
     """The server of the connections."""
 
     router: Router
-    connections: set[HttpConnection]
+    connections: set[ServerConnection]
     write_buffer: WriteBuffer
 
-    async def fall_back(self, connection: HttpConnection) -> None: ...
+    async def fall_back(self, connection: ServerConnection) -> None: ...
 
 
-class HttpConnection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._loop = asyncio.get_running_loop()

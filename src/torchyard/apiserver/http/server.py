@@ -7,7 +7,7 @@ import importlib
 import ssl
 from typing import TYPE_CHECKING
 
-from torchyard.apiserver.http.connection import HttpConnection
+from torchyard.apiserver.http.connection import ServerConnection
 from torchyard.apiserver.http.write_buffer import WriteBuffer
 from torchyard.apiserver.routing.router import Router
 
@@ -27,7 +27,7 @@ class HttpServer:
     def __init__(self, router: Router) -> None:
         self.router = router
         self.write_buffer = WriteBuffer()
-        self.connections: set[HttpConnection] = set()
+        self.connections: set[ServerConnection] = set()
         self._listener: asyncio.Server | None = None
         self._idle_check: asyncio.Task[None] | None = None
         self._fallback: asyncio.Future[FallbackHandler] | None = None
@@ -35,7 +35,7 @@ class HttpServer:
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
         """Listen; returns the port, which the system chooses for port 0."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: HttpConnection(self), host, port, ssl=context, backlog=4096)
+        self._listener = await loop.create_server(lambda: ServerConnection(self), host, port, ssl=context, backlog=4096)
         self._idle_check = loop.create_task(self._close_idle())
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
@@ -60,7 +60,7 @@ class HttpServer:
         elif self._fallback is not None and self._fallback.exception() is None:
             await self._fallback.result().stop(STOP_SECONDS)
 
-    async def fall_back(self, connection: HttpConnection) -> None:
+    async def fall_back(self, connection: ServerConnection) -> None:
         """Pass a connection to aiohttp, from the first byte that the fast path did not handle."""
         if self._fallback is None:
             self._fallback = asyncio.ensure_future(self._load_fallback())

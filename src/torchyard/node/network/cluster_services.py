@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from torchyard.api.errors import YardError
 from torchyard.kube.informer import Informer
-from torchyard.node.context import NodeContext
 from torchyard.node.network import dns, names
+from torchyard.node.network.addresses import NetworkSettings
 from torchyard.node.network.proxy import ServiceProxy, service_ports
 from torchyard.node.shim.client import ClusterNetwork
 
@@ -17,39 +17,36 @@ log = logging.getLogger(__name__)
 
 
 class ClusterServices:
+    """`records` are the current DNS records; `api_address` is the API server's, outside the pod network."""
+
     def __init__(
         self,
-        context: NodeContext,
+        settings: NetworkSettings,
         network: ClusterNetwork,
         services: Informer,
         slices: Informer,
         *,
+        api_address: tuple[str, int] | None,
         changed: Callable[[], None],
     ) -> None:
-        self._context, self._network = context, network
+        self._settings, self._network = settings, network
         self._services, self._slices, self._changed = services, slices, changed
-        self._records: names.DnsRecords = {}
+        self.records: names.DnsRecords = {}
         self._dirty = asyncio.Event()
-        settings = context.settings
-        external = {settings.network.api: settings.api_address} if settings.api_address else {}
-        self._proxy = ServiceProxy(network, external=external)
-        context.names = lambda: self._records
-        context.services = lambda namespace: services.by("namespace", namespace)
+        self._proxy = ServiceProxy(network, external={settings.api: api_address} if api_address else {})
         for informer in (services, slices):
             informer.on_change(lambda *_: self._update())
 
     def _update(self) -> None:
         """The names at once, since a pod may start the next moment; sockets in the background."""
-        domain = self._context.settings.network.domain
-        records = names.dns_records(self._services.all(), self._slices.all(), domain=domain)
-        if records != self._records:
-            self._records = records
+        records = names.dns_records(self._services.all(), self._slices.all(), domain=self._settings.domain)
+        if records != self.records:
+            self.records = records
             self._changed()
         self._dirty.set()
 
     async def run(self) -> None:
-        if not self._context.machine.network:
-            return
+        """Serve DNS and the Services' addresses inside the pod network."""
         transport = await self._serve_dns()
         try:
             while True:
@@ -66,9 +63,8 @@ class ClusterServices:
             await self._proxy.close()
 
     async def _serve_dns(self) -> asyncio.BaseTransport:
-        network = self._context.settings.network
-        socket = await self._network.listen("udp", network.dns, 53)
-        server = dns.DnsServer(lambda: self._records, domain=network.domain, upstream=dns.machine_servers())
+        socket = await self._network.listen("udp", self._settings.dns, 53)
+        server = dns.DnsServer(lambda: self.records, domain=self._settings.domain, upstream=dns.machine_servers())
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: server, sock=socket)
         return transport
