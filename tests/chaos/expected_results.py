@@ -43,9 +43,9 @@ def job(number: int) -> tuple[Object, Plan]:
 
 def training(number: int) -> tuple[Object, Plan]:
     doomed = number % 5 == 4
-    made = pytorchjobs.job(f"training-{number}", worker=1 + number % 2, policy=names.EXIT_CODE)
-    del made["metadata"]["uid"]
-    return made, Plan(failures=1 if doomed else number % 2, code=1 if doomed else 137)
+    manifest = pytorchjobs.job(f"training-{number}", worker=1 + number % 2, policy=names.EXIT_CODE)
+    del manifest["metadata"]["uid"]
+    return manifest, Plan(failures=1 if doomed else number % 2, code=1 if doomed else 137)
 
 
 def send(client: Client, path: str, obj: Object) -> bool:
@@ -57,8 +57,8 @@ def send(client: Client, path: str, obj: Object) -> bool:
 
 
 def listed(client: Client, path: str) -> list[Object]:
-    found: list[Object] = client.get(path).json["items"]
-    return found
+    items: list[Object] = client.get(path).json["items"]
+    return items
 
 
 def are_over(client: Client) -> bool:
@@ -75,37 +75,37 @@ def judge(client: Client, plans: dict[str, Plan]) -> None:
     _judge_events(listed(client, EVENTS), plans)
 
 
-def _conditions(one: Object) -> set[str]:
-    conditions = (one.get("status") or {}).get("conditions") or ()
+def _conditions(obj: Object) -> set[str]:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
     return {condition["type"] for condition in conditions if condition["status"] == "True"}
 
 
-def _judge_job(one: Object, plan: Plan) -> None:
-    spec, status, name = one["spec"], one["status"], one["metadata"]["name"]
+def _judge_job(job: Object, plan: Plan) -> None:
+    spec, status, name = job["spec"], job["status"], job["metadata"]["name"]
     fails = plan.failures > spec["backoffLimit"]
-    assert ("Failed" if fails else "Complete") in _conditions(one), name
+    assert ("Failed" if fails else "Complete") in _conditions(job), name
     wanted = (0, plan.failures) if fails else (spec["completions"], plan.failures)
     assert (status.get("succeeded") or 0, status.get("failed") or 0) == wanted, name
     assert len(plan.pods) == sum(wanted), f"{name}: {len(plan.pods)} pods were made, {sum(wanted)} were needed"
 
 
-def _judge_training(one: Object, plan: Plan) -> None:
-    name = one["metadata"]["name"]
+def _judge_training(pytorchjob: Object, plan: Plan) -> None:
+    name = pytorchjob["metadata"]["name"]
     fails = plan.code == 1 and plan.failures > 0
-    assert ("Failed" if fails else "Succeeded") in _conditions(one), name
-    made = Counter(plan.pods.values())
-    assert made.pop(f"{name}-master-0") == (1 if fails else 1 + plan.failures), name
-    assert set(made.values()) <= {1}, f"{name}: {made}"
+    assert ("Failed" if fails else "Succeeded") in _conditions(pytorchjob), name
+    pod_counts = Counter(plan.pods.values())
+    assert pod_counts.pop(f"{name}-master-0") == (1 if fails else 1 + plan.failures), name
+    assert set(pod_counts.values()) <= {1}, f"{name}: {pod_counts}"
     if not fails:
-        memory = json.loads((one["metadata"].get("annotations") or {}).get(names.RESTARTS, '{"count": 0}'))
+        memory = json.loads((pytorchjob["metadata"].get("annotations") or {}).get(names.RESTARTS, '{"count": 0}'))
         assert memory["count"] == plan.failures, name
 
 
 def _judge_events(events: list[Object], plans: dict[str, Plan]) -> None:
     """The number of events about a job depends on its pods, not on how often the plane was killed."""
-    told: Counter[str] = Counter()
+    event_counts: Counter[str] = Counter()
     for event in events:
-        told[event["involvedObject"]["name"]] += event.get("count") or 1
+        event_counts[event["involvedObject"]["name"]] += event.get("count") or 1
     for name, plan in plans.items():
         most = 8 + 6 * len(plan.pods)
-        assert told[name] <= most, f"{name}: {told[name]} events, {most} would do"
+        assert event_counts[name] <= most, f"{name}: {event_counts[name]} events, {most} would do"

@@ -42,8 +42,8 @@ class ForkedYard(Yard):
 
     def start(self) -> Server:
         self.directory.mkdir(parents=True, exist_ok=True)
-        told = (self.state, self.port, self.controllers, "--node" in self.flags)
-        self.child = _forking().Process(target=_serve, args=told, daemon=True)
+        arguments = (self.state, self.port, self.controllers, "--node" in self.flags)
+        self.child = _forking().Process(target=_serve, args=arguments, daemon=True)
         self.child.start()
         eventually(self._answers, "readiness", seconds=60)
         return self.server()
@@ -76,8 +76,8 @@ class ForkedAgent:
     child: BaseProcess | None = None
 
     def start(self) -> None:
-        told = (self.root, self.name, self.config, self.machine)
-        self.child = _forking().Process(target=_look_after_pods, args=told, daemon=True)
+        arguments = (self.root, self.name, self.config, self.machine)
+        self.child = _forking().Process(target=_look_after_pods, args=arguments, daemon=True)
         self.child.start()
 
     def kill(self) -> None:

@@ -42,8 +42,8 @@ def judge(api: Client, writers: list[Writer]) -> None:
     assert all(item_version <= version for _, item_version in items.values())
     # No list is torn: each item equals the response to a get, and pages add up to the same list.
     for name, (value, item_version) in list(items.items())[:5]:
-        one = api.get(f"{COLLECTION}/{name}").json
-        assert (one["data"]["v"], int(one["metadata"]["resourceVersion"])) == (value, item_version)
+        config_map = api.get(f"{COLLECTION}/{name}").json
+        assert (config_map["data"]["v"], int(config_map["metadata"]["resourceVersion"])) == (value, item_version)
     paged: list[str] = []
     token = ""
     while True:

@@ -72,9 +72,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 @pytest.fixture(scope="module")
 def prober(ours: Yard) -> Iterator[Prober]:
-    made = Prober(ours.server())
-    yield made
-    made.connection.close()
+    prober = Prober(ours.server())
+    yield prober
+    prober.connection.close()
 
 
 class Prober:
@@ -126,9 +126,9 @@ class Prober:
             if status["kind"] != "Status" or status["code"] != response.status or not status["message"]:
                 raise self._fault(f"{response.status} is no whole Status: {body[:600]!r}")
 
-    def _fault(self, what: str) -> AssertionError:
+    def _fault(self, problem: str) -> AssertionError:
         lines = [f"{item.method} {item.path} {item.headers} {(item.body or b'')[:300]!r}" for item in self.latest]
-        return AssertionError("\n    ".join([*lines, f"→ {what}"]))
+        return AssertionError("\n    ".join([*lines, f"→ {problem}"]))
 
     def _reconnect(self) -> None:
         self.connection.close()

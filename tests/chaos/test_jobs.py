@@ -23,14 +23,14 @@ EACH = rounds(8, 25)  # Jobs, and as many PyTorchJobs
 def test_killing_the_plane_repeatedly_does_not_change_how_jobs_end(tmp_path: Path) -> None:
     """The test plays the node, so that it decides when each pod ends."""
     rng = Random(11)
-    made = [(expected_results.JOBS, *expected_results.job(number)) for number in range(EACH)]
-    made += [(expected_results.TRAININGS, *expected_results.training(number)) for number in range(EACH)]
-    plans = {job["metadata"]["name"]: plan for _, job, plan in made}
+    planned_jobs = [(expected_results.JOBS, *expected_results.job(number)) for number in range(EACH)]
+    planned_jobs += [(expected_results.TRAININGS, *expected_results.training(number)) for number in range(EACH)]
+    plans = {job["metadata"]["name"]: plan for _, job, plan in planned_jobs}
     yard = ForkedYard(tmp_path, controllers="*", port=free_port())
     server = yard.start()
     kubelet = Kubelet(server.admin, plans, rng)
     kubelet.start()
-    waiting = [(path, job) for path, job, _ in made]
+    waiting = [(path, job) for path, job, _ in planned_jobs]
     try:
         for _ in range(KILLS):
             waiting = [item for item in waiting if not expected_results.send(server.admin, *item)]

@@ -179,8 +179,8 @@ async def _list(client: Client) -> list[Object]:
     return list(listing.items)
 
 
-def _over(one: Object) -> bool:
-    return (one.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+def _over(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 async def test_no_pod_is_lost_or_started_twice_whichever_process_is_killed(machine: Machine, tmp_path: Path) -> None:
@@ -190,14 +190,14 @@ async def test_no_pod_is_lost_or_started_twice_whichever_process_is_killed(machi
     marks.mkdir(mode=0o777)
     transport = HttpTransport(kubeconfig.load(machine.server.kubeconfig), user_agent="chaos")
     client = Client(transport, manager="chaos")
-    made, judged = 0, set[str]()
+    created, judged = 0, set[str]()
     while sum(machine.kills.values()) < KILLS:
         pods = await _list(client)
         await _dismiss(machine, client, pods, marks=marks, judged=judged)
         for _ in range(PODS_AT_ONCE - sum(not _over(pod) for pod in pods)):
-            wanted = pod(made, marks)
+            wanted = pod(created, marks)
             await patiently(partial(_create, client, wanted))
-            made += 1
+            created += 1
         # otherwise repeated kills would only hit an agent that is starting
         if machine.running_pods() < PODS_AT_ONCE / 2:
             await asyncio.sleep(0.1)
@@ -206,12 +206,12 @@ async def test_no_pod_is_lost_or_started_twice_whichever_process_is_killed(machi
             await asyncio.sleep(rng.uniform(0.0, 0.4))
             await machine.kill(rng)
     end = time.monotonic() + 300
-    while len(judged) < made:
+    while len(judged) < created:
         pods = await _list(client)
-        assert time.monotonic() < end, f"{made} pods were made, {len(judged)} ended; there are {pods}"
+        assert time.monotonic() < end, f"{created} pods were made, {len(judged)} ended; there are {pods}"
         await _dismiss(machine, client, pods, marks=marks, judged=judged)
         await asyncio.sleep(0.2)
-    print(f"{made} pods; killed: {dict(machine.kills)}; {time.monotonic() - begun:.0f} s")
+    print(f"{created} pods; killed: {dict(machine.kills)}; {time.monotonic() - begun:.0f} s")
     await _nothing_left(machine, marks)
     assert max(_starts(marks).values()) == 1, "nothing was started after its end"
     await transport.close()

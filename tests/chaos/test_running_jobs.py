@@ -78,10 +78,10 @@ def test_killing_the_plane_repeatedly_does_not_change_how_running_jobs_end(tmp_p
     need_network()
     rng, marks = Random(12), tmp_path / "marks"
     marks.mkdir(mode=0o777)
-    made = [(expected_results.JOBS, *expected_results.job(number)) for number in range(EACH)]
-    made += [(expected_results.TRAININGS, *expected_results.training(number)) for number in range(EACH)]
-    plans = {job["metadata"]["name"]: plan for _, job, plan in made}
-    waiting = [(path, with_program(job, plan, marks)) for path, job, plan in made]
+    planned_jobs = [(expected_results.JOBS, *expected_results.job(number)) for number in range(EACH)]
+    planned_jobs += [(expected_results.TRAININGS, *expected_results.training(number)) for number in range(EACH)]
+    plans = {job["metadata"]["name"]: plan for _, job, plan in planned_jobs}
+    waiting = [(path, with_program(job, plan, marks)) for path, job, plan in planned_jobs]
     yard = ForkedYard(tmp_path, controllers="*", port=free_port(), flags=("--node",))
     server = yard.start()
     begun = time.monotonic()

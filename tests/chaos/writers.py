@@ -119,11 +119,11 @@ class Follower(threading.Thread):
                     return
                 self._apply(event["type"], event["object"]["metadata"])
 
-    def _refused(self, status: int, said: str) -> None:
+    def _refused(self, status: int, message: str) -> None:
         if status == 410:
             self.version = ""
         elif status not in (503, 504):
-            self.fault = said
+            self.fault = message
 
     def _apply(self, kind: str, metadata: dict[str, Any]) -> None:
         name, version = metadata["name"], metadata["resourceVersion"]

@@ -30,7 +30,7 @@ PATIENCE = 60.0
 _numbers = itertools.count()
 
 
-class Place:
+class Cluster:
     """One namespace of a cluster with running controllers."""
 
     def __init__(
@@ -57,9 +57,9 @@ class Place:
     async def delete(self, ref: GroupVersionResource, name: str, *, grace: int | None = None) -> None:
         await self.client.delete(ref, name, self.namespace if ref.namespaced else "", grace=grace)
 
-    async def until(self, what: Callable[[], Awaitable[T | None]], *, why: str = "it") -> T:
+    async def until(self, probe: Callable[[], Awaitable[T | None]], *, why: str = "it") -> T:
         """The first true result of an async function."""
-        return await first_answer(what, why, seconds=self.patience, pause=0.05)
+        return await first_answer(probe, why, seconds=self.patience, pause=0.05)
 
     async def becomes(self, ref: GroupVersionResource, name: str, holds: Callable[[Object], object]) -> Object:
         """Wait until an object exists and a condition holds for it; a failure shows the object."""
@@ -80,13 +80,13 @@ class Place:
 
         await self.until(missing, why=f"{ref.plural} {name} going")
 
-    async def told(self, name: str, reason: str, *, part: str = "", namespace: str = "") -> Object:
+    async def event(self, name: str, reason: str, *, part: str = "", namespace: str = "") -> Object:
         """Wait for an event about an object, by reason and a part of its message."""
         seen: list[tuple[str, str]] = []
 
         async def look() -> Object | None:
-            found = (await self.client.list(EVENTS, namespace or self.namespace)).items
-            about = [item for item in found if item["involvedObject"].get("name") == name]
+            events = (await self.client.list(EVENTS, namespace or self.namespace)).items
+            about = [item for item in events if item["involvedObject"].get("name") == name]
             seen[:] = [(item["reason"], item["message"]) for item in about]
             return next((item for item in about if item["reason"] == reason and part in item["message"]), None)
 
@@ -131,7 +131,7 @@ async def _namespace(client: Client) -> str:
     return name
 
 
-async def _embedded(directory: Path) -> AsyncIterator[Place]:
+async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
     async with Plane(PlaneSettings(state=directory / "state", port=0, node_name="here")) as plane:
         client = plane.client("test")
         # Normally it comes with a node; the nodes of these tests are only objects.
@@ -139,7 +139,7 @@ async def _embedded(directory: Path) -> AsyncIterator[Place]:
         scheduler = Scheduler(client, informers)
         tasks = [asyncio.create_task(work) for work in (scheduler.run(), informers.run())]
         try:
-            yield Place(client, await _namespace(client), state=directory / "state")
+            yield Cluster(client, await _namespace(client), state=directory / "state")
         finally:
             for task in tasks:
                 task.cancel()
@@ -159,24 +159,24 @@ def kube_full(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory)
         yield server
 
 
-async def _real(server: Server) -> AsyncIterator[Place]:
+async def _real(server: Server) -> AsyncIterator[Cluster]:
     client = Client(HttpTransport(load(server.kubeconfig), user_agent="test"), manager="test")
     try:
-        yield Place(client, await _namespace(client), server=server)
+        yield Cluster(client, await _namespace(client), server=server)
     finally:
         await client.close()
         await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    made = _embedded(tmp_path) if request.param == "embedded" else _real(request.getfixturevalue("kube_full"))
-    async for found in made:
-        yield found
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
+    clusters = _embedded(tmp_path) if request.param == "embedded" else _real(request.getfixturevalue("kube_full"))
+    async for cluster in clusters:
+        yield cluster
 
 
 @pytest.fixture
-async def own_place(tmp_path: Path) -> AsyncIterator[Place]:
+async def embedded_cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     """A plane, for tests that do not apply to a real cluster."""
-    async for found in _embedded(tmp_path):
-        yield found
+    async for cluster in _embedded(tmp_path):
+        yield cluster

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers.conftest import Place
+from tests.controllers.conftest import Cluster
 from tests.support import kubectl as kubectls
 from tests.support.storage import claim, on_node, storage_class, volume
 
@@ -28,33 +28,33 @@ from torchyard.kube.informer_factory import InformerFactory
 class Storage:
     """A storage class for every test, because volumes belong to no namespace."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.cls = f"class-{place.namespace}"
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.cls = f"class-{cluster.namespace}"
 
     def named(self, name: str) -> str:
-        return f"{self.place.namespace}-{name}"
+        return f"{self.cluster.namespace}-{name}"
 
     async def volume(self, name: str, size: str = "1Gi", *, free: bool = True, **more: Any) -> None:
         """Create a volume, and wait until it is Available unless a claim takes it at once."""
-        await self.place.create(PERSISTENT_VOLUMES, volume(self.named(name), size, **{"cls": self.cls, **more}))
+        await self.cluster.create(PERSISTENT_VOLUMES, volume(self.named(name), size, **{"cls": self.cls, **more}))
         if free:
             await self.phase(PERSISTENT_VOLUMES, self.named(name), "Available")
 
     async def claim(self, name: str = "data", size: str = "1Gi", **more: Any) -> Object:
-        return await self.place.create(PERSISTENT_VOLUME_CLAIMS, claim(name, size, **{"cls": self.cls, **more}))
+        return await self.cluster.create(PERSISTENT_VOLUME_CLAIMS, claim(name, size, **{"cls": self.cls, **more}))
 
     async def phase(self, ref: Any, name: str, phase: str) -> Object:
-        return await self.place.becomes(ref, name, lambda item: (item.get("status") or {}).get("phase") == phase)
+        return await self.cluster.becomes(ref, name, lambda item: (item.get("status") or {}).get("phase") == phase)
 
     async def bound(self, name: str, to: str) -> Object:
-        found = await self.phase(PERSISTENT_VOLUME_CLAIMS, name, "Bound")
-        assert found["spec"]["volumeName"] == self.named(to)
-        return found
+        claim = await self.phase(PERSISTENT_VOLUME_CLAIMS, name, "Bound")
+        assert claim["spec"]["volumeName"] == self.named(to)
+        return claim
 
     async def pending(self, name: str, reason: str, part: str) -> None:
-        await self.place.told(name, reason, part=part)
-        assert (await self.place.get(PERSISTENT_VOLUME_CLAIMS, name))["status"]["phase"] == "Pending"
+        await self.cluster.event(name, reason, part=part)
+        assert (await self.cluster.get(PERSISTENT_VOLUME_CLAIMS, name))["status"]["phase"] == "Pending"
 
     async def unscheduled(self, name: str, part: str) -> None:
         def holds(pod: Object) -> bool:
@@ -63,37 +63,39 @@ class Storage:
                 condition["type"] == "PodScheduled" and part in condition.get("message", "") for condition in conditions
             )
 
-        await self.place.becomes(PODS, name, holds)
+        await self.cluster.becomes(PODS, name, holds)
 
     async def user(self, name: str, claim_name: str = "data", **spec: Any) -> None:
-        await self.place.pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}], **spec)
+        await self.cluster.pod(
+            name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}], **spec
+        )
 
     async def default(self, name: str, **more: Any) -> None:
-        await self.place.create(
+        await self.cluster.create(
             STORAGE_CLASSES,
             storage_class(name, annotations={"storageclass.kubernetes.io/is-default-class": "true"}, **more),
         )
 
 
 @pytest.fixture
-async def storage(place: Place) -> AsyncIterator[Storage]:
-    if place.server is None:
+async def storage(cluster: Cluster) -> AsyncIterator[Storage]:
+    if cluster.server is None:
         # The plane's default class would bind what the tests leave unbound.
-        await place.becomes(STORAGE_CLASSES, "local", lambda _: True)
-        await place.delete(STORAGE_CLASSES, "local")
-    yield Storage(place)
-    for item in (await place.client.list(STORAGE_CLASSES)).items:
-        await place.delete(STORAGE_CLASSES, item["metadata"]["name"])
+        await cluster.becomes(STORAGE_CLASSES, "local", lambda _: True)
+        await cluster.delete(STORAGE_CLASSES, "local")
+    yield Storage(cluster)
+    for item in (await cluster.client.list(STORAGE_CLASSES)).items:
+        await cluster.delete(STORAGE_CLASSES, item["metadata"]["name"])
 
 
 @asynccontextmanager
-async def provisioner(place: Place, root: Path) -> AsyncIterator[Path]:
+async def provisioner(cluster: Cluster, root: Path) -> AsyncIterator[Path]:
     """Our provisioner: the plane's own, or one next to a real cluster's binder."""
-    if place.state is not None:
-        yield place.state / "volumes"
+    if cluster.state is not None:
+        yield cluster.state / "volumes"
         return
-    informers = InformerFactory(place.client)
-    maker = LocalVolumeProvisioner(place.client, informers, root=root, node="here")
+    informers = InformerFactory(cluster.client)
+    maker = LocalVolumeProvisioner(cluster.client, informers, root=root, node="here")
     tasks = [asyncio.create_task(work) for work in (maker.run(), informers.run())]
     try:
         yield root
@@ -123,7 +125,7 @@ async def test_of_volumes_that_can_do_more_the_one_with_the_fewest_modes_is_take
 async def test_classes_must_be_equal_and_the_empty_one_is_a_class_too(storage: Storage) -> None:
     """Conformance point 03."""
     await storage.volume("other", cls=f"{storage.cls}-other")
-    label = {"for": storage.place.namespace}
+    label = {"for": storage.cluster.namespace}
     await storage.volume("without", cls="", labels=label)
     await storage.claim("classy")
     await storage.claim("without", cls="", selector={"matchLabels": label})
@@ -150,12 +152,12 @@ async def test_block_claims_and_filesystem_volumes_do_not_match(storage: Storage
 async def test_a_volume_reserved_for_the_claim_wins(storage: Storage) -> None:
     """Conformance point 06."""
     await storage.volume("free")
-    reference = {"namespace": storage.place.namespace, "name": "data"}
+    reference = {"namespace": storage.cluster.namespace, "name": "data"}
     await storage.volume("reserved", "9Gi", claimRef=reference)
     await storage.claim()
     await storage.bound("data", "reserved")
-    found = await storage.place.get(PERSISTENT_VOLUMES, storage.named("reserved"))
-    assert messages.BOUND_BY_CONTROLLER not in (found["metadata"].get("annotations") or {})
+    volume = await storage.cluster.get(PERSISTENT_VOLUMES, storage.named("reserved"))
+    assert messages.BOUND_BY_CONTROLLER not in (volume["metadata"].get("annotations") or {})
 
 
 @pytest.mark.parametrize(
@@ -181,8 +183,8 @@ async def test_a_named_volume_is_bound_whatever_its_labels_and_one_that_is_taken
     await storage.volume("named", "5Gi")
     name = storage.named("named")
     await storage.claim("first", volumeName=name, selector={"matchLabels": {"no": "such"}})
-    found = await storage.bound("first", "named")
-    assert messages.BOUND_BY_CONTROLLER not in found["metadata"]["annotations"]
+    claim = await storage.bound("first", "named")
+    assert messages.BOUND_BY_CONTROLLER not in claim["metadata"]["annotations"]
     await storage.claim("second", volumeName=name)
     await storage.pending("second", messages.FAILED_BINDING, messages.taken(name))
 
@@ -198,9 +200,11 @@ async def test_a_bound_claim_shows_the_volumes_capacity_and_modes(storage: Stora
 @pytest.mark.parametrize("written", ["volume", "volume and phase", "claim"])
 async def test_a_binding_left_half_done_is_completed(storage: Storage, written: str) -> None:
     """Conformance point 09: each state that a binder leaves when it is killed between two of its four writes."""
-    place, name = storage.place, storage.named("half")
-    made = await place.create(PERSISTENT_VOLUME_CLAIMS, claim(cls="", selector={"matchLabels": {"nothing": "yet"}}))
-    metadata = made["metadata"]
+    cluster, name = storage.cluster, storage.named("half")
+    pending_claim = await cluster.create(
+        PERSISTENT_VOLUME_CLAIMS, claim(cls="", selector={"matchLabels": {"nothing": "yet"}})
+    )
+    metadata = pending_claim["metadata"]
     reference = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -208,17 +212,17 @@ async def test_a_binding_left_half_done_is_completed(storage: Storage, written: 
     }
     half = volume(name, cls="", claimRef=reference)
     half["metadata"]["annotations"] = {messages.BOUND_BY_CONTROLLER: messages.YES}
-    await place.create(PERSISTENT_VOLUMES, half)
+    await cluster.create(PERSISTENT_VOLUMES, half)
     if written != "volume":
-        await place.patch(PERSISTENT_VOLUMES, name, {"status": {"phase": "Bound"}}, subresource="status")
+        await cluster.patch(PERSISTENT_VOLUMES, name, {"status": {"phase": "Bound"}}, subresource="status")
     if written == "claim":
         marks = {messages.BOUND_BY_CONTROLLER: messages.YES, messages.BIND_COMPLETED: messages.YES}
-        await place.patch(
+        await cluster.patch(
             PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"annotations": marks}, "spec": {"volumeName": name}}
         )
-    found = await storage.bound("data", "half")
-    assert found["status"]["capacity"] == {"storage": "1Gi"}
-    assert found["metadata"]["annotations"][messages.BIND_COMPLETED] == messages.YES
+    bound_claim = await storage.bound("data", "half")
+    assert bound_claim["status"]["capacity"] == {"storage": "1Gi"}
+    assert bound_claim["metadata"]["annotations"][messages.BIND_COMPLETED] == messages.YES
     await storage.phase(PERSISTENT_VOLUMES, name, "Bound")
 
 
@@ -226,8 +230,8 @@ async def test_of_two_claims_for_one_volume_one_gets_it(storage: Storage) -> Non
     """Conformance point 10."""
     await asyncio.gather(*(storage.claim(name) for name in ("a", "b", "c")))
     await storage.volume("only", free=False)
-    found = await storage.phase(PERSISTENT_VOLUMES, storage.named("only"), "Bound")
-    winner = found["spec"]["claimRef"]["name"]
+    volume = await storage.phase(PERSISTENT_VOLUMES, storage.named("only"), "Bound")
+    winner = volume["spec"]["claimRef"]["name"]
     await storage.bound(winner, "only")
     for name in {"a", "b", "c"} - {winner}:
         await storage.pending(name, messages.PROVISIONING_FAILED, storage.cls)
@@ -241,30 +245,30 @@ async def test_a_claim_without_a_class_gets_the_default_one_now_or_later(storage
     await storage.default(storage.cls)
     await storage.claim("late", cls=None)
     for name in ("late", "early"):  # the server itself may not have seen the default class yet
-        await storage.place.becomes(
+        await storage.cluster.becomes(
             PERSISTENT_VOLUME_CLAIMS, name, lambda item: item["spec"].get("storageClassName") == storage.cls
         )
-    assert (await storage.place.get(PERSISTENT_VOLUME_CLAIMS, "none"))["spec"]["storageClassName"] == ""
+    assert (await storage.cluster.get(PERSISTENT_VOLUME_CLAIMS, "none"))["spec"]["storageClassName"] == ""
 
 
 async def test_an_unknown_class_gets_an_event_and_is_used_once_it_exists(storage: Storage) -> None:
     """Conformance point 12."""
     await storage.claim()
     await storage.pending("data", messages.PROVISIONING_FAILED, messages.no_class(storage.cls))
-    await storage.place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner="example.com/disks"))
+    await storage.cluster.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner="example.com/disks"))
     await storage.pending("data", *messages.external("example.com/disks"))
-    found = await storage.place.get(PERSISTENT_VOLUME_CLAIMS, "data")
-    assert found["metadata"]["annotations"][messages.PROVISIONER] == "example.com/disks"
+    claim = await storage.cluster.get(PERSISTENT_VOLUME_CLAIMS, "data")
+    assert claim["metadata"]["annotations"][messages.PROVISIONER] == "example.com/disks"
 
 
 async def test_a_wait_for_first_consumer_claim_names_its_pod(storage: Storage) -> None:
     """Conformance point 13."""
-    place = storage.place
-    await place.create(STORAGE_CLASSES, storage_class(storage.cls, waits=True))
+    cluster = storage.cluster
+    await cluster.create(STORAGE_CLASSES, storage_class(storage.cls, waits=True))
     await storage.claim()
     await storage.pending("data", *messages.waiting([]))
     assert messages.PROVISIONER not in (
-        (await place.get(PERSISTENT_VOLUME_CLAIMS, "data"))["metadata"].get("annotations") or {}
+        (await cluster.get(PERSISTENT_VOLUME_CLAIMS, "data"))["metadata"].get("annotations") or {}
     )
     await storage.user("late", nodeSelector={"no": "such"})
     await storage.pending("data", *messages.waiting(["late"]))
@@ -272,171 +276,177 @@ async def test_a_wait_for_first_consumer_claim_names_its_pod(storage: Storage) -
 
 async def test_the_scheduler_sets_the_selected_node_for_the_provisioner(storage: Storage) -> None:
     """Conformance point 13."""
-    place, node = storage.place, f"{storage.place.namespace}-node"
-    await place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner="example.com/disks", waits=True))
+    cluster, node = storage.cluster, f"{storage.cluster.namespace}-node"
+    await cluster.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner="example.com/disks", waits=True))
     await storage.claim()
-    await place.node(node)
+    await cluster.node(node)
     await storage.user("p", nodeSelector={"kubernetes.io/hostname": node})
-    found = await place.becomes(
+    claim = await cluster.becomes(
         PERSISTENT_VOLUME_CLAIMS,
         "data",
         lambda item: messages.PROVISIONER in (item["metadata"].get("annotations") or {}),
     )
-    assert found["metadata"]["annotations"][messages.SELECTED_NODE] == node
+    assert claim["metadata"]["annotations"][messages.SELECTED_NODE] == node
     # What a provisioner does then.
-    reference = {key: found["metadata"][key] for key in ("namespace", "name", "uid")}
+    reference = {key: claim["metadata"][key] for key in ("namespace", "name", "uid")}
     reference |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
-    await place.create(PERSISTENT_VOLUMES, volume(storage.named("made"), cls=storage.cls, claimRef=reference))
+    await cluster.create(PERSISTENT_VOLUMES, volume(storage.named("made"), cls=storage.cls, claimRef=reference))
     await storage.bound("data", "made")
-    await place.becomes(PODS, "p", lambda pod: pod["spec"].get("nodeName") == node)
+    await cluster.becomes(PODS, "p", lambda pod: pod["spec"].get("nodeName") == node)
 
 
 async def test_a_volume_with_node_affinity_determines_the_node_of_its_pod(storage: Storage) -> None:
     """Conformance point 13."""
-    place, nodes = storage.place, [f"{storage.place.namespace}-{name}" for name in ("a", "b")]
-    await place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner=messages.NO_PROVISIONER, waits=True))
+    cluster, nodes = storage.cluster, [f"{storage.cluster.namespace}-{name}" for name in ("a", "b")]
+    await cluster.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner=messages.NO_PROVISIONER, waits=True))
     for node in nodes:
-        await place.node(node)
+        await cluster.node(node)
     await storage.volume("there", nodeAffinity=on_node(nodes[1]))
     await storage.claim()
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     await storage.user("p", affinity={"nodeAffinity": required})
     await storage.bound("data", "there")
-    await place.becomes(PODS, "p", lambda pod: pod["spec"].get("nodeName") == nodes[1])
+    await cluster.becomes(PODS, "p", lambda pod: pod["spec"].get("nodeName") == nodes[1])
 
 
 async def test_a_pod_with_an_unbound_claim_is_pending_with_a_message(storage: Storage) -> None:
     """Conformance point 14."""
-    place, node = storage.place, f"{storage.place.namespace}-node"
-    await place.node(node)
+    cluster, node = storage.cluster, f"{storage.cluster.namespace}-node"
+    await cluster.node(node)
     await storage.claim()
     await storage.user("unbound", nodeSelector={"kubernetes.io/hostname": node})
     await storage.user("missing", "nothing", nodeSelector={"kubernetes.io/hostname": node})
     await storage.unscheduled("unbound", messages.UNBOUND)
     await storage.unscheduled("missing", messages.claim_missing("nothing"))
     await storage.volume("late", free=False)
-    await place.becomes(PODS, "unbound", lambda pod: pod["spec"].get("nodeName") == node)
+    await cluster.becomes(PODS, "unbound", lambda pod: pod["spec"].get("nodeName") == node)
 
 
 async def test_a_claim_in_use_is_protected_until_its_pod_is_gone(storage: Storage) -> None:
     """Conformance point 15."""
-    place = storage.place
+    cluster = storage.cluster
     await storage.volume("v")
     await storage.claim()
     await storage.bound("data", "v")
     await storage.user("user", node="some-node")
-    await place.delete(PERSISTENT_VOLUME_CLAIMS, "data")
-    held = await place.becomes(PERSISTENT_VOLUME_CLAIMS, "data", lambda item: item["metadata"].get("deletionTimestamp"))
+    await cluster.delete(PERSISTENT_VOLUME_CLAIMS, "data")
+    held = await cluster.becomes(
+        PERSISTENT_VOLUME_CLAIMS, "data", lambda item: item["metadata"].get("deletionTimestamp")
+    )
     assert held["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
     await storage.claim("unused", cls=f"{storage.cls}-nothing")
-    await place.delete(PERSISTENT_VOLUME_CLAIMS, "unused")
-    await place.gone(PERSISTENT_VOLUME_CLAIMS, "unused")
-    assert await place.find(PERSISTENT_VOLUME_CLAIMS, "data") is not None
-    await place.delete(PODS, "user", grace=0)
-    await place.gone(PERSISTENT_VOLUME_CLAIMS, "data")
+    await cluster.delete(PERSISTENT_VOLUME_CLAIMS, "unused")
+    await cluster.gone(PERSISTENT_VOLUME_CLAIMS, "unused")
+    assert await cluster.find(PERSISTENT_VOLUME_CLAIMS, "data") is not None
+    await cluster.delete(PODS, "user", grace=0)
+    await cluster.gone(PERSISTENT_VOLUME_CLAIMS, "data")
 
 
 async def test_a_retained_volume_is_released_and_available_again_without_its_claim_ref(storage: Storage) -> None:
     """Conformance point 16."""
-    place, name = storage.place, storage.named("kept")
+    cluster, name = storage.cluster, storage.named("kept")
     await storage.volume("kept")
     await storage.claim("first")
     await storage.bound("first", "kept")
-    await place.delete(PERSISTENT_VOLUME_CLAIMS, "first")
+    await cluster.delete(PERSISTENT_VOLUME_CLAIMS, "first")
     await storage.phase(PERSISTENT_VOLUMES, name, "Released")
     await storage.claim("second")
     await storage.pending("second", messages.PROVISIONING_FAILED, storage.cls)
-    await place.patch(PERSISTENT_VOLUMES, name, {"spec": {"claimRef": None}})
+    await cluster.patch(PERSISTENT_VOLUMES, name, {"spec": {"claimRef": None}})
     await storage.bound("second", "kept")
 
 
 async def test_deleting_a_claim_deletes_its_volume_and_data(storage: Storage, tmp_path: Path) -> None:
     """Conformance point 17."""
-    place = storage.place
-    async with provisioner(place, tmp_path / "volumes") as root:
-        await place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner=PROVISIONER, reclaimPolicy="Delete"))
+    cluster = storage.cluster
+    async with provisioner(cluster, tmp_path / "volumes") as root:
+        await cluster.create(
+            STORAGE_CLASSES, storage_class(storage.cls, provisioner=PROVISIONER, reclaimPolicy="Delete")
+        )
         await storage.claim()
-        found = await storage.phase(PERSISTENT_VOLUME_CLAIMS, "data", "Bound")
-        name = found["spec"]["volumeName"]
-        assert name == f"pvc-{found['metadata']['uid']}"
-        await place.told("data", "ProvisioningSucceeded", part=f"Successfully provisioned volume {name}")
-        directory = root / f"{name}_{place.namespace}_data"
+        claim = await storage.phase(PERSISTENT_VOLUME_CLAIMS, "data", "Bound")
+        name = claim["spec"]["volumeName"]
+        assert name == f"pvc-{claim['metadata']['uid']}"
+        await cluster.event("data", "ProvisioningSucceeded", part=f"Successfully provisioned volume {name}")
+        directory = root / f"{name}_{cluster.namespace}_data"
         assert directory.stat().st_mode & 0o777 == 0o700
         (directory / "model.pt").write_text("weights")
-        await place.delete(PERSISTENT_VOLUME_CLAIMS, "data")
-        await place.gone(PERSISTENT_VOLUMES, name)
+        await cluster.delete(PERSISTENT_VOLUME_CLAIMS, "data")
+        await cluster.gone(PERSISTENT_VOLUMES, name)
         assert not directory.exists()
 
 
 async def test_a_volume_without_a_deleter_fails_with_a_message(storage: Storage) -> None:
     """Conformance point 17."""
-    place, name = storage.place, storage.named("stuck")
-    reference = {"namespace": place.namespace, "name": "gone", "uid": "gone"}
-    made = volume(name, cls=storage.cls, persistentVolumeReclaimPolicy="Delete", claimRef=reference)
-    del made["spec"]["hostPath"]
-    made["spec"]["nfs"] = {"server": "example.com", "path": "/x"}
-    await place.create(PERSISTENT_VOLUMES, made)
-    found = await storage.phase(PERSISTENT_VOLUMES, name, "Failed")
-    assert found["status"]["message"] == messages.no_deleter(name)
-    await place.told(name, "VolumeFailedDelete", namespace="default")
+    cluster, name = storage.cluster, storage.named("stuck")
+    reference = {"namespace": cluster.namespace, "name": "gone", "uid": "gone"}
+    manifest = volume(name, cls=storage.cls, persistentVolumeReclaimPolicy="Delete", claimRef=reference)
+    del manifest["spec"]["hostPath"]
+    manifest["spec"]["nfs"] = {"server": "example.com", "path": "/x"}
+    await cluster.create(PERSISTENT_VOLUMES, manifest)
+    failed_volume = await storage.phase(PERSISTENT_VOLUMES, name, "Failed")
+    assert failed_volume["status"]["message"] == messages.no_deleter(name)
+    await cluster.event(name, "VolumeFailedDelete", namespace="default")
 
 
 async def test_a_bound_volume_is_protected_and_a_claim_without_its_volume_is_lost(
     storage: Storage,
 ) -> None:
     """Conformance point 18."""
-    place, name = storage.place, storage.named("v")
+    cluster, name = storage.cluster, storage.named("v")
     await storage.volume("v")
     await storage.claim()
     await storage.bound("data", "v")
     await storage.phase(PERSISTENT_VOLUMES, name, "Bound")
-    await place.delete(PERSISTENT_VOLUMES, name)
-    held = await place.becomes(PERSISTENT_VOLUMES, name, lambda item: item["metadata"].get("deletionTimestamp"))
+    await cluster.delete(PERSISTENT_VOLUMES, name)
+    held = await cluster.becomes(PERSISTENT_VOLUMES, name, lambda item: item["metadata"].get("deletionTimestamp"))
     assert held["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
-    assert (await place.get(PERSISTENT_VOLUME_CLAIMS, "data"))["status"]["phase"] == "Bound"
-    await place.patch(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": None}})
-    await place.gone(PERSISTENT_VOLUMES, name)
+    assert (await cluster.get(PERSISTENT_VOLUME_CLAIMS, "data"))["status"]["phase"] == "Bound"
+    await cluster.patch(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": None}})
+    await cluster.gone(PERSISTENT_VOLUMES, name)
     await storage.phase(PERSISTENT_VOLUME_CLAIMS, "data", "Lost")
-    await place.told("data", messages.LOST, part=messages.LOST_VOLUME)
+    await cluster.event("data", messages.LOST, part=messages.LOST_VOLUME)
 
 
 async def test_a_read_write_once_pod_claim_excludes_a_second_pod(storage: Storage) -> None:
     """Conformance point 20."""
-    place, node = storage.place, f"{storage.place.namespace}-node"
-    await place.node(node)
+    cluster, node = storage.cluster, f"{storage.cluster.namespace}-node"
+    await cluster.node(node)
     await storage.volume("one", accessModes=["ReadWriteOncePod"])
     await storage.claim(accessModes=["ReadWriteOncePod"])
     await storage.bound("data", "one")
     here = {"kubernetes.io/hostname": node}
     await storage.user("first", nodeSelector=here)
-    await place.becomes(PODS, "first", lambda pod: pod["spec"].get("nodeName"))
+    await cluster.becomes(PODS, "first", lambda pod: pod["spec"].get("nodeName"))
     await storage.user("second", nodeSelector=here)
     await storage.unscheduled("second", messages.ONE_POD)
-    await place.delete(PODS, "first", grace=0)
-    await place.becomes(PODS, "second", lambda pod: pod["spec"].get("nodeName"))
+    await cluster.delete(PODS, "first", grace=0)
+    await cluster.becomes(PODS, "second", lambda pod: pod["spec"].get("nodeName"))
 
 
 async def test_kubectl_prints_upstreams_columns(storage: Storage, tmp_path: Path) -> None:
     """Conformance point 21."""
-    place = storage.place
+    cluster = storage.cluster
     await storage.default(storage.cls)
     await storage.volume("v", "10Gi")
     await storage.claim(size="3Gi")
     await storage.bound("data", "v")
     newest = kubectls.need()
-    config = place.server.kubeconfig if place.server else place.state / "kubeconfig" if place.state else tmp_path
-    kubectl = newest.using(config, tmp_path, place.namespace)
+    config = (
+        cluster.server.kubeconfig if cluster.server else cluster.state / "kubeconfig" if cluster.state else tmp_path
+    )
+    kubectl = newest.using(config, tmp_path, cluster.namespace)
     name = storage.named("v")
     lines = {
-        what: (await asyncio.to_thread(kubectl.run, "get", *what.split())).stdout.splitlines()
-        for what in (f"pv {name}", "pvc data", f"sc {storage.cls}")
+        resource: (await asyncio.to_thread(kubectl.run, "get", *resource.split())).stdout.splitlines()
+        for resource in (f"pv {name}", "pvc data", f"sc {storage.cls}")
     }
-    shown = {what: (" ".join(head.split()), " ".join(row.split()[:-1])) for what, (head, row) in lines.items()}
+    shown = {resource: (" ".join(head.split()), " ".join(row.split()[:-1])) for resource, (head, row) in lines.items()}
     assert shown == {
         f"pv {name}": (
             "NAME CAPACITY ACCESS MODES RECLAIM POLICY STATUS CLAIM STORAGECLASS VOLUMEATTRIBUTESCLASS REASON AGE",
-            f"{name} 10Gi RWO Retain Bound {place.namespace}/data {storage.cls} <unset>",
+            f"{name} 10Gi RWO Retain Bound {cluster.namespace}/data {storage.cls} <unset>",
         ),
         "pvc data": (
             "NAME STATUS VOLUME CAPACITY ACCESS MODES STORAGECLASS VOLUMEATTRIBUTESCLASS AGE",
@@ -450,15 +460,15 @@ async def test_kubectl_prints_upstreams_columns(storage: Storage, tmp_path: Path
 
 
 async def test_an_ephemeral_volume_gets_its_own_claim_and_uses_no_other_of_that_name(storage: Storage) -> None:
-    place, node = storage.place, f"{storage.place.namespace}-node"
-    await place.node(node)
+    cluster, node = storage.cluster, f"{storage.cluster.namespace}-node"
+    await cluster.node(node)
     await storage.claim("taken-v")
     spec = claim(cls=storage.cls)["spec"]
     for name in ("own", "taken"):
         volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
-        await place.pod(name, volumes=volumes, nodeSelector={"kubernetes.io/hostname": node})
-    made = await place.becomes(PERSISTENT_VOLUME_CLAIMS, "own-v", lambda _: True)
-    assert [owner["name"] for owner in made["metadata"]["ownerReferences"]] == ["own"]
+        await cluster.pod(name, volumes=volumes, nodeSelector={"kubernetes.io/hostname": node})
+    own_claim = await cluster.becomes(PERSISTENT_VOLUME_CLAIMS, "own-v", lambda _: True)
+    assert [owner["name"] for owner in own_claim["metadata"]["ownerReferences"]] == ["own"]
     await storage.unscheduled("taken", "was not created for pod")
-    await place.delete(PODS, "own", grace=0)
-    await place.gone(PERSISTENT_VOLUME_CLAIMS, "own-v")
+    await cluster.delete(PODS, "own", grace=0)
+    await cluster.gone(PERSISTENT_VOLUME_CLAIMS, "own-v")

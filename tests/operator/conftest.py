@@ -11,5 +11,5 @@ from tests.support.operator import Installed, installation
 
 @pytest.fixture
 async def installed(kube: Server) -> AsyncIterator[Installed]:
-    async with installation(kube) as found:
-        yield found
+    async with installation(kube) as installed:
+        yield installed

@@ -71,9 +71,9 @@ def test_a_body_that_is_not_a_review_of_a_job_is_rejected(body: Object) -> None:
 
 
 def queued(**run: Any) -> Object:
-    made = job(run=run)
-    made["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
-    return made
+    manifest = job(run=run)
+    manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    return manifest
 
 
 def test_a_new_job_with_a_queue_is_suspended_and_otherwise_unchanged() -> None:
@@ -85,7 +85,7 @@ def test_a_new_job_with_a_queue_is_suspended_and_otherwise_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "queues"),
+    ("admission_review", "queues"),
     [
         (review(queued()), False),
         (review(job()), True),
@@ -94,5 +94,5 @@ def test_a_new_job_with_a_queue_is_suspended_and_otherwise_unchanged() -> None:
     ],
     ids=["queues are off", "job without a queue", "job of another manager", "not new"],
 )
-def test_other_jobs_are_not_changed(asked: Object, queues: bool) -> None:
-    assert review_defaults(asked, queues=queues)["response"] == {"uid": "u-1", "allowed": True}
+def test_other_jobs_are_not_changed(admission_review: Object, queues: bool) -> None:
+    assert review_defaults(admission_review, queues=queues)["response"] == {"uid": "u-1", "allowed": True}

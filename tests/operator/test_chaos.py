@@ -41,11 +41,11 @@ class Kubelet:
     def __init__(self, installed: Installed, informers: InformerFactory) -> None:
         self._client = installed.admin
         self._pods = informers.for_resource(PODS)
-        self.made: dict[str, set[str]] = {}
+        self.pod_uids: dict[str, set[str]] = {}
         self._pods.on_change(self._seen)
 
     def _seen(self, _change: str, pod: Object, _before: Object | None) -> None:
-        self.made.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
+        self.pod_uids.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
 
     async def step(self) -> None:
         """Advance one random pod by one phase."""
@@ -69,9 +69,9 @@ async def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_tw
     await informers.synced()
     copies = [operator(kube.kubeconfig, tmp_path / f"{name}.log") for name in ("a", "b")]
     for number in range(JOB_COUNT):
-        made = job()
-        made["metadata"] = {"name": f"train-{number}", "namespace": namespace}
-        await installed.admin.create(JOBS, made)
+        manifest = job()
+        manifest["metadata"] = {"name": f"train-{number}", "namespace": namespace}
+        await installed.admin.create(JOBS, manifest)
     try:
         for _ in range(KILLS):
             for _ in range(random.randrange(4)):
@@ -92,7 +92,7 @@ async def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_tw
             copy.kill()
         watching.cancel()
         await asyncio.wait([watching])
-    twice = {name: uids for name, uids in kubelet.made.items() if len(uids) > 1}
-    assert not twice and len(kubelet.made) == JOB_COUNT * REPLICAS
+    twice = {name: uids for name, uids in kubelet.pod_uids.items() if len(uids) > 1}
+    assert not twice and len(kubelet.pod_uids) == JOB_COUNT * REPLICAS
     services = Counter(item["metadata"]["name"] for item in (await installed.admin.list(SERVICES, namespace)).items)
     assert len(services) == JOB_COUNT * REPLICAS and set(services.values()) == {1}

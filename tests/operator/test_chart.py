@@ -35,12 +35,12 @@ DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 SPACE, RELEASE = "by-helm", "yard"
 
 
-def helm(work: str, **given: Any) -> Any:
-    """The value of an expression over `helm` (the library) and `given`."""
-    program = "import json, sys, helm_python as helm; given = json.load(sys.stdin)\n" + work
+def helm(work: str, **arguments: Any) -> Any:
+    """The value of an expression over `helm` (the library) and `arguments`."""
+    program = "import json, sys, helm_python as helm; arguments = json.load(sys.stdin)\n" + work
     done = subprocess.run(
         [sys.executable, "-c", program],
-        input=json.dumps({"chart": str(CHART), **given}),
+        input=json.dumps({"chart": str(CHART), **arguments}),
         capture_output=True,
         text=True,
         timeout=120,
@@ -52,32 +52,32 @@ def helm(work: str, **given: Any) -> Any:
 
 def release(kube: Server, verb: str, *words: Any) -> Object:
     work = (
-        "with helm.Config(kubeconfig_path=given['kubeconfig'], namespace=given['space']) as config:\n"
-        "    print(json.dumps(getattr(config, given['verb'])(*given['words'])))"
+        "with helm.Config(kubeconfig_path=arguments['kubeconfig'], namespace=arguments['space']) as config:\n"
+        "    print(json.dumps(getattr(config, arguments['verb'])(*arguments['words'])))"
     )
     answer: Object = helm(work, kubeconfig=str(kube.kubeconfig), space=SPACE, verb=verb, words=words)
     return answer
 
 
 def test_the_chart_passes_helm_lint() -> None:
-    found = helm("print(json.dumps(helm.lint(given['chart'], strict=True)))")
-    assert found["errors"] == [] and not [message for message in found["messages"] if message["severity"] > 1], found
+    report = helm("print(json.dumps(helm.lint(arguments['chart'], strict=True)))")
+    assert report["errors"] == [] and not [message for message in report["messages"] if message["severity"] > 1], report
 
 
 @pytest.mark.parametrize("queues", [False, True], ids=["alone", "with Kueue"])
 def test_the_rendered_chart_equals_what_yard_install_applies(queues: bool) -> None:
     values: Object = {"image": "registry.example.com/operator:1", "replicas": 3, "queues": queues}
     work = (
-        "with helm.Chart.load(given['chart']) as chart:\n"
-        "    print(json.dumps(chart.render(given['values'], name=given['name'], namespace=given['space'])))"
+        "with helm.Chart.load(arguments['chart']) as chart:\n"
+        "    print(json.dumps(chart.render(arguments['values'], name=arguments['name'], namespace=arguments['space'])))"
     )
     files = helm(work, values=values, name=RELEASE, space=SPACE)
     rendered = [item for text in files.values() for item in yaml.safe_load_all(text) if item]
     to = Installation(values["image"], SPACE, replicas=3, queues=queues)
     wanted = [obj for obj in objects(to) if obj["kind"] != "Namespace"]  # Helm creates it on request
 
-    def key(one: Object) -> tuple[str, str]:
-        return one["kind"], one["metadata"]["name"]
+    def key(obj: Object) -> tuple[str, str]:
+        return obj["kind"], obj["metadata"]["name"]
 
     assert sorted(rendered, key=key) == sorted(wanted, key=key)
 
@@ -89,8 +89,8 @@ async def test_a_release_is_installed_upgraded_and_removed_and_leaves_the_defini
     admin = installed.admin
     await uninstall(admin, installed.to, lambda _: None)  # Helm does not adopt objects of other owners
     await installed.namespace(SPACE)
-    made = await asyncio.to_thread(release, kube, "install", str(CHART), RELEASE, {"replicas": 0})
-    assert (made["revision"], made["status"]) == (1, "deployed")
+    created = await asyncio.to_thread(release, kube, "install", str(CHART), RELEASE, {"replicas": 0})
+    assert (created["revision"], created["status"]) == (1, "deployed")
     assert (await admin.get(DEPLOYMENTS, NAME, SPACE))["spec"]["replicas"] == 0
     changed = await asyncio.to_thread(
         release, kube, "upgrade", str(CHART), RELEASE, {"replicas": 0, "image": "operator:next", "queues": True}

@@ -45,9 +45,9 @@ async def yard(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("phase", "code", "said"), [("Succeeded", 0, "Succeeded"), ("Failed", 1, "Failed")])
+@pytest.mark.parametrize(("phase", "code", "expected"), [("Succeeded", 0, "Succeeded"), ("Failed", 1, "Failed")])
 async def test_yard_run_follows_a_job_in_another_context(
-    installed: Installed, elsewhere: list[str], tmp_path: Path, *, phase: str, code: int, said: str
+    installed: Installed, elsewhere: list[str], tmp_path: Path, *, phase: str, code: int, expected: str
 ) -> None:
     namespace = await installed.namespace(f"run-{phase.lower()}")
     manifest = tmp_path / "job.yaml"
@@ -59,7 +59,7 @@ async def test_yard_run_follows_a_job_in_another_context(
         await installed.admin.patch(PODS, pod["metadata"]["name"], patch, namespace, subresource="status")
         done = await following
     assert done.returncode == code, done.stdout + done.stderr
-    assert f"pytorchjob.kubeflow.org/train {said}" in done.stdout + done.stderr
+    assert f"pytorchjob.kubeflow.org/train {expected}" in done.stdout + done.stderr
 
 
 async def test_yard_queue_reads_the_queues_of_another_context(installed: Installed, elsewhere: list[str]) -> None:

@@ -36,20 +36,20 @@ HOUR = timedelta(hours=1)
 
 async def _succeeds(installed: Installed, namespace: str, **run: Any) -> Object:
     """Run a job of one pod to its end, with the test as kubelet."""
-    made = job(worker=None, run=run)
-    made["metadata"] = {"name": "train", "namespace": namespace}
-    await installed.admin.create(JOBS, made)
+    manifest = job(worker=None, run=run)
+    manifest["metadata"] = {"name": "train", "namespace": namespace}
+    await installed.admin.create(JOBS, manifest)
     for phase in ("Running", "Succeeded"):
         for pod in await installed.pods(namespace, 1):
             patch = {"status": {"phase": phase}}
             await installed.admin.patch(PODS, pod["metadata"]["name"], patch, namespace, subresource="status")
 
     async def succeeded() -> Object | None:
-        found = await installed.admin.get(JOBS, "train", namespace)
-        return found if has_true_condition(found, "Succeeded") else None
+        current = await installed.admin.get(JOBS, "train", namespace)
+        return current if has_true_condition(current, "Succeeded") else None
 
-    found: Object = await installed.until(succeeded)
-    return found
+    finished: Object = await installed.until(succeeded)
+    return finished
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ async def old(kubernetes_assets: Path, tmp_path: Path) -> AsyncIterator[Installe
     """A server without WatchList, like those before 1.27."""
     flags = ("--feature-gates=WatchList=false",)
     with Kubernetes(tmp_path / "old", controllers=HOUSEKEEPING, flags=flags) as server:
-        async with installation(server) as found:
-            yield found
+        async with installation(server) as installed:
+            yield installed
 
 
 async def test_an_older_server_without_watch_list_is_listed(old: Installed, caplog: pytest.LogCaptureFixture) -> None:
@@ -67,8 +67,8 @@ async def test_an_older_server_without_watch_list_is_listed(old: Installed, capl
         await _succeeds(old, namespace)
         assert not denied(operator)
     # any server may reject a definition for a moment after it was created
-    said = [record for record in caplog.records if "storage is (re)initializing" not in record.getMessage()]
-    assert not [item for item in said if item.levelno >= logging.WARNING], caplog.text
+    records = [record for record in caplog.records if "storage is (re)initializing" not in record.getMessage()]
+    assert not [item for item in records if item.levelno >= logging.WARNING], caplog.text
 
 
 @pytest.mark.parametrize("off", [HOUR, -HOUR], ids=["ahead", "behind"])
@@ -77,15 +77,15 @@ async def test_a_wrong_local_clock_is_logged_and_the_servers_is_used(
 ) -> None:
     namespace = await installed.namespace(f"clock-{'ahead' if off > timedelta() else 'behind'}")
     async with running(installed, clock=lambda: datetime.now(UTC) + off):
-        found = await _succeeds(installed, namespace, activeDeadlineSeconds=1800, ttlSecondsAfterFinished=1800)
-        assert abs(parse_rfc3339(found["status"]["startTime"]) - datetime.now(UTC)) < HOUR / 6
+        finished = await _succeeds(installed, namespace, activeDeadlineSeconds=1800, ttlSecondsAfterFinished=1800)
+        assert abs(parse_rfc3339(finished["status"]["startTime"]) - datetime.now(UTC)) < HOUR / 6
         pod = (await installed.admin.list(PODS, namespace)).items[0]
-        made = parse_rfc3339(pod["metadata"]["creationTimestamp"])
-        assert abs(parse_rfc3339(found["status"]["completionTime"]) - made) < HOUR / 6
+        created_at = parse_rfc3339(pod["metadata"]["creationTimestamp"])
+        assert abs(parse_rfc3339(finished["status"]["completionTime"]) - created_at) < HOUR / 6
         assert await installed.admin.find(JOBS, "train", namespace) is not None, "its time to live is not over"
-    said = [record.getMessage() for record in caplog.records if "API server's" in record.getMessage()]
+    log_messages = [record.getMessage() for record in caplog.records if "API server's" in record.getMessage()]
     sign = "" if off > timedelta() else "-"
-    assert len(said) == 1 and re.search(rf"offset_seconds={sign}3(59|60)\d$", said[0])
+    assert len(log_messages) == 1 and re.search(rf"offset_seconds={sign}3(59|60)\d$", log_messages[0])
 
 
 async def test_without_permissions_the_operator_names_them_and_starts_when_they_are_granted(
@@ -134,27 +134,27 @@ async def test_an_expiring_certificate_is_replaced_while_reviews_continue(
     soon = datetime.now(UTC) + timedelta(days=60)
     old = _almost_over(tmp_path / "old")
     secret = {"metadata": {"name": WEBHOOK_SECRET}, "type": "kubernetes.io/tls", "data": old}
-    if (there := await installed.admin.find(SECRETS, WEBHOOK_SECRET, NAMESPACE)) is not None:
-        await installed.admin.update(SECRETS, {**there, "data": old})
+    if (stored_secret := await installed.admin.find(SECRETS, WEBHOOK_SECRET, NAMESPACE)) is not None:
+        await installed.admin.update(SECRETS, {**stored_secret, "data": old})
     else:
         await installed.admin.create(SECRETS, secret, NAMESPACE)
     async with running(installed, webhook=True) as operator:
         port = operator.ports["webhook"]
         first = await asyncio.to_thread(_shown, port)
         assert first.not_valid_after_utc > soon
-        there = await installed.admin.get(SECRETS, WEBHOOK_SECRET, NAMESPACE)
-        assert there["data"]["ca.crt"] == old["ca.crt"], "the authority has years left, and stays"
+        stored_secret = await installed.admin.get(SECRETS, WEBHOOK_SECRET, NAMESPACE)
+        assert stored_secret["data"]["ca.crt"] == old["ca.crt"], "the authority has years left, and stays"
         # And once more while it runs.
-        await installed.admin.update(SECRETS, {**there, "data": old})
+        await installed.admin.update(SECRETS, {**stored_secret, "data": old})
 
         async def renewed() -> bool:
             return (await asyncio.to_thread(_shown, port)).serial_number != first.serial_number
 
         await installed.until(renewed)
         assert (await asyncio.to_thread(_shown, port)).not_valid_after_utc > soon
-        made = job()
-        made["metadata"] = {"name": "train", "namespace": namespace}
-        await installed.admin.create(JOBS, made)
+        manifest = job()
+        manifest["metadata"] = {"name": "train", "namespace": namespace}
+        await installed.admin.create(JOBS, manifest)
         assert not denied(operator)
 
 

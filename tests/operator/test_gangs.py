@@ -71,9 +71,11 @@ async def _define(installed: Installed, ref: GroupVersionResource) -> None:
 
 def train(namespace: str, **policy: Any) -> Object:
     asks = {"resources": {"requests": {"cpu": "500m"}}}
-    made = job(master=replica(1, container=asks), worker=replica(2, container=asks), run={"schedulingPolicy": policy})
-    made["metadata"] = {"name": "train", "namespace": namespace}
-    return made
+    manifest = job(
+        master=replica(1, container=asks), worker=replica(2, container=asks), run={"schedulingPolicy": policy}
+    )
+    manifest["metadata"] = {"name": "train", "namespace": namespace}
+    return manifest
 
 
 async def _finish(installed: Installed, namespace: str) -> None:
@@ -87,12 +89,12 @@ async def _finish(installed: Installed, namespace: str) -> None:
     await installed.until(succeeded)
 
 
-async def _group(installed: Installed, ref: GroupVersionResource, namespace: str, *, there: bool = True) -> Object:
-    async def found() -> Object | None:
+async def _group(installed: Installed, ref: GroupVersionResource, namespace: str, *, exists: bool = True) -> Object:
+    async def reached() -> Object | None:
         group = await installed.admin.find(ref, "train", namespace)
-        return group if there else {} if group else {"gone": True}
+        return group if exists else {} if group else {"gone": True}
 
-    answer: Object = await installed.until(found)
+    answer: Object = await installed.until(reached)
     return answer
 
 
@@ -112,7 +114,7 @@ async def test_volcano_admits_the_pod_group_before_any_pod_is_created(kube: Serv
                 assert pod["spec"]["schedulerName"] == "volcano"
                 assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "train"
             await _finish(installed, namespace)
-            await _group(installed, VOLCANO_GROUPS, namespace, there=False)
+            await _group(installed, VOLCANO_GROUPS, namespace, exists=False)
             assert not denied(operator)
 
 
@@ -136,7 +138,7 @@ async def test_scheduler_plugins_get_pods_at_once(kube: Server) -> None:
 
             await installed.until(follows)
             await _finish(installed, namespace)
-            await _group(installed, PLUGIN_GROUPS, namespace, there=False)
+            await _group(installed, PLUGIN_GROUPS, namespace, exists=False)
             await _u12_another_scheduler_stays(installed, namespace)
             assert not denied(operator)
 
@@ -149,11 +151,11 @@ async def _u12_another_scheduler_stays(installed: Installed, namespace: str) -> 
     pod = await installed.until(lambda: installed.admin.find(PODS, "other-master-0", namespace))
     assert pod["spec"]["schedulerName"] == "mine"
 
-    async def told() -> bool:
+    async def event_recorded() -> bool:
         events = (await installed.admin.list(EVENTS, namespace)).items
         return any(event["reason"] == messages.SCHEDULER_SET for event in events)
 
-    await installed.until(told)
+    await installed.until(event_recorded)
 
 
 async def test_without_the_schedulers_crd_the_operator_waits_and_names_it(kube: Server) -> None:

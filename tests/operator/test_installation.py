@@ -41,9 +41,9 @@ def yard(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def train(namespace: str) -> Object:
-    made = job()
-    made["metadata"] = {"name": "train", "namespace": namespace}
-    return made
+    manifest = job()
+    manifest["metadata"] = {"name": "train", "namespace": namespace}
+    return manifest
 
 
 async def test_an_operator_of_one_namespace_has_permissions_there_only(kube: Server) -> None:
@@ -63,8 +63,8 @@ async def test_an_operator_of_one_namespace_has_permissions_there_only(kube: Ser
             await installed.pods("team-a", 3)
             assert await installed.pods("team-b", 0) == []
             assert not denied(operator)
-        said: list[str] = []
-        await uninstall(installed.admin, to, said.append)
+        output: list[str] = []
+        await uninstall(installed.admin, to, output.append)
         assert await installed.admin.find(ROLES, NAME, "team-a") is None
 
 
@@ -78,10 +78,10 @@ async def administered(kube: Server) -> AsyncIterator[Client]:
 async def test_an_installation_deletes_objects_of_an_earlier_one_that_it_does_not_need(kube: Server) -> None:
     async with installation(kube, replace(INSTALLATION, watched=("default",), queues=True)) as earlier:
         assert await earlier.admin.find(ROLES, NAME, "default") is not None
-    said: list[str] = []
+    output: list[str] = []
     async with administered(kube) as admin:
-        await install(admin, INSTALLATION, said.append)
-        assert f"role/{NAME} deleted" in said and f"clusterrole/{NAME}-queues deleted" in said
+        await install(admin, INSTALLATION, output.append)
+        assert f"role/{NAME} deleted" in output and f"clusterrole/{NAME}-queues deleted" in output
         assert await admin.find(ROLES, NAME, "default") is None
         assert await admin.find(MUTATING, DEFAULTS_WEBHOOK) is None
         assert await admin.find(ROLES, NAME, INSTALLATION.namespace) is not None, "its own stays"
@@ -90,19 +90,19 @@ async def test_an_installation_deletes_objects_of_an_earlier_one_that_it_does_no
 async def test_a_namespace_of_another_owner_is_neither_changed_nor_deleted(kube: Server) -> None:
     async with administered(kube) as admin:
         await admin.create(NAMESPACES, {"metadata": {"name": "shared", "labels": {"team": "a"}}})
-        to, said = replace(INSTALLATION, namespace="shared"), list[str]()
-        await install(admin, to, said.append)
-        assert "namespace/shared was not created by yard install, and is left unchanged" in said
+        to, output = replace(INSTALLATION, namespace="shared"), list[str]()
+        await install(admin, to, output.append)
+        assert "namespace/shared was not created by yard install, and is left unchanged" in output
         before = (await admin.get(NAMESPACES, "shared"))["metadata"]["labels"]
         assert before == {"team": "a", "kubernetes.io/metadata.name": "shared"}
-        await uninstall(admin, to, said.append)
-        assert said[-1] == "namespace/shared was not created by yard install, and is kept"
+        await uninstall(admin, to, output.append)
+        assert output[-1] == "namespace/shared was not created by yard install, and is kept"
         assert "deletionTimestamp" not in (await admin.get(NAMESPACES, "shared"))["metadata"]
         assert await admin.find(DEPLOYMENTS, NAME, "shared") is None
 
 
 async def test_a_namespace_with_jobs_is_kept(kube: Server) -> None:
-    to, said = replace(INSTALLATION, namespace="with-jobs"), list[str]()
+    to, output = replace(INSTALLATION, namespace="with-jobs"), list[str]()
     async with administered(kube) as admin:
         await install(admin, to, lambda _: None)
         # the webhook is unreachable, which the server may notice a moment later
@@ -118,16 +118,16 @@ async def test_a_namespace_with_jobs_is_kept(kube: Server) -> None:
             return True
 
         await first_answer(taken)
-        await uninstall(admin, to, said.append)
-        assert said[-1] == "namespace/with-jobs is kept, because it contains jobs"
+        await uninstall(admin, to, output.append)
+        assert output[-1] == "namespace/with-jobs is kept, because it contains jobs"
         await admin.delete(JOBS, "train", "with-jobs")
-        await uninstall(admin, to, said.append)
-        assert said[-1] == "namespace/with-jobs deleted"
+        await uninstall(admin, to, output.append)
+        assert output[-1] == "namespace/with-jobs deleted"
 
 
 def test_the_doctor_reports_what_a_context_lacks(kube: Server) -> None:
-    told = yard("doctor", "--kubeconfig", str(kube.kubeconfig), "--context", "test")
-    lines = {line[2:].split(":")[0]: line for line in told.stdout.splitlines()}
+    result = yard("doctor", "--kubeconfig", str(kube.kubeconfig), "--context", "test")
+    lines = {line[2:].split(":")[0]: line for line in result.stdout.splitlines()}
     assert lines["cluster"].startswith("✓") and "Kubernetes v1." in lines["cluster"]
     assert lines["your permissions"].endswith("you may create PyTorchJobs in default")
     assert set(lines) >= {"PyTorchJobs", "operator", "admission", "other operators", "gang schedulers", "queues"}
@@ -136,11 +136,11 @@ def test_the_doctor_reports_what_a_context_lacks(kube: Server) -> None:
 def test_the_doctor_reports_denied_reads(kube: Server, tmp_path: Path) -> None:
     stranger = tmp_path / "kubeconfig"
     stranger.write_text(kube.kubeconfig.read_text().replace(kube.token, "bob-token"))
-    told = yard("doctor", "--kubeconfig", str(stranger))
-    assert "✗ your permissions" in told.stdout and "you may not create PyTorchJobs in default" in told.stdout
-    assert "permission denied" in told.stdout
+    result = yard("doctor", "--kubeconfig", str(stranger))
+    assert "✗ your permissions" in result.stdout and "you may not create PyTorchJobs in default" in result.stdout
+    assert "permission denied" in result.stdout
 
 
 def test_an_unknown_context_is_an_error(kube: Server) -> None:
-    told = yard("doctor", "--kubeconfig", str(kube.kubeconfig), "--context", "nowhere")
-    assert told.returncode == 1 and "nowhere" in told.stderr
+    result = yard("doctor", "--kubeconfig", str(kube.kubeconfig), "--context", "nowhere")
+    assert result.returncode == 1 and "nowhere" in result.stderr

@@ -50,16 +50,16 @@ def test_the_chart_differs_from_the_manifests_only_in_its_values() -> None:
 
 
 def test_manifests_survive_a_yaml_round_trip() -> None:
-    made = [*definitions(), *objects(Installation("image"))]
-    assert list(yaml.load_all(as_yaml(made), Loader=yaml.CSafeLoader)) == made
+    manifests = [*definitions(), *objects(Installation("image"))]
+    assert list(yaml.load_all(as_yaml(manifests), Loader=yaml.CSafeLoader)) == manifests
 
 
 def test_the_operator_can_read_only_its_own_secret() -> None:
-    found = objects(Installation("image"))
-    cluster = next(item for item in found if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
+    manifests = objects(Installation("image"))
+    cluster = next(item for item in manifests if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
     assert not any("secrets" in rule["resources"] for rule in cluster["rules"])
     assert not any("*" in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]) for rule in cluster["rules"])
-    own = next(item for item in found if item["kind"] == "Role")
+    own = next(item for item in manifests if item["kind"] == "Role")
     reading = [rule for rule in own["rules"] if "secrets" in rule["resources"] and "get" in rule["verbs"]]
     assert [rule["resourceNames"] for rule in reading] == [[f"{NAME}-webhook"]]
 
@@ -73,39 +73,41 @@ def test_the_pod_meets_the_restricted_standard_that_its_namespace_enforces() -> 
 
 
 def test_a_gang_scheduler_adds_permissions_and_a_flag() -> None:
-    found = objects(Installation("image", gang_scheduler="volcano"))
-    cluster = next(item for item in found if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
+    manifests = objects(Installation("image", gang_scheduler="volcano"))
+    cluster = next(item for item in manifests if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
     assert any(rule["apiGroups"] == ["scheduling.volcano.sh"] for rule in cluster["rules"])
-    deployment = next(item for item in found if item["kind"] == "Deployment")
+    deployment = next(item for item in manifests if item["kind"] == "Deployment")
     assert "--gang-scheduler-name=volcano" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks() -> None:
-    found = objects(Installation("image", watched=("a", NAMESPACE)))
-    cluster = next(item for item in found if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
+    manifests = objects(Installation("image", watched=("a", NAMESPACE)))
+    cluster = next(item for item in manifests if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
     assert {name for rule in cluster["rules"] for name in rule["resources"]} == {
         "validatingwebhookconfigurations",
         "mutatingwebhookconfigurations",
     }
-    roles = {item["metadata"]["namespace"]: item for item in found if item["kind"] == "Role"}
+    roles = {item["metadata"]["namespace"]: item for item in manifests if item["kind"] == "Role"}
     assert set(roles) == {"a", NAMESPACE}
-    resources = {place: {name for rule in item["rules"] for name in rule["resources"]} for place, item in roles.items()}
+    resources = {
+        namespace: {name for rule in item["rules"] for name in rule["resources"]} for namespace, item in roles.items()
+    }
     assert "pods" in resources["a"] and "leases" not in resources["a"]
     assert {"pods", "leases", "secrets"} <= resources[NAMESPACE]
-    deployment = next(item for item in found if item["kind"] == "Deployment")
+    deployment = next(item for item in manifests if item["kind"] == "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert [argument for argument in arguments if argument.startswith("--namespace=")] == [
         "--namespace=a",
         f"--namespace={NAMESPACE}",
     ]
-    webhook = next(item for item in found if item["kind"] == "ValidatingWebhookConfiguration")
+    webhook = next(item for item in manifests if item["kind"] == "ValidatingWebhookConfiguration")
     chosen = webhook["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]
     assert chosen["values"] == ["a", NAMESPACE]
 
 
 def test_only_jobs_with_a_queue_are_suspended_and_only_with_queues() -> None:
     assert not any(obj["kind"] == "MutatingWebhookConfiguration" for obj in objects(Installation("image")))
-    found = objects(Installation("image", queues=True))
-    (webhook,) = [item for item in found if item["kind"] == "MutatingWebhookConfiguration"]
+    manifests = objects(Installation("image", queues=True))
+    (webhook,) = [item for item in manifests if item["kind"] == "MutatingWebhookConfiguration"]
     (hook,) = webhook["webhooks"]
     assert hook["objectSelector"]["matchExpressions"] == [{"key": "kueue.x-k8s.io/queue-name", "operator": "Exists"}]

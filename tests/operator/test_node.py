@@ -93,8 +93,8 @@ class Node:
 
     def kill(self, pod: str) -> None:
         """Kill the operator's process in a pod, as a machine failure would."""
-        found = self.get("pod", pod, "-n", NAMESPACE)
-        (container,) = found["status"]["containerStatuses"]
+        pod_object = self.get("pod", pod, "-n", NAMESPACE)
+        (container,) = pod_object["status"]["containerStatuses"]
         socket = self.directory / "containerd" / "containerd.sock"
         task = container["containerID"].removeprefix("containerd://")
         ctr = ["ctr", "-a", str(socket), "-n", "k8s.io", "task", "kill", "-s", "SIGKILL", task]
@@ -128,12 +128,12 @@ def node(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     newest = kubectls.newest()
     assert newest is not None
     admin = newest.using(cluster, directory)
-    found = Node(cluster.parent, newest.using(cluster, directory, SPACE))
-    load_images(found, directory)
+    node = Node(cluster.parent, newest.using(cluster, directory, SPACE))
+    load_images(node, directory)
     admin("create", "namespace", SPACE)
     yard("install", "--image", IMAGE, "--kubeconfig", str(cluster))
-    ready(found)
-    yield found
+    ready(node)
+    yield node
     yard("uninstall", "--with-jobs", "--kubeconfig", str(cluster))
     admin("delete", "namespace", SPACE, "--wait=false")
     admin("delete", "persistentvolume", "--all", "--wait=false")
@@ -141,10 +141,10 @@ def node(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 def load_images(node: Node, directory: Path) -> None:
     """TORCHYARD_NODE_ARCHIVES names a directory that caches them."""
-    kept = Path(os.environ.get("TORCHYARD_NODE_ARCHIVES") or directory / "archives")
-    kept.mkdir(parents=True, exist_ok=True)
+    cache = Path(os.environ.get("TORCHYARD_NODE_ARCHIVES") or directory / "archives")
+    cache.mkdir(parents=True, exist_ok=True)
     for name, make in (("operator", make_operator), ("alpine", make_alpine), ("training", make_training)):
-        archive = kept / f"{name}.tar"
+        archive = cache / f"{name}.tar"
         # The operator's code is under test; the other images change only with the machine.
         if name == "operator" or not archive.exists():
             make(directory / name, archive)
@@ -213,9 +213,9 @@ def trained(node: Node, job: Object) -> str:
 def test_an_invalid_job_is_rejected_by_real_admission(node: Node) -> None:
     bad = document("000/pytorch_job_mnist_gloo_demo.yaml")
     bad["spec"]["pytorchReplicaSpecs"]["Boss"] = bad["spec"]["pytorchReplicaSpecs"]["Master"]
-    said = node.kubectl.fails("create", "-f", "-", stdin=yaml.safe_dump(bad))
-    assert "spec.pytorchReplicaSpecs[Boss]" in said and "Unsupported value" in said
-    print(said.strip())
+    error = node.kubectl.fails("create", "-f", "-", stdin=yaml.safe_dump(bad))
+    assert "spec.pytorchReplicaSpecs[Boss]" in error and "Unsupported value" in error
+    print(error.strip())
 
 
 def test_document_000_trains_in_containers(node: Node) -> None:
@@ -268,10 +268,10 @@ def test_another_replica_takes_over_soon_after_the_leader_is_killed(node: Node) 
         killed = time.monotonic()
         node.apply(small(f"after-{number}", 1))
 
-        def made(name: str = f"after-{number}-master-0") -> bool:
+        def pod_exists(name: str = f"after-{number}-master-0") -> bool:
             return node.kubectl.run("get", "pod", name).returncode == 0
 
-        eventually(made, "the next leader's first pod", 60)
+        eventually(pod_exists, "the next leader's first pod", 60)
         took.append(time.monotonic() - killed)
         print(f"killed in {killed - begun:.1f} s; the next one's first pod after {took[-1]:.1f} s")
     assert min(took) < 60
@@ -281,12 +281,12 @@ def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_twice(no
     random.seed(11)
     ready(node)
     names = [f"kill-{number}" for number in range(KILL_JOBS)]
-    made: dict[str, set[str]] = {}
+    pod_uids: dict[str, set[str]] = {}
 
     def look() -> None:
         for pod in node.get("pods")["items"]:
             if pod["metadata"]["name"].startswith("kill-"):
-                made.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
+                pod_uids.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
 
     killed = Counter[str]()
     for number in range(KILLS):
@@ -308,6 +308,6 @@ def test_an_operator_killed_repeatedly_loses_no_job_and_creates_nothing_twice(no
         return sum(line[0].startswith("kill-") and line[1] == "Succeeded" for line in lines) == KILL_JOBS
 
     eventually(ended, "the end of every job", 600)
-    print(f"{sum(killed.values())} kills, {len(made)} pods of {KILL_JOBS} jobs")
-    assert not {name: uids for name, uids in made.items() if len(uids) > 1}
-    assert len(made) == KILL_JOBS * 2
+    print(f"{sum(killed.values())} kills, {len(pod_uids)} pods of {KILL_JOBS} jobs")
+    assert not {name: uids for name, uids in pod_uids.items() if len(uids) > 1}
+    assert len(pod_uids) == KILL_JOBS * 2

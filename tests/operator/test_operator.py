@@ -28,9 +28,9 @@ ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles", 
 
 
 def train(namespace: str, name: str = "train", **labels: str) -> Object:
-    made = job()
-    made["metadata"] = {"name": name, "namespace": namespace, "labels": labels}
-    return made
+    manifest = job()
+    manifest["metadata"] = {"name": name, "namespace": namespace, "labels": labels}
+    return manifest
 
 
 async def finish(installed: Installed, namespace: str, count: int) -> None:
@@ -42,26 +42,26 @@ async def finish(installed: Installed, namespace: str, count: int) -> None:
 
 
 async def test_installing_twice_changes_nothing(installed: Installed) -> None:
-    said: list[str] = []
+    output: list[str] = []
     await install(installed.admin, INSTALLATION, lambda _: None)
-    await install(installed.admin, INSTALLATION, said.append)
-    assert said and all(line.endswith(" unchanged") for line in said), said
+    await install(installed.admin, INSTALLATION, output.append)
+    assert output and all(line.endswith(" unchanged") for line in output), output
 
 
 async def test_uninstalling_keeps_jobs_and_their_definition_by_default(installed: Installed) -> None:
     namespace = await installed.namespace("uninstalled")
     await installed.admin.create(JOBS, train(namespace))
-    said: list[str] = []
-    await uninstall(installed.admin, INSTALLATION, said.append)
-    assert f"deployment/{NAME} deleted" in said and not any("customresourcedefinition" in line for line in said)
+    output: list[str] = []
+    await uninstall(installed.admin, INSTALLATION, output.append)
+    assert f"deployment/{NAME} deleted" in output and not any("customresourcedefinition" in line for line in output)
     assert await installed.admin.find(JOBS, "train", namespace) is not None
 
     async def gone() -> bool:
         return await installed.admin.find(NAMESPACES, NAMESPACE) is None
 
     await installed.until(gone)
-    await uninstall(installed.admin, INSTALLATION, said.append, with_definitions=True)
-    assert said[-1] == f"customresourcedefinition/{CRD_NAME} deleted"
+    await uninstall(installed.admin, INSTALLATION, output.append, with_definitions=True)
+    assert output[-1] == f"customresourcedefinition/{CRD_NAME} deleted"
 
 
 async def test_a_job_runs_to_its_end_under_the_operators_own_role(
@@ -69,12 +69,14 @@ async def test_a_job_runs_to_its_end_under_the_operators_own_role(
 ) -> None:
     namespace = await installed.namespace("own-role")
     async with running(installed) as operator:
-        made = await installed.admin.create(JOBS, train(namespace))
+        created = await installed.admin.create(JOBS, train(namespace))
         pods = await installed.pods(namespace, 3)
         await finish(installed, namespace, len(pods))
 
         async def succeeded() -> bool:
-            return has_true_condition(await installed.admin.get(JOBS, made["metadata"]["name"], namespace), "Succeeded")
+            return has_true_condition(
+                await installed.admin.get(JOBS, created["metadata"]["name"], namespace), "Succeeded"
+            )
 
         await installed.until(succeeded)
         url = f"http://127.0.0.1:{operator.ports['metrics']}/metrics"

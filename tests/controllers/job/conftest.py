@@ -69,19 +69,19 @@ class Cluster:
         return (await self.get(name)).get("status") or {}
 
     async def all_pods(self) -> list[Object]:
-        found = (await self.client.list(PODS, self.namespace)).items
-        return sorted(found, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+        pods = (await self.client.list(PODS, self.namespace)).items
+        return sorted(pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
 
-    async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
+    async def until(self, probe: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
         """The first true result of an async function."""
-        return await first_answer(what, seconds=seconds)
+        return await first_answer(probe, seconds=seconds)
 
     async def pods(self, count: int, *phases: str) -> list[Object]:
         """Wait for this many pods in these phases (by default active pods)."""
         wanted = phases or ("Pending", "Running")
         seen: list[Object] = []
 
-        async def there() -> bool:
+        async def reached() -> bool:
             seen[:] = [
                 pod
                 for pod in await self.all_pods()
@@ -90,7 +90,7 @@ class Cluster:
             return len(seen) == count
 
         try:
-            await self.until(there)
+            await self.until(reached)
         except AssertionError as error:
             raise AssertionError(f"there are {len(seen)} pods, not {count}") from error
         return seen
@@ -120,10 +120,10 @@ class Cluster:
             return status if seen == list(expected) else None
 
         try:
-            found: Object = await self.until(reached)
+            matching_status: Object = await self.until(reached)
         except AssertionError as error:
             raise AssertionError(f"conditions are {seen}, not {list(expected)}") from error
-        return found
+        return matching_status
 
     async def complete(self) -> Object:
         return await self.conditions(("SuccessCriteriaMet", "True"), ("Complete", "True"))
@@ -131,20 +131,20 @@ class Cluster:
     async def failed(self) -> Object:
         return await self.conditions(("FailureTarget", "True"), ("Failed", "True"))
 
-    async def events(self, *told: tuple[str, str]) -> list[Object]:
+    async def events(self, *expected: tuple[str, str]) -> list[Object]:
         """Wait for events with these reasons and message prefixes; returns all events."""
 
-        async def heard() -> list[Object] | None:
+        async def recorded() -> list[Object] | None:
             items = (await self.client.list(EVENTS, self.namespace)).items
             pairs = [(item["reason"], item.get("message", "")) for item in items]
             return (
                 items
-                if all(any(r == reason and m.startswith(text) for r, m in pairs) for reason, text in told)
+                if all(any(r == reason and m.startswith(text) for r, m in pairs) for reason, text in expected)
                 else None
             )
 
-        found: list[Object] = await self.until(heard)
-        return found
+        events: list[Object] = await self.until(recorded)
+        return events
 
     async def bind(self, pod: Object) -> None:
         """Bind a pod to a node, so that its deletion waits for the kubelet."""
@@ -231,11 +231,11 @@ def kube_jobs(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory)
 async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
     """Our controllers on a plane, and Kubernetes' own on a real API server: every test holds on both."""
     if request.param == "embedded":
-        made = _embedded(tmp_path)
+        clusters = _embedded(tmp_path)
     else:
-        made = _real(request.getfixturevalue("kube_jobs"))
-    async for found in made:
-        yield found
+        clusters = _real(request.getfixturevalue("kube_jobs"))
+    async for cluster in clusters:
+        yield cluster
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -19,8 +19,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 async def test_a_job_gets_its_defaults_and_no_status(cluster: Cluster) -> None:
     """Conformance point 01."""
-    given = manifest(template={"metadata": {"labels": {"app": "x"}}})
-    job = await cluster.create({**given, "status": {"succeeded": 7}})
+    body = manifest(template={"metadata": {"labels": {"app": "x"}}})
+    job = await cluster.create({**body, "status": {"succeeded": 7}})
     spec, uid = job["spec"], job["metadata"]["uid"]
     assert {key: spec[key] for key in spec if key not in ("template", "selector")} == {
         "completions": 1,
@@ -38,7 +38,7 @@ async def test_a_job_gets_its_defaults_and_no_status(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("fields", "expected"),
     [
         ({}, (1, 1)),
         ({"parallelism": 3}, (None, 3)),
@@ -47,10 +47,10 @@ async def test_a_job_gets_its_defaults_and_no_status(cluster: Cluster) -> None:
     ],
 )
 async def test_completions_and_parallelism_default_together(
-    cluster: Cluster, given: Object, expected: tuple[int | None, int]
+    cluster: Cluster, fields: Object, expected: tuple[int | None, int]
 ) -> None:
     """Conformance point 02."""
-    spec = (await cluster.create(manifest(**given)))["spec"]
+    spec = (await cluster.create(manifest(**fields)))["spec"]
     assert (spec.get("completions"), spec["parallelism"]) == expected
 
 
@@ -101,9 +101,9 @@ async def test_changes_of_immutable_fields_are_rejected_with_their_path(
 ) -> None:
     """Conformance point 34."""
     await cluster.create(manifest(completions=2, suspend=True))
-    said = await cluster.refused(**{field.removeprefix("spec."): value})
-    assert f"{field}: Invalid value" in said
-    assert "field is immutable" in said
+    message = await cluster.refused(**{field.removeprefix("spec."): value})
+    assert f"{field}: Invalid value" in message
+    assert "field is immutable" in message
 
 
 async def test_mutable_fields_can_change(cluster: Cluster) -> None:
@@ -138,9 +138,9 @@ async def test_a_name_that_is_not_a_valid_host_name_gets_a_warning(cluster: Clus
     """Conformance point 46."""
     answer = await cluster.ask("POST", body=manifest("with.dots", suspend=True))
     assert answer.status == 201
-    said = {name.lower(): value for name, value in answer.headers.items()}["warning"]
-    assert "a DNS label is recommended" in said
-    assert "acts on it" not in said
+    warning = {name.lower(): value for name, value in answer.headers.items()}["warning"]
+    assert "a DNS label is recommended" in warning
+    assert "acts on it" not in warning
 
 
 async def test_a_dry_run_stores_nothing(cluster: Cluster) -> None:

@@ -170,8 +170,8 @@ async def test_a_finished_job_is_deleted_with_its_pods_after_its_ttl(cluster: Cl
     own = {pod["metadata"]["labels"]["job-name"]: pod["metadata"]["name"] for pod in pods}
     assert await cluster.client.find(PODS, own["work"], cluster.namespace) is None  # foreground: pods are deleted first
     await cluster.gone(PODS, own["later"])
-    kept = await cluster.client.get(JOBS, "kept", cluster.namespace)
-    assert kept["status"]["conditions"][-1]["type"] == "Complete"
+    kept_job = await cluster.client.get(JOBS, "kept", cluster.namespace)
+    assert kept_job["status"]["conditions"][-1]["type"] == "Complete"
     await cluster.patch("kept", ttlSecondsAfterFinished=0)
     await cluster.gone(JOBS, "kept")
 
@@ -188,9 +188,9 @@ async def test_events_have_upstreams_reasons_and_messages(cluster: Cluster) -> N
     await cluster.complete()
     names = {pod["metadata"]["name"] for pod in [*pods, last]}
     (gone,) = {pod["metadata"]["name"] for pod in pods} - {left["metadata"]["name"]}
-    told = [("SuccessfulCreate", f"Created pod: {name}") for name in names]
-    told += [("SuccessfulDelete", f"Deleted pod: {gone}"), ("Completed", "Job completed")]
-    events = [event for event in await cluster.events(*told) if event["involvedObject"]["kind"] == "Job"]
-    assert sorted((event["reason"], event["message"]) for event in events) == sorted(told)
+    expected = [("SuccessfulCreate", f"Created pod: {name}") for name in names]
+    expected += [("SuccessfulDelete", f"Deleted pod: {gone}"), ("Completed", "Job completed")]
+    events = [event for event in await cluster.events(*expected) if event["involvedObject"]["kind"] == "Job"]
+    assert sorted((event["reason"], event["message"]) for event in events) == sorted(expected)
     assert all(event["type"] == "Normal" and event["source"]["component"] == "job-controller" for event in events)
     assert all(event["involvedObject"]["apiVersion"] == "batch/v1" for event in events)

@@ -28,8 +28,8 @@ def _minute(day: int) -> int:
 async def _create(cluster: Cluster, **spec: Any) -> None:
     """A CronJob whose job of the first of January is due."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": manifest(backoffLimit=0)["spec"]}
-    given = {"schedule": "0 0 1 1 *", "jobTemplate": template, "suspend": True, **spec}
-    await cluster.client.create(CRON_JOBS, {"metadata": {"name": "tick"}, "spec": given}, cluster.namespace)
+    cron_spec = {"schedule": "0 0 1 1 *", "jobTemplate": template, "suspend": True, **spec}
+    await cluster.client.create(CRON_JOBS, {"metadata": {"name": "tick"}, "spec": cron_spec}, cluster.namespace)
     await cluster.client.patch(
         CRON_JOBS, "tick", {"status": {"lastScheduleTime": LONG_AGO}}, cluster.namespace, subresource="status"
     )
@@ -49,10 +49,10 @@ async def _names(cluster: Cluster, ref: GroupVersionResource = JOBS) -> list[str
 
 
 async def _until_jobs(cluster: Cluster, *days: int) -> None:
-    async def there() -> bool:
+    async def reached() -> bool:
         return await _names(cluster) == sorted(f"tick-{_minute(day)}" for day in days)
 
-    await cluster.until(there)
+    await cluster.until(reached)
 
 
 async def _until_active(cluster: Cluster, day: int) -> None:
@@ -100,8 +100,8 @@ async def test_forbid_skips_while_a_job_runs_and_replace_replaces_it(cluster: Cl
     await _patch(cluster, schedule="0 0 2 1 *")
     # A changed schedule is evaluated when it is next due; another change makes that happen now.
     await _patch(cluster, startingDeadlineSeconds=10**8)
-    told = "Not starting job because prior execution is running and concurrency policy is Forbid"
-    await cluster.events(("JobAlreadyActive", told))
+    message = "Not starting job because prior execution is running and concurrency policy is Forbid"
+    await cluster.events(("JobAlreadyActive", message))
     assert await _names(cluster) == [f"tick-{_minute(1)}"]
     await _patch(cluster, concurrencyPolicy="Replace")
     await _until_jobs(cluster, 2)
@@ -119,10 +119,10 @@ async def test_a_start_after_its_deadline_is_skipped(cluster: Cluster) -> None:
 
 
 async def _until_due(cluster: Cluster) -> None:
-    async def there() -> bool:
+    async def is_created() -> bool:
         return f"tick-{_minute(1)}" in await _names(cluster)
 
-    await cluster.until(there, seconds=TIMEOUT)
+    await cluster.until(is_created, seconds=TIMEOUT)
 
 
 async def test_more_than_100_missed_starts_get_an_event(cluster: Cluster) -> None:

@@ -58,8 +58,8 @@ async def test_each_index_has_its_own_limit_and_failed_indexes_are_listed(cluste
     await cluster.counted(failed=2, failedIndexes=0)
 
     async def again() -> list[Object]:
-        found = await cluster.all_pods()
-        return [pod for pod in found if pod["metadata"]["annotations"][FAILURES] == "1"]
+        all_pods = await cluster.all_pods()
+        return [pod for pod in all_pods if pod["metadata"]["annotations"][FAILURES] == "1"]
 
     async def both() -> bool:
         return len(await again()) == 2

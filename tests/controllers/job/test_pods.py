@@ -196,15 +196,15 @@ async def test_current_and_legacy_labels_select_a_jobs_pods(cluster: Cluster) ->
     await cluster.create(manifest("other"))
     await cluster.pods(2)
     for label in ("job-name", "batch.kubernetes.io/job-name"):
-        found = (await cluster.client.list(PODS, cluster.namespace, labels=f"{label}=work")).items
-        assert len(found) == 1, label
+        selected = (await cluster.client.list(PODS, cluster.namespace, labels=f"{label}=work")).items
+        assert len(selected) == 1, label
 
 
 async def test_an_orphan_is_adopted_and_a_pod_that_loses_its_labels_is_released(cluster: Cluster) -> None:
     selector = {"matchLabels": {"team": "red"}}
     template: Object = {"metadata": {"labels": {"team": "red"}}}
-    found = {"metadata": {"name": "found", "labels": {"team": "red"}}, "spec": manifest()["spec"]["template"]["spec"]}
-    await cluster.client.create(PODS, found, cluster.namespace)
+    orphan = {"metadata": {"name": "found", "labels": {"team": "red"}}, "spec": manifest()["spec"]["template"]["spec"]}
+    await cluster.client.create(PODS, orphan, cluster.namespace)
     await cluster.create(manifest(manualSelector=True, selector=selector, template=template, parallelism=2))
     await cluster.counted(active=2)
     pods = {pod["metadata"]["name"]: pod for pod in await cluster.pods(2)}

@@ -23,12 +23,12 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     need_network()
-    made = Yard(tmp_path_factory.mktemp("jobs"), controllers="*", flags=("--node",))
+    plane = Yard(tmp_path_factory.mktemp("jobs"), controllers="*", flags=("--node",))
     try:
-        yield made.start()
+        yield plane.start()
     finally:
-        made.stop()
-        yard("down", state=made.state, timeout=120)
+        plane.stop()
+        yard("down", state=plane.state, timeout=120)
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_each_index_of_an_indexed_job_has_its_own_hostname(shell: Kubectl) -> No
     shell("create", "-f", "-", stdin=json.dumps(job))
     shell("wait", "--for=condition=complete", "job/sweep", "--timeout=60s")
     for index in range(4):
-        said = shell("logs", "-l", f"batch.kubernetes.io/job-completion-index={index}")
-        assert said == f"{index} on sweep-{index}\n"
+        output = shell("logs", "-l", f"batch.kubernetes.io/job-completion-index={index}")
+        assert output == f"{index} on sweep-{index}\n"
 
 
 def test_a_job_that_keeps_failing_fails(shell: Kubectl) -> None:

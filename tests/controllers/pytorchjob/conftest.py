@@ -89,21 +89,21 @@ class Cluster:
         status = {"phase": phase, "containerStatuses": [container]}
         await self.client.patch(PODS, pod["metadata"]["name"], {"status": status}, self.namespace, subresource="status")
 
-    async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
+    async def until(self, probe: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
         """The first true result of an async function."""
-        return await first_answer(what, seconds=seconds)
+        return await first_answer(probe, seconds=seconds)
 
     async def pods(self, *expected: str) -> None:
-        async def there() -> bool:
+        async def reached() -> bool:
             return await self.names(PODS) == sorted(expected)
 
-        await self.until(there)
+        await self.until(reached)
 
     async def services(self, *expected: str) -> None:
-        async def there() -> bool:
+        async def reached() -> bool:
             return await self.names(SERVICES) == sorted(expected)
 
-        await self.until(there)
+        await self.until(reached)
 
     async def conditions(self, *expected: tuple[str, str], name: str = "train", seconds: float = PATIENCE) -> Object:
         """Wait for exactly these conditions in this order; returns the status."""
@@ -115,10 +115,10 @@ class Cluster:
             return status if seen == list(expected) else None
 
         try:
-            found: Object = await self.until(reached, seconds=seconds)
+            matching_status: Object = await self.until(reached, seconds=seconds)
         except AssertionError as error:
             raise AssertionError(f"conditions are {seen}, not {list(expected)}") from error
-        return found
+        return matching_status
 
     async def settle(self) -> None:
         """Wait until the controller has handled everything so far: a job that is created now has its event."""
@@ -149,18 +149,18 @@ class Cluster:
     async def events(self, *reasons: str) -> list[Object]:
         """Wait for events with these reasons; returns all events."""
 
-        async def told() -> list[Object] | None:
+        async def recorded() -> list[Object] | None:
             items = (await self.client.list(EVENTS, self.namespace)).items
             return items if set(reasons) <= {item["reason"] for item in items} else None
 
-        found: list[Object] = await self.until(told)
-        return found
+        events: list[Object] = await self.until(recorded)
+        return events
 
     async def autoscalers(self, *expected: str) -> None:
-        async def there() -> bool:
+        async def reached() -> bool:
             return await self.names(HORIZONTAL_POD_AUTOSCALERS) == sorted(expected)
 
-        await self.until(there)
+        await self.until(reached)
 
 
 async def _namespace(client: Client) -> str:
@@ -190,8 +190,8 @@ async def _real(server: Server) -> AsyncIterator[Cluster]:
 async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
     """The same controller on both planes: every test holds on each."""
     if request.param == "embedded":
-        made = _embedded(tmp_path)
+        clusters = _embedded(tmp_path)
     else:
-        made = _real(request.getfixturevalue("kube"))
-    async for found in made:
-        yield found
+        clusters = _real(request.getfixturevalue("kube"))
+    async for cluster in clusters:
+        yield cluster

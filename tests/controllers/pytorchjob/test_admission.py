@@ -15,12 +15,12 @@ from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
 
 
-async def refused(cluster: Cluster, given: Object) -> StatusError:
-    with pytest.raises(StatusError) as found:
-        await cluster.create(given)
-    assert found.value.status == 422
+async def refused(cluster: Cluster, manifest: Object) -> StatusError:
+    with pytest.raises(StatusError) as raised:
+        await cluster.create(manifest)
+    assert raised.value.status == 422
     assert await cluster.names(JOBS) == []
-    return found.value
+    return raised.value
 
 
 async def test_all_field_errors_are_reported_together(cluster: Cluster) -> None:
@@ -34,10 +34,10 @@ async def test_all_field_errors_are_reported_together(cluster: Cluster) -> None:
 
 async def test_every_validation_rule_holds_on_admission(cluster: Cluster) -> None:
     """Row U5: each error has its path and message: what is wrong, and what is valid."""
-    for case, (given, errs) in CASES.items():
+    for case, (manifest, errs) in CASES.items():
         if not errs:
             continue
-        error = await refused(cluster, given)
+        error = await refused(cluster, manifest)
         causes = [(cause["field"], cause["message"]) for cause in (error.details or {})["causes"]]
         # fields that the schema rejects are not validated further
         expected = errs if not case.startswith(("null ", "a null ")) else causes

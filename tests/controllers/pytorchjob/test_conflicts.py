@@ -22,14 +22,14 @@ async def test_a_service_of_another_owner_is_not_adopted(cluster: Cluster) -> No
     stranger = {"metadata": {"name": "train-master-0"}, "spec": {"ports": [{"port": 1}]}}
     await cluster.client.create(SERVICES, stranger, cluster.namespace)
     await cluster.create(job(worker=None))
-    told = await cluster.events(messages.SERVICE_NOT_CREATED)
-    (refusal,) = [item for item in told if item["reason"] == messages.SERVICE_NOT_CREATED]
+    events = await cluster.events(messages.SERVICE_NOT_CREATED)
+    (refusal,) = [item for item in events if item["reason"] == messages.SERVICE_NOT_CREATED]
     assert (refusal["type"], "already exists" in refusal["message"]) == ("Warning", True)
     await cluster.client.delete(SERVICES, "train-master-0", cluster.namespace)
 
     async def ours() -> bool:
-        found = await cluster.client.find(SERVICES, "train-master-0", cluster.namespace)
-        return bool(found and found["metadata"].get("ownerReferences"))
+        service = await cluster.client.find(SERVICES, "train-master-0", cluster.namespace)
+        return bool(service and service["metadata"].get("ownerReferences"))
 
     await cluster.until(ours)
 
@@ -39,14 +39,14 @@ async def test_without_a_pytorch_container_no_service_is_created_and_an_event_sa
     cluster: Cluster, containers: list[dict[str, str]]
 ) -> None:
     """Row C6: rejected by the server that knows the rule, or by the controller where no webhook is installed."""
-    given = job(master={"replicas": 1, "template": {"spec": {"containers": containers}}}, worker=None)
+    manifest = job(master={"replicas": 1, "template": {"spec": {"containers": containers}}}, worker=None)
     try:
-        await cluster.create(given)
-        (told,) = await cluster.events(messages.NOT_VALID)
-        said = told["message"]
+        await cluster.create(manifest)
+        (event,) = await cluster.events(messages.NOT_VALID)
+        message = event["message"]
     except StatusError as error:
-        said = error.message
-    assert "spec.pytorchReplicaSpecs[Master].template.spec.containers: Required value" in said
+        message = error.message
+    assert "spec.pytorchReplicaSpecs[Master].template.spec.containers: Required value" in message
     assert await cluster.names(SERVICES) == await cluster.names(PODS) == []
 
 
@@ -61,7 +61,7 @@ async def test_a_service_whose_owner_has_no_uid_is_rejected(cluster: Cluster) ->
 
 async def test_a_pod_with_an_invalid_index_label_is_ignored(cluster: Cluster) -> None:
     """Row U17."""
-    made = await cluster.create(job(worker=1))
+    created = await cluster.create(job(worker=1))
     await cluster.pods("train-master-0", "train-worker-0")
     labels = {
         names.OPERATOR_NAME: names.CONTROLLER,
@@ -73,7 +73,7 @@ async def test_a_pod_with_an_invalid_index_label_is_ignored(cluster: Cluster) ->
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
         "name": "train",
-        "uid": made["metadata"]["uid"],
+        "uid": created["metadata"]["uid"],
         "controller": True,
     }
     odd = {
@@ -103,8 +103,8 @@ async def test_two_concurrent_controllers_create_every_replica_once(cluster: Clu
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-    told = (await cluster.client.list(EVENTS, cluster.namespace)).items
-    assert not [item["message"] for item in told if item["type"] == "Warning"]
+    events = (await cluster.client.list(EVENTS, cluster.namespace)).items
+    assert not [item["message"] for item in events if item["type"] == "Warning"]
 
 
 async def test_concurrent_edits_are_all_applied(cluster: Cluster) -> None:
@@ -120,8 +120,8 @@ async def test_concurrent_edits_are_all_applied(cluster: Cluster) -> None:
     await asyncio.gather(cluster.move("train-master-0", "Running"), *map(scale, (3, 5, 2)), *map(mark, range(6)))
     await scale(4)
     await cluster.pods("train-master-0", *(f"train-worker-{index}" for index in range(4)))
-    found = await cluster.get()
-    assert {f"edit-{number}" for number in range(6)} <= set(found["metadata"]["labels"])
+    current = await cluster.get()
+    assert {f"edit-{number}" for number in range(6)} <= set(current["metadata"]["labels"])
     await cluster.conditions(("Created", "True"), ("Running", "True"))
 
 
@@ -140,8 +140,8 @@ async def test_recreated_replicas_reach_the_backoff_limit(cluster: Cluster) -> N
     before = ""
 
     async def anew() -> str:
-        found = await cluster.client.find(PODS, "train-master-0", cluster.namespace)
-        uid = str(found["metadata"]["uid"]) if found else ""
+        pod = await cluster.client.find(PODS, "train-master-0", cluster.namespace)
+        uid = str(pod["metadata"]["uid"]) if pod else ""
         return uid if uid != before else ""
 
     for _ in range(2):

@@ -21,7 +21,7 @@ CREATED, RUNNING, SUCCEEDED = ("Created", "True"), ("Running", "True"), ("Succee
 async def test_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> None:
     """Row T1."""
     ports = {"ports": [{"name": names.PORT_NAME, "containerPort": 8080}]}
-    made = await cluster.create(job(master=replica(1, container=ports), worker=replica(2, container=ports)))
+    created = await cluster.create(job(master=replica(1, container=ports), worker=replica(2, container=ports)))
     await cluster.pods(*ALL)
     await cluster.services(*ALL)
     for name in ALL:
@@ -33,7 +33,7 @@ async def test_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> None
         assert env["PET_NPROC_PER_NODE"] == "auto"
         for owned in (pod, service):
             owner = owned["metadata"]["ownerReferences"][0]
-            assert (owner["uid"], owner["controller"]) == (made["metadata"]["uid"], True)
+            assert (owner["uid"], owner["controller"]) == (created["metadata"]["uid"], True)
     await cluster.move("train-master-0", "Running")
     await cluster.conditions(CREATED, RUNNING)
     await cluster.move("train-master-0", "Succeeded", code=0)
@@ -178,8 +178,8 @@ async def test_a_replica_killed_by_a_signal_is_recreated_and_counted(cluster: Cl
     await cluster.move("train-worker-0", "Failed", code=137)
 
     async def anew() -> bool:
-        found = await cluster.client.find(PODS, "train-worker-0", cluster.namespace)
-        return found is not None and found["metadata"]["uid"] != first
+        pod = await cluster.client.find(PODS, "train-worker-0", cluster.namespace)
+        return pod is not None and pod["metadata"]["uid"] != first
 
     await cluster.until(anew)
     await cluster.conditions(CREATED, ("Restarting", "True"))
@@ -219,9 +219,9 @@ async def test_scaling_by_the_scale_subresource(cluster: Cluster) -> None:
     await cluster.pods(*ALL[:2])
     await cluster.services(*ALL[:2])
     await cluster.conditions(CREATED, RUNNING)
-    found = await cluster.client.get(JOBS, "train", cluster.namespace, subresource="scale")
-    assert found["status"]["replicas"] == 1
-    assert found["status"]["selector"].endswith("replica-type=worker")
+    current_scale = await cluster.client.get(JOBS, "train", cluster.namespace, subresource="scale")
+    assert current_scale["status"]["replicas"] == 1
+    assert current_scale["status"]["selector"].endswith("replica-type=worker")
 
 
 async def test_a_pod_of_another_owner_is_not_adopted(cluster: Cluster) -> None:
@@ -233,8 +233,8 @@ async def test_a_pod_of_another_owner_is_not_adopted(cluster: Cluster) -> None:
     await cluster.client.delete(PODS, "train-master-0", cluster.namespace, grace=0)
 
     async def ours() -> bool:
-        found = await cluster.client.find(PODS, "train-master-0", cluster.namespace)
-        return bool(found and found["metadata"].get("ownerReferences"))
+        pod = await cluster.client.find(PODS, "train-master-0", cluster.namespace)
+        return bool(pod and pod["metadata"].get("ownerReferences"))
 
     await cluster.until(ours)
 
@@ -247,8 +247,8 @@ async def test_a_job_recreated_under_its_name_starts_from_scratch(cluster: Clust
     await cluster.create(job(worker=None))
 
     async def anew() -> bool:
-        found = await cluster.client.find(PODS, "train-master-0", cluster.namespace)
-        return bool(found and found["metadata"]["uid"] != first)
+        pod = await cluster.client.find(PODS, "train-master-0", cluster.namespace)
+        return bool(pod and pod["metadata"]["uid"] != first)
 
     await cluster.until(anew)
 
@@ -265,9 +265,9 @@ async def test_pods_deleted_after_success_are_not_recreated(cluster: Cluster) ->
 
 
 async def test_a_job_without_a_run_policy_is_read_back_with_one(cluster: Cluster) -> None:
-    given = job(worker=None)
-    del given["spec"]["runPolicy"]
-    assert (await cluster.create(given))["spec"]["runPolicy"] == {"suspend": False}
+    manifest = job(worker=None)
+    del manifest["spec"]["runPolicy"]
+    assert (await cluster.create(manifest))["spec"]["runPolicy"] == {"suspend": False}
 
 
 async def test_limits_that_are_null_are_accepted(cluster: Cluster) -> None:

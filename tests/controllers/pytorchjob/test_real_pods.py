@@ -27,9 +27,9 @@ ENDED = (("Created", "True"), ("Running", "False"), ("Succeeded", "True"))
 
 MEET = """
 import os, socket, time
-rank, place = int(os.environ["RANK"]), (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+rank, address = int(os.environ["RANK"]), (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 if rank == 0:
-    with socket.create_server(("", place[1])) as server:
+    with socket.create_server(("", address[1])) as server:
         for _ in range(int(os.environ["WORLD_SIZE"]) - 1):
             peer, _ = server.accept()
             print("met", peer.recv(9).decode(), flush=True)
@@ -37,7 +37,7 @@ if rank == 0:
 else:
     for _ in range(200):
         try:
-            peer = socket.create_connection(place)
+            peer = socket.create_connection(address)
             break
         except OSError:
             time.sleep(0.05)

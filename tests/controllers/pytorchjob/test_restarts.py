@@ -60,16 +60,16 @@ async def test_a_plane_that_stops_while_creating_pods_continues_after_a_restart(
 
 
 async def test_restart_counts_survive_a_restart_of_the_plane(tmp_path: Path) -> None:
-    given = job(worker=None, policy="ExitCode", run={"backoffLimit": 2})
+    manifest = job(worker=None, policy="ExitCode", run={"backoffLimit": 2})
     async with up(tmp_path) as cluster:
-        await cluster.create(given)
+        await cluster.create(manifest)
         await cluster.pods("train-master-0")
         first = (await cluster.pod("train-master-0"))["metadata"]["uid"]
         await cluster.move("train-master-0", "Failed", code=137)
 
         async def anew() -> bool:
-            found = await cluster.client.find(PODS, "train-master-0", "default")
-            return bool(found and found["metadata"]["uid"] != first)
+            pod = await cluster.client.find(PODS, "train-master-0", "default")
+            return bool(pod and pod["metadata"]["uid"] != first)
 
         await cluster.until(anew)
     async with up(tmp_path) as cluster:

@@ -18,8 +18,8 @@ CREATED, RUNNING = ("Created", "True"), ("Running", "True")
 
 async def pod_of(cluster: Cluster, name: str) -> Object:
     """The pod, once it exists."""
-    found: Object = await cluster.until(lambda: cluster.client.find(PODS, name, cluster.namespace))
-    return found
+    pod: Object = await cluster.until(lambda: cluster.client.find(PODS, name, cluster.namespace))
+    return pod
 
 
 async def environment(cluster: Cluster, name: str) -> dict[str, str]:
@@ -50,18 +50,18 @@ async def test_environment_and_init_container_of_a_replica(cluster: Cluster) -> 
     assert not [name for name in plain if name.startswith("PET_RDZV")]
     assert plain["PET_NPROC_PER_NODE"] == "auto"
     for name, (_, nodes) in elastic.items():
-        told = await environment(cluster, f"{name}-worker-0")
-        assert (name, told["PET_NNODES"]) == (name, nodes)
-        assert told["PET_NPROC_PER_NODE"] == ("4" if name == "whole" else "auto")
+        env = await environment(cluster, f"{name}-worker-0")
+        assert (name, env["PET_NNODES"]) == (name, nodes)
+        assert env["PET_NPROC_PER_NODE"] == ("4" if name == "whole" else "auto")
         assert "initContainers" not in (await cluster.pod(f"{name}-worker-0"))["spec"]
-    told = await environment(cluster, "whole-worker-0")
-    assert {name: told[f"PET_{name}"] for name in ("RDZV_ENDPOINT", "RDZV_BACKEND", "RDZV_ID", "RDZV_CONF")} == {
+    env = await environment(cluster, "whole-worker-0")
+    assert {name: env[f"PET_{name}"] for name in ("RDZV_ENDPOINT", "RDZV_BACKEND", "RDZV_ID", "RDZV_CONF")} == {
         "RDZV_ENDPOINT": "h:99",
         "RDZV_BACKEND": "etcd",
         "RDZV_ID": "id",
         "RDZV_CONF": "a=1,b=2",
     }
-    assert told["PET_MAX_RESTARTS"] == "5"
+    assert env["PET_MAX_RESTARTS"] == "5"
     assert [container["name"] for container in (await cluster.pod("plain-worker-0"))["spec"]["initContainers"]] == [
         "init-pytorch"
     ]
@@ -76,15 +76,15 @@ async def test_the_deprecated_process_count_gets_a_warning(cluster: Cluster) -> 
 
 async def test_the_backoff_limit_fails_the_job_and_clean_pod_policy_applies(cluster: Cluster) -> None:
     """Row U7."""
-    kept = {"None": ["-master-0", "-worker-0"], "Running": ["-worker-0"], "All": []}
-    for policy in kept:
+    remaining_pods = {"None": ["-master-0", "-worker-0"], "Running": ["-worker-0"], "All": []}
+    for policy in remaining_pods:
         name = f"past-{policy.lower()}"
         await cluster.create(job(name, worker=1, run={"backoffLimit": 3, "cleanPodPolicy": policy}))
     await cluster.create(job("none", worker=None, run={"backoffLimit": 0}))
     await pod_of(cluster, "none-master-0")
     await cluster.move("none-master-0", "Running")
     await cluster.conditions(CREATED, RUNNING, name="none")
-    for policy, ends in kept.items():
+    for policy, ends in remaining_pods.items():
         name = f"past-{policy.lower()}"
         await pod_of(cluster, f"{name}-master-0")
         await pod_of(cluster, f"{name}-worker-0")
@@ -98,13 +98,13 @@ async def test_the_backoff_limit_fails_the_job_and_clean_pod_policy_applies(clus
             return "Failed" in await state(cluster, name)
 
         await cluster.until(failed)
-        said = (await cluster.get(name))["status"]["conditions"][-1]["message"]
-        assert said == messages.past_backoff(name)
+        message = (await cluster.get(name))["status"]["conditions"][-1]["message"]
+        assert message == messages.past_backoff(name)
 
         async def left(name: str = name, ends: list[str] = ends) -> bool:
-            found = [item for item in await cluster.names(PODS) if item.startswith(name)]
+            pod_names = [item for item in await cluster.names(PODS) if item.startswith(name)]
             return (
-                found
+                pod_names
                 == [f"{name}{end}" for end in ends]
                 == [item for item in await cluster.names(SERVICES) if item.startswith(name)]
             )
@@ -166,8 +166,8 @@ async def test_a_pods_restart_policy_is_the_replicas_and_its_scheduler_the_templ
         spec = {"restartPolicy": "Always", "schedulerName": "mine"}
         await cluster.create(job(policy.lower(), master=replica(1, policy=policy, spec=spec), worker=None))
     for policy, restarts in expected.items():
-        made = (await pod_of(cluster, f"{policy.lower()}-master-0"))["spec"]
-        assert (made["restartPolicy"], made["schedulerName"]) == (restarts, "mine")
+        pod_spec = (await pod_of(cluster, f"{policy.lower()}-master-0"))["spec"]
+        assert (pod_spec["restartPolicy"], pod_spec["schedulerName"]) == (restarts, "mine")
     await cluster.events(messages.RESTART_POLICY_SET)
 
 
@@ -180,8 +180,8 @@ async def test_missing_replicas_are_created_and_surplus_ones_deleted(cluster: Cl
     await cluster.client.delete(PODS, workers[1], cluster.namespace, grace=0)
 
     async def filled() -> bool:
-        found = await cluster.client.find(PODS, workers[1], cluster.namespace)
-        return bool(found and found["metadata"]["uid"] != before[workers[1]])
+        pod = await cluster.client.find(PODS, workers[1], cluster.namespace)
+        return bool(pod and pod["metadata"]["uid"] != before[workers[1]])
 
     await cluster.until(filled)
     for count in (4, 2):
@@ -202,8 +202,8 @@ async def test_exit_codes_of_signals_are_retryable_and_errors_are_not(cluster: C
         await cluster.move(f"{name}-master-0", "Failed", code=code)
 
         async def judged(name: str = name, before: str = before) -> str:
-            found = await cluster.client.find(PODS, f"{name}-master-0", cluster.namespace)
-            if found and found["metadata"]["uid"] != before:
+            pod = await cluster.client.find(PODS, f"{name}-master-0", cluster.namespace)
+            if pod and pod["metadata"]["uid"] != before:
                 return "made anew"
             return "failed" if "Failed" in await state(cluster, name) else ""
 
