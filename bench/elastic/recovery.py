@@ -102,8 +102,8 @@ def c5() -> bool:
             )
             time.sleep(0.7)
             added = _longest_gap(folder, moment) - usual
-            what = f"scale to {workers} (10 MB state)"
-            met &= show("C5", what, f"added pause {added:.0f} ms", "100 ms, 0 recomputed", met=added <= 100)
+            scenario = f"scale to {workers} (10 MB state)"
+            met &= show("C5", scenario, f"added pause {added:.0f} ms", "100 ms, 0 recomputed", met=added <= 100)
     return met
 
 

@@ -59,8 +59,8 @@ async def train(client: Client, name: str, gpus: int) -> None:
     pod = await until(client, name, "Succeeded", "Failed")
     text = b"".join([piece async for piece in client.logs(PODS, name, "default")]).decode()
     code = pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
-    said = " | ".join(text.splitlines())
-    print(f"{name}: asked for {gpus}, exit {code}, {time.time() - begun:.1f} s: {said}", flush=True)
+    output = " | ".join(text.splitlines())
+    print(f"{name}: asked for {gpus}, exit {code}, {time.time() - begun:.1f} s: {output}", flush=True)
 
 
 async def wait_in_line(client: Client, gpus: int) -> None:
@@ -70,11 +70,11 @@ async def wait_in_line(client: Client, gpus: int) -> None:
     await start(client, "one-more", 1, ["true"])
     async for _, seen in client.watch(PODS, "default", initial=True, fields="metadata.name=one-more"):
         conditions = (seen.get("status") or {}).get("conditions") or ()
-        said = next(
+        message = next(
             (condition["message"] for condition in conditions if condition.get("reason") == "Unschedulable"), ""
         )
-        if said:
-            print(f"one-more: {said}", flush=True)
+        if message:
+            print(f"one-more: {message}", flush=True)
             break
     await client.delete(PODS, "holder", "default", grace=0)
     ended = await until(client, "one-more", "Succeeded", "Failed")

@@ -177,8 +177,8 @@ class Definitions:
         return self.get(name)
 
     def get(self, name: str) -> Object:
-        found: Object = self.api.get(path("customresourcedefinitions", name)).json
-        return found
+        crd: Object = self.api.get(path("customresourcedefinitions", name)).json
+        return crd
 
     def condition(self, name: str, kind: str) -> str:
         conditions = self.get(name).get("status", {}).get("conditions") or []

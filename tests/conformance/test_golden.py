@@ -57,7 +57,7 @@ class Both:
         self.real, self.ours = real, ours
         self.numbers = itertools.count()
 
-    def ask(self, method: str, at: str, body: Any, **more: Any) -> Answer:
+    def request(self, method: str, at: str, body: Any, **more: Any) -> Answer:
         """The real server's response; AssertionError if ours differs."""
         ours = self.ours.request(method, at, body, **more)
         try:
@@ -99,7 +99,7 @@ def converse(both: Both, talk: Talk) -> None:
     at = f"{collection}/{name}"
     obj = {**talk.obj, "metadata": {**talk.obj["metadata"], "name": name}}
     try:
-        exists = both.ask("POST", collection, obj, query={"fieldManager": "creator"}).status < 300
+        exists = both.request("POST", collection, obj, query={"fieldManager": "creator"}).status < 300
         for change in talk.changes:
             body, headers = change.body, {"Content-Type": change.media_type}
             if change.media_type == APPLY:
@@ -107,7 +107,7 @@ def converse(both: Both, talk: Talk) -> None:
                 body = {"apiVersion": group, "kind": obj["kind"], **body, "metadata": metadata}
             elif not exists:
                 continue
-            answer = both.ask("PATCH", at, body, query=change.query, headers=headers)
+            answer = both.request("PATCH", at, body, query=change.query, headers=headers)
             exists = exists or answer.status < 300
     finally:
         for client in (both.real, both.ours):

@@ -242,7 +242,7 @@ def test_an_unknown_subresource_is_not_found(space: Space) -> None:
 
 @pytest.mark.point(18)
 @pytest.mark.parametrize(
-    ("query", "status", "said"),
+    ("query", "status", "message"),
     [
         ({"tailLines": "x"}, 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
         ({"sinceTime": "x"}, 400, 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"'),
@@ -256,7 +256,7 @@ def test_an_unknown_subresource_is_not_found(space: Space) -> None:
         ),
     ],
 )
-def test_log_options_are_validated(space: Space, query: dict[str, str], status: int, said: str) -> None:
+def test_log_options_are_validated(space: Space, query: dict[str, str], status: int, message: str) -> None:
     answer = space.api.get(space.path("pods", "nobody", "log"), query=query)
     assert answer.status == status
-    assert answer.message.endswith(said), answer.message
+    assert answer.message.endswith(message), answer.message

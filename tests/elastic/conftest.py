@@ -44,7 +44,7 @@ def alone() -> Alone:
 
 
 def digest_of(output: str) -> str:
-    found = re.findall(r"digest (\w+)", output)
-    assert found, output
-    assert len(set(found)) == 1, f"workers disagree: {found}"
-    return str(found[0])
+    digests = re.findall(r"digest (\w+)", output)
+    assert digests, output
+    assert len(set(digests)) == 1, f"workers disagree: {digests}"
+    return str(digests[0])

@@ -78,11 +78,11 @@ def test_forming_a_group_with_a_dead_peer_is_abandoned_at_once(message: wire.Mes
         waiting.set()
         released.wait(600)
 
-    def tell() -> None:
+    def deliver() -> None:
         waiting.wait()
         client._handle(message)
 
-    threading.Thread(target=tell).start()
+    threading.Thread(target=deliver).start()
     with pytest.raises(Superseded):
         client.run_unless_superseded(AGREED, form, timeout=500)
     released.set()

@@ -132,10 +132,10 @@ def train(**changes: Any) -> str:
     torch.manual_seed(5)
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3), torch.nn.Linear(3, 2))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    given: dict[str, Any] = {"batch": 6, "micro_batches": 2, "epochs": 2, "prefetch": 0} | changes
-    compiled = given.pop("wrap", lambda module: module)(net)
+    arguments: dict[str, Any] = {"batch": 6, "micro_batches": 2, "epochs": 2, "prefetch": 0} | changes
+    compiled = arguments.pop("wrap", lambda module: module)(net)
     data = torch.utils.data.TensorDataset(torch.randn(20, 4, generator=torch.Generator().manual_seed(0)))
-    steps = list(job.train(net, optimizer, loss=lambda batch: compiled(batch[0]).pow(2).mean(), data=data, **given))
+    steps = list(job.train(net, optimizer, loss=lambda batch: compiled(batch[0]).pow(2).mean(), data=data, **arguments))
     assert [step.number for step in steps] == [1, 2, 3, 4, 5, 6, 7, 8]
     return job.digest
 

@@ -56,10 +56,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
     if importlib.util.find_spec("fsspec") is None:
         pytest.skip("fsspec is not installed")
     root = request.getfixturevalue("s3") if request.param == "s3" else f"{request.param}://{tmp_path}"
-    made = CheckpointStore(f"{root}/{tmp_path.name}")
+    checkpoint_store = CheckpointStore(f"{root}/{tmp_path.name}")
     for step in (1, 2, 3):
-        made.send(saved(tmp_path / "local", step))
-    return made
+        checkpoint_store.send(saved(tmp_path / "local", step))
+    return checkpoint_store
 
 
 def spoil(store: CheckpointStore, name: str, content: bytes | None) -> None:
@@ -75,11 +75,11 @@ def spoil(store: CheckpointStore, name: str, content: bytes | None) -> None:
 def test_the_newest_valid_checkpoint_is_fetched_once(store: CheckpointStore, tmp_path: Path) -> None:
     spoil(store, "step-0000000003/data", b"torn")
     cache = CheckpointCache(store, tmp_path / "cache")
-    found = cache.newest_valid()
-    assert found is not None
-    assert found[1].step == 2
-    assert (found[0] / "data").read_bytes() == b"xx"
-    assert cache.newest_valid() is found
+    newest = cache.newest_valid()
+    assert newest is not None
+    assert newest[1].step == 2
+    assert (newest[0] / "data").read_bytes() == b"xx"
+    assert cache.newest_valid() is newest
     assert store._files.cat_file(f"{store._root}/step-0000000003/data") == b"torn"
 
 

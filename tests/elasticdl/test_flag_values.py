@@ -9,24 +9,24 @@ from torchyard.elasticdl.flag_values import BadFlag
 
 
 def test_a_host_path_is_mounted_as_in_the_tutorial() -> None:
-    made = flag_values.volumes("host_path=/home/me/data,mount_path=/data", "w-0")
-    assert made.volumes == [{"name": "w-0-volume-0", "hostPath": {"path": "/home/me/data"}}]
-    assert made.mounts == [{"name": "w-0-volume-0", "mountPath": "/data"}]
+    parsed = flag_values.volumes("host_path=/home/me/data,mount_path=/data", "w-0")
+    assert parsed.volumes == [{"name": "w-0-volume-0", "hostPath": {"path": "/home/me/data"}}]
+    assert parsed.mounts == [{"name": "w-0-volume-0", "mountPath": "/data"}]
 
 
 def test_the_same_source_twice_is_one_volume_with_two_mounts() -> None:
-    made = flag_values.volumes(
+    parsed = flag_values.volumes(
         "claim_name=c,mount_path=/a;claim_name=c,mount_path=/b,sub_path=x;host_path=/h,mount_path=/h,type=Directory",
         "p",
     )
-    assert [volume["name"] for volume in made.volumes] == ["p-volume-0", "p-volume-1"]
-    assert made.volumes[0]["persistentVolumeClaim"] == {"claimName": "c", "readOnly": False}
-    assert made.volumes[1]["hostPath"] == {"path": "/h", "type": "Directory"}
-    assert [mount.get("subPath") for mount in made.mounts] == [None, "x", None]
+    assert [volume["name"] for volume in parsed.volumes] == ["p-volume-0", "p-volume-1"]
+    assert parsed.volumes[0]["persistentVolumeClaim"] == {"claimName": "c", "readOnly": False}
+    assert parsed.volumes[1]["hostPath"] == {"path": "/h", "type": "Directory"}
+    assert [mount.get("subPath") for mount in parsed.mounts] == [None, "x", None]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("host_path=/a,mount_path=/a,mount_path=/b", "occurs twice"),
         ("host_path=/a,mount=/a", "mount is not a known key"),
@@ -35,13 +35,13 @@ def test_the_same_source_twice_is_one_volume_with_two_mounts() -> None:
         ("claim_name", "is not KEY=VALUE"),
     ],
 )
-def test_an_invalid_volume_is_refused_with_the_reason(text: str, said: str) -> None:
-    with pytest.raises(BadFlag, match=said):
+def test_an_invalid_volume_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(BadFlag, match=reason):
         flag_values.volumes(text, "p")
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("", {}),
         ("a=1", {"a": "1"}),
@@ -50,8 +50,8 @@ def test_an_invalid_volume_is_refused_with_the_reason(text: str, said: str) -> N
         ("last=x,y", {"last": "x,y"}),
     ],
 )
-def test_values_of_variables_may_contain_commas(text: str, found: dict[str, str]) -> None:
-    assert flag_values.environment(text) == found
+def test_values_of_variables_may_contain_commas(text: str, expected: dict[str, str]) -> None:
+    assert flag_values.environment(text) == expected
 
 
 @pytest.mark.parametrize("text", ["a", "a=1=2", "=1"])
@@ -61,13 +61,13 @@ def test_ambiguous_variables_are_refused(text: str) -> None:
 
 
 def test_resources_get_their_kubernetes_names() -> None:
-    found = flag_values.resources("cpu=250m,memory=32Mi,disk=1Gi,gpu=1", flag="--x")
-    assert found == {"cpu": "250m", "memory": "32Mi", "ephemeral-storage": "1Gi", "nvidia.com/gpu": "1"}
+    resources = flag_values.resources("cpu=250m,memory=32Mi,disk=1Gi,gpu=1", flag="--x")
+    assert resources == {"cpu": "250m", "memory": "32Mi", "ephemeral-storage": "1Gi", "nvidia.com/gpu": "1"}
     assert flag_values.resources("amd.com/gpu=2", flag="--x") == {"amd.com/gpu": "2"}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("cpu=lots", "is not a valid quantity"),
         ("memory=1024", "is not a valid quantity"),
@@ -78,8 +78,8 @@ def test_resources_get_their_kubernetes_names() -> None:
         ("disk=1Gi,ephemeral-storage=1Gi", "occurs twice"),
     ],
 )
-def test_invalid_resources_are_refused_with_the_reason(text: str, said: str) -> None:
-    with pytest.raises(BadFlag, match=said):
+def test_invalid_resources_are_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(BadFlag, match=reason):
         flag_values.resources(text, flag="--worker_resource_request")
 
 

@@ -31,11 +31,11 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
         yield plane.client("test")
 
 
-async def until(look: Callable[[], Awaitable[Any]], seconds: float = 120.0) -> Any:
+async def until(condition: Callable[[], Awaitable[Any]], seconds: float = 120.0) -> Any:
     async with asyncio.timeout(seconds):
-        while not (found := await look()):
+        while not (result := await condition()):
             await asyncio.sleep(0.1)
-    return found
+    return result
 
 
 def free_port() -> int:
@@ -48,13 +48,13 @@ class Stage:
         self.client = client
         self.folder = folder
         arguments = [*TUTORIAL[1:], f"--port={free_port()}", *more]
-        self.given = supervisor.parse(arguments)
+        self.arguments = supervisor.parse(arguments)
         self.task: asyncio.Task[int] | None = None
 
     async def __aenter__(self) -> Stage:
-        asked = cli.parser().parse_args(TUTORIAL)
-        await until(lambda: self._made(pods.master(asked, "true")))
-        self.task = asyncio.create_task(Master(self.given, self.client, self.folder).run())
+        arguments = cli.parser().parse_args(TUTORIAL)
+        await until(lambda: self._create_pod(pods.master(arguments, "true")))
+        self.task = asyncio.create_task(Master(self.arguments, self.client, self.folder).run())
         return self
 
     async def __aexit__(self, *how: object) -> None:
@@ -63,7 +63,7 @@ class Stage:
         with suppress(asyncio.CancelledError):
             await self.task
 
-    async def _made(self, pod: Object) -> bool:
+    async def _create_pod(self, pod: Object) -> bool:
         """True once it is there; a namespace's account comes a moment after the namespace."""
         try:
             await self.client.create(PODS, pod)
@@ -72,16 +72,18 @@ class Stage:
         return True
 
     async def workers(self) -> list[str]:
-        found = (await self.client.list(PODS, "default", labels=f"{pods.TYPE}={pods.WORKER}")).items
+        worker_pods = (await self.client.list(PODS, "default", labels=f"{pods.TYPE}={pods.WORKER}")).items
         return sorted(
-            pod["metadata"]["name"].rpartition("-")[2] for pod in found if not pod["metadata"].get("deletionTimestamp")
+            pod["metadata"]["name"].rpartition("-")[2]
+            for pod in worker_pods
+            if not pod["metadata"].get("deletionTimestamp")
         )
 
     async def have(self, *numbers: str) -> None:
-        async def look() -> bool:
+        async def workers_exist() -> bool:
             return set(numbers) <= set(await self.workers())
 
-        await until(look)
+        await until(workers_exist)
 
     async def fail(self, number: str, code: int) -> None:
         state = {"terminated": {"exitCode": code, "reason": "Error"}}

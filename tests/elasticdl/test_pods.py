@@ -34,16 +34,16 @@ TUTORIAL = [
 OWNER = {"metadata": {"name": "m", "uid": "u", "labels": {pods.TYPE: pods.MASTER}}}
 
 
-def given(*more: str) -> Any:
+def parse_arguments(*more: str) -> Any:
     return cli.parser().parse_args([*TUTORIAL, *more])
 
 
 def worker(index: int = 0, *more: str) -> Any:
-    return pods.worker(given(*more), index, owner=OWNER, variables={"WORKER_NUM": "2"}, start="import os")
+    return pods.worker(parse_arguments(*more), index, owner=OWNER, variables={"WORKER_NUM": "2"}, start="import os")
 
 
 def test_the_master_is_named_and_labelled_as_clients_expect() -> None:
-    pod = pods.master(given(), cli.master_command(given()))
+    pod = pods.master(parse_arguments(), cli.master_command(parse_arguments()))
     assert pod["metadata"]["name"] == "elasticdl-test-mnist-allreduce-master"
     assert pod["metadata"]["labels"] == {
         "app": "elasticdl",
@@ -69,11 +69,11 @@ def test_workers_are_named_as_in_the_tutorial_and_belong_to_the_master() -> None
 
 
 def test_the_master_parses_the_flags_of_the_client() -> None:
-    command = shlex.split(cli.master_command(given()).removeprefix("set -o pipefail; "))
+    command = shlex.split(cli.master_command(parse_arguments()).removeprefix("set -o pipefail; "))
     assert command[:3] == ["python", "-m", "elasticdl.python.master.main"]
-    read, asked = supervisor.parse(command[3:]), given()
+    read, arguments = supervisor.parse(command[3:]), parse_arguments()
     for flag in flags.COMMON + flags.TRAIN:
-        assert getattr(read, flag.name) == getattr(asked, flag.name), flag.name
+        assert getattr(read, flag.name) == getattr(arguments, flag.name), flag.name
 
 
 def test_the_flags_of_the_published_client_are_parsed() -> None:
@@ -95,7 +95,7 @@ def test_the_flags_of_the_published_client_are_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["--num_ps_pods=1"], "parameter servers are not supported"),
         (["--job_command="], "--job_command is missing"),
@@ -110,10 +110,10 @@ def test_the_flags_of_the_published_client_are_parsed() -> None:
     ],
 )
 def test_unsupported_flags_are_refused_before_anything_is_created(
-    more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([*TUTORIAL, *more]) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_evaluate_and_predict_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,20 +21,20 @@ def uses(name: str) -> list[Object]:
 
 
 async def has_event(node: RunningNode, name: str, reason: str, part: str) -> None:
-    async def look() -> bool:
+    async def event_exists() -> bool:
         events = (await node.client.list(EVENTS, "default")).items
         about = [event for event in events if event["involvedObject"].get("name") == name and event["reason"] == reason]
         return any(part in event["message"] for event in about)
 
-    await first_answer(look, seconds=PATIENCE, pause=0.05)
+    await first_answer(event_exists, seconds=PATIENCE, pause=0.05)
 
 
 async def bound(node: RunningNode, name: str) -> Object:
-    async def look() -> Object | None:
+    async def bound_claim() -> Object | None:
         pvc = await node.client.get(PERSISTENT_VOLUME_CLAIMS, name, "default")
         return pvc if (pvc.get("status") or {}).get("phase") == "Bound" else None
 
-    return await first_answer(look, seconds=PATIENCE, pause=0.05)
+    return await first_answer(bound_claim, seconds=PATIENCE, pause=0.05)
 
 
 @pytest.mark.row("22")

@@ -156,7 +156,7 @@ async def test_copy_applies_chmod_and_ignores_platform(store: ImageStore, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("rules", "kept"),
+    ("rules", "expected"),
     [
         ("", ["a.key", "a.txt", "deep/b.key", "deep/b.txt"]),
         ("*.key", ["a.txt", "deep/b.key", "deep/b.txt"]),
@@ -167,7 +167,7 @@ async def test_copy_applies_chmod_and_ignores_platform(store: ImageStore, tmp_pa
         ("deep/?.t[x]t", ["a.key", "a.txt", "deep/b.key"]),
     ],
 )
-async def test_dockerignore_excludes_files(store: ImageStore, tmp_path: Path, rules: str, kept: list[str]) -> None:
+async def test_dockerignore_excludes_files(store: ImageStore, tmp_path: Path, rules: str, expected: list[str]) -> None:
     context = tmp_path / "context"
     (context / "deep").mkdir(parents=True)
     for name in ("a.key", "a.txt", "deep/b.key", "deep/b.txt"):
@@ -175,7 +175,7 @@ async def test_dockerignore_excludes_files(store: ImageStore, tmp_path: Path, ru
     (context / ".dockerignore").write_text(f"{rules}\nDockerfile\n.dockerignore\n")
     await build(store, context, "FROM busybox\nCOPY . /in/\n")
     inside = store.resolve("local/mine:1").root.layers[-1] / "in"
-    assert sorted(str(path.relative_to(inside)) for path in inside.rglob("*") if path.is_file()) == kept
+    assert sorted(str(path.relative_to(inside)) for path in inside.rglob("*") if path.is_file()) == expected
 
 
 async def test_run_writes_into_the_image_and_sees_earlier_layers(store: ImageStore, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def datagrams():
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.bind(("", 7000))
     while True:
-        data, who = link.recvfrom(2048)
-        link.sendto(os.environ["HOSTNAME"].encode() + b" " + data, who)
+        data, sender = link.recvfrom(2048)
+        link.sendto(os.environ["HOSTNAME"].encode() + b" " + data, sender)
 threading.Thread(target=datagrams, daemon=True).start()
 server = socket.create_server(("", 7000), backlog=16)
 open("/tmp/ready", "w").close()
@@ -105,8 +105,8 @@ class UpperCaseServer:
     async def serve(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            data, who = await loop.sock_recvfrom(self.link, 100)
-            await loop.sock_sendto(self.link, data.upper(), who)
+            data, sender = await loop.sock_recvfrom(self.link, 100)
+            await loop.sock_sendto(self.link, data.upper(), sender)
 
     async def connect(self) -> socket.socket:
         link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

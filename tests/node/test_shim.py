@@ -112,8 +112,8 @@ async def test_a_log_is_rotated_by_size_and_keeps_the_newest(harness: support.Sh
     pod = await harness.pod("p", sandboxed=sandboxed)
     log = {"path": str(pod.pod / "rotated.log"), "max_bytes": 100_000, "max_files": 3}
     await harness.run(pod, "main", ["seq", "200000"], sandboxed=sandboxed, log=log)
-    kept = sorted(path.name for path in pod.pod.glob("rotated.log*"))
-    assert kept == ["rotated.log", "rotated.log.1", "rotated.log.2"]
+    log_files = sorted(path.name for path in pod.pod.glob("rotated.log*"))
+    assert log_files == ["rotated.log", "rotated.log.1", "rotated.log.2"]
     numbers = [
         int(line.rsplit(" ", 1)[1])
         for name in ("rotated.log.2", "rotated.log.1", "rotated.log")

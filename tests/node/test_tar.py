@@ -48,10 +48,10 @@ def test_a_path_that_leads_out_of_the_directory_is_refused(tmp_path: Path, name:
 def test_a_tree_can_be_packed_and_unpacked(tmp_path: Path) -> None:
     (tmp_path / "tree" / "deep").mkdir(parents=True)
     (tmp_path / "tree" / "deep" / "file").write_text("content")
-    made = tar("cf", "-", "-C", str(tmp_path), "tree")
+    packed = tar("cf", "-", "-C", str(tmp_path), "tree")
     back = tmp_path / "back"
     back.mkdir()
-    assert tar("xmf", "-", "-C", str(back), stdin=made.stdout).returncode == 0
+    assert tar("xmf", "-", "-C", str(back), stdin=packed.stdout).returncode == 0
     assert (back / "tree" / "deep" / "file").read_text() == "content"
 
 

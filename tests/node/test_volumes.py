@@ -44,8 +44,8 @@ def shown(path: Path) -> dict[str, bytes]:
     """What a container sees: visible names and contents."""
     files_there = [item for item in path.rglob("*") if item.is_file()]
     hidden = {item for item in files_there if any(part.startswith("..") for part in item.relative_to(path).parts)}
-    found = [item for item in files_there if item not in hidden]
-    return {str(item.relative_to(path)): item.read_bytes() for item in found}
+    visible = [item for item in files_there if item not in hidden]
+    return {str(item.relative_to(path)): item.read_bytes() for item in visible}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_a_bound_claim_is_mounted_from_its_directory(sources: VolumeMounte
 
 
 @pytest.mark.parametrize(
-    ("kind", "there", "words"),
+    ("kind", "existing", "words"),
     [
         ("Directory", "directory", ""),
         ("Directory", "file", "is not a directory"),
@@ -136,12 +136,12 @@ async def test_a_bound_claim_is_mounted_from_its_directory(sources: VolumeMounte
         ("Nonsense", "file", "is unknown"),
     ],
 )
-def test_host_paths_must_have_their_type(tmp_path: Path, kind: str, there: str, words: str) -> None:
+def test_host_paths_must_have_their_type(tmp_path: Path, kind: str, existing: str, words: str) -> None:
     path, state = tmp_path / "path", tmp_path / "state"
     state.mkdir()
-    if there == "directory":
+    if existing == "directory":
         path.mkdir()
-    elif there == "file":
+    elif existing == "file":
         path.touch()
     if words:
         with pytest.raises(VolumeError, match=words):

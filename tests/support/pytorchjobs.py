@@ -67,7 +67,7 @@ def pod(
     code: int | None = None,
     restarts: int = 0,
     going: datetime | None = None,
-    made: datetime = NOW,
+    created: datetime = NOW,
     **more: Any,
 ) -> Object:
     """A replica's pod as a node has left it."""
@@ -77,7 +77,7 @@ def pod(
         "namespace": "default",
         "uid": more.get("uid", f"uid-{name}"),
         "labels": names.selector_labels(of, kind, index),
-        "creationTimestamp": to_rfc3339(made),
+        "creationTimestamp": to_rfc3339(created),
     }
     if going is not None:
         metadata["deletionTimestamp"] = to_rfc3339(going)

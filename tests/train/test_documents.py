@@ -64,18 +64,18 @@ with torch.no_grad():
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     need_network()
-    made = Yard(tmp_path_factory.mktemp("train"), controllers="*", flags=("--node", "--python", interpreter()))
+    control_plane = Yard(tmp_path_factory.mktemp("train"), controllers="*", flags=("--node", "--python", interpreter()))
     try:
-        yield made.start()
+        yield control_plane.start()
     finally:
-        made.stop()
-        yard("down", state=made.state, timeout=120)
+        control_plane.stop()
+        yard("down", state=control_plane.state, timeout=120)
 
 
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
-    found = kubectls.need()
-    return found.using(plane.kubeconfig, tmp_path, "default")
+    kubectl = kubectls.need()
+    return kubectl.using(plane.kubeconfig, tmp_path, "default")
 
 
 def manifest(path: str, *flags: str) -> Object:
@@ -142,9 +142,9 @@ def test_batches_divided_among_replicas_give_the_result_of_a_single_pod(shell: K
     alone: Object = yaml.safe_load((EXAMPLES / "pvc-checkpoints" / "single-pod.yaml").read_text())
     alone["spec"]["containers"][0]["args"] = list(fewer)
     shell("create", "-f", "-", stdin=yaml.safe_dump(alone))
-    asked = ("get", "pod", "pytorch-training-single-pod", "-o", "jsonpath={.status.containerStatuses[0].state}")
+    query = ("get", "pod", "pytorch-training-single-pod", "-o", "jsonpath={.status.containerStatuses[0].state}")
     # The document's pod starts again when it has ended, so that its log is that of any of its runs.
-    eventually(lambda: "running" in shell(*asked), "the single pod", PATIENCE)
+    eventually(lambda: "running" in shell(*query), "the single pod", PATIENCE)
     log = shell("logs", "-f", "pytorch-training-single-pod", timeout=PATIENCE)
     shell("delete", "pod", "pytorch-training-single-pod", "--grace-period=1")
     assert "replica 0 of 1 trained 48 times" in log
@@ -186,16 +186,18 @@ def test_a_program_copied_into_the_claim_trains_there(shell: Kubectl, tmp_path: 
 
     def created(name: str) -> tuple[str, str]:
         """A job of the document, out of its queue; answers its name and its pod's."""
-        made: Object = yaml.safe_load((EXAMPLES / "queued-jobs" / name).read_text())
-        del made["metadata"]["labels"]
-        pod = made["spec"]["template"]["spec"]
+        manifest: Object = yaml.safe_load((EXAMPLES / "queued-jobs" / name).read_text())
+        del manifest["metadata"]["labels"]
+        pod = manifest["spec"]["template"]["spec"]
         pod.pop("nodeSelector", None)
         container = pod["containers"][0]
         container["resources"] = {"limits": {"cpu": 1, "memory": "4Gi"}} if "command" in container else {}
-        job = shell("create", "-f", "-", "-o", "name", stdin=yaml.safe_dump(made)).strip().removeprefix("job.batch/")
-        asked = ("get", "pods", "-l", f"job-name={job}", "-o", "jsonpath={.items[*].metadata.name}")
-        eventually(lambda: bool(shell(*asked)), "the pod", 60)
-        return job, shell(*asked)
+        job = (
+            shell("create", "-f", "-", "-o", "name", stdin=yaml.safe_dump(manifest)).strip().removeprefix("job.batch/")
+        )
+        query = ("get", "pods", "-l", f"job-name={job}", "-o", "jsonpath={.items[*].metadata.name}")
+        eventually(lambda: bool(shell(*query)), "the pod", 60)
+        return job, shell(*query)
 
     loader, pod = created("lightweight-pod-job.yaml")
     shell("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=120s", timeout=150)
@@ -269,5 +271,5 @@ def fashion(directory: Path) -> None:
 @pytest.mark.row("S2.4")
 def test_fashion_mnist_reaches_the_documents_accuracy(tmp_path: Path) -> None:
     fashion(tmp_path / "data")
-    said = program("mnist_training.py", "--data", str(tmp_path / "data"), "--models", str(tmp_path / "models"))
-    assert reached(said) >= 0.7928
+    output = program("mnist_training.py", "--data", str(tmp_path / "data"), "--models", str(tmp_path / "models"))
+    assert reached(output) >= 0.7928

@@ -113,8 +113,8 @@ def test_a_pytorchjob_with_rdzv_backend_torchyard_survives_a_killed_pod(shell: K
     log = log_of(shell, "elastic-worker-0")
     assert shell("get", "pytorchjob", "elastic", "--no-headers").split()[1] == "Succeeded", log[-2000:]
     assert shell("get", "pod", "elastic-worker-0", "-o", "jsonpath={.metadata.uid}") == first, "the survivor stayed"
-    told = re.findall(r"digest (\w+)", log)
-    assert told == re.findall(r"digest (\w+)", alone(str(PROGRAMS / "mlp.py"), "--epochs", "12"))
+    digests = re.findall(r"digest (\w+)", log)
+    assert digests == re.findall(r"digest (\w+)", alone(str(PROGRAMS / "mlp.py"), "--epochs", "12"))
 
 
 def client(name: str) -> list[str]:

@@ -44,8 +44,8 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     support.need_network()
     settings = PlaneSettings(state=tmp_path / "state", port=0, node=True, node_name="here", python=interpreter())
     try:
-        async with Plane(settings) as made:
-            yield made
+        async with Plane(settings) as running_plane:
+            yield running_plane
     finally:
         await stop_pods(settings.state / "node")
 
@@ -98,7 +98,7 @@ async def publish(client: Client, namespace: str) -> None:
 
 async def finished(plane: Plane, client: Client, namespace: str) -> list[str]:
     """The last line of every rank."""
-    said = []
+    last_lines = []
     streams = NodeStreams(plane.settings.state / "node" / "pods")
     for rank in range(RANKS):
         name = "mnist-master-0" if rank == 0 else f"mnist-worker-{rank - 1}"
@@ -109,8 +109,8 @@ async def finished(plane: Plane, client: Client, namespace: str) -> list[str]:
             await asyncio.sleep(0.1)
         text = b"".join([piece async for piece in streams.logs(pod, "pytorch", LogOptions())]).decode()
         assert pod["status"]["phase"] == "Succeeded", f"{namespace}/{name}: {pod['status']} {text}"
-        said.append(text.strip().splitlines()[-1])
-    return said
+        last_lines.append(text.strip().splitlines()[-1])
+    return last_lines
 
 
 async def test_two_jobs_with_equal_names_and_ports_run_at_once(plane: Plane) -> None:

@@ -32,22 +32,22 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         pytest.skip("no NVIDIA GPU here")
     need_network()
     flags = ("--node", "--python", interpreter(), "--assume-gpu-product", PRODUCT)
-    made = Yard(tmp_path_factory.mktemp("gpu"), controllers="*", flags=flags)
+    control_plane = Yard(tmp_path_factory.mktemp("gpu"), controllers="*", flags=flags)
     try:
-        yield made.start()
+        yield control_plane.start()
     finally:
-        made.stop()
-        yard("down", state=made.state, timeout=120)
+        control_plane.stop()
+        yard("down", state=control_plane.state, timeout=120)
 
 
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
-    found = kubectls.need()
-    return found.using(plane.kubeconfig, tmp_path, "default")
+    kubectl = kubectls.need()
+    return kubectl.using(plane.kubeconfig, tmp_path, "default")
 
 
-def ended(shell: Kubectl, what: str, word: str) -> None:
-    eventually(lambda: word in shell("get", what, "--no-headers"), f"{what} {word}", PATIENCE)
+def ended(shell: Kubectl, resource: str, word: str) -> None:
+    eventually(lambda: word in shell("get", resource, "--no-headers"), f"{resource} {word}", PATIENCE)
 
 
 @pytest.mark.row("S0.9")

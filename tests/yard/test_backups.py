@@ -21,8 +21,8 @@ FULL = (
 )
 
 
-@pytest.mark.parametrize("what", ["backup", "restore"])
-def test_a_full_disk_changes_nothing(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("operation", ["backup", "restore"])
+def test_a_full_disk_changes_nothing(operation: str, tmp_path: Path) -> None:
     state, copy, target = tmp_path / "state", tmp_path / "copy.db", tmp_path / "target.db"
     state.mkdir()
     for path in (state / "store.db", copy):
@@ -31,7 +31,7 @@ def test_a_full_disk_changes_nothing(what: str, tmp_path: Path) -> None:
         log.close()
     before = (state / "store.db").read_bytes()
     done = subprocess.run(
-        [sys.executable, "-c", FULL, what, str(state), str({"backup": target, "restore": copy}[what])],
+        [sys.executable, "-c", FULL, operation, str(state), str({"backup": target, "restore": copy}[operation])],
         capture_output=True,
         text=True,
         check=True,

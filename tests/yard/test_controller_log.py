@@ -12,17 +12,17 @@ from torchyard.core.pod.logs import LogOptions
 from torchyard.yard.controller_log import ControllerLog
 
 
-def say(own: ControllerLog, text: str, at: float = 0.0) -> None:
+def emit(own: ControllerLog, text: str, at: float = 0.0) -> None:
     record = logging.LogRecord("controllers", logging.INFO, __file__, 1, text, None, None)
     record.created = at or time.time()
     own.emit(record)
 
 
-def kept(*texts: str, lines: int = 100) -> ControllerLog:
+def log_of(*texts: str, lines: int = 100) -> ControllerLog:
     own = ControllerLog(lines)
     own.setFormatter(None)
     for number, text in enumerate(texts):
-        say(own, text, 1_700_000_000.0 + number)
+        emit(own, text, 1_700_000_000.0 + number)
     return own
 
 
@@ -44,24 +44,24 @@ async def read(own: ControllerLog, wanted: LogOptions) -> str:
     ],
 )
 async def test_log_options_select_lines(wanted: LogOptions, expected: str) -> None:
-    assert await read(kept("one", "two", "three"), wanted) == expected
+    assert await read(log_of("one", "two", "three"), wanted) == expected
 
 
 async def test_only_the_last_lines_are_kept() -> None:
-    assert await read(kept("one", "two", "three", lines=2), LogOptions()) == "two\nthree\n"
+    assert await read(log_of("one", "two", "three", lines=2), LogOptions()) == "two\nthree\n"
 
 
 async def test_the_log_of_an_earlier_plane_is_rejected_with_the_reason() -> None:
     with pytest.raises(StatusError, match="not available"):
-        await read(kept("one"), LogOptions(previous=True))
+        await read(log_of("one"), LogOptions(previous=True))
 
 
 async def test_a_follower_gets_every_line_once_and_in_order() -> None:
-    own = kept("one", lines=1000)
+    own = log_of("one", lines=1000)
     stream = own.read(LogOptions(follow=True))
     seen = (await anext(stream)).decode()
     for number in range(3):
-        say(own, f"line {number}\nand more")
+        emit(own, f"line {number}\nand more")
         while not seen.endswith(f"line {number}\nand more\n"):
             seen += (await anext(stream)).decode()
     await stream.aclose()

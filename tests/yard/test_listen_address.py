@@ -17,15 +17,15 @@ def test_an_address_resolves_to_itself(address: str) -> None:
 
 @pytest.mark.parametrize(("everywhere", "here"), [("0.0.0.0", "127.0.0.1"), ("::", "::1")])
 def test_listening_on_every_address_lists_all_addresses_of_the_machine(everywhere: str, here: str) -> None:
-    found = resolve_listen_address(everywhere)
-    assert found.address == here
-    assert "127.0.0.1" in found.names
-    assert all(ipaddress.ip_address(name) for name in found.names)  # valid in the certificate
+    listen_address = resolve_listen_address(everywhere)
+    assert listen_address.address == here
+    assert "127.0.0.1" in listen_address.names
+    assert all(ipaddress.ip_address(name) for name in listen_address.names)  # valid in the certificate
 
 
 def test_a_host_name_is_listed_with_its_addresses() -> None:
-    found = resolve_listen_address("localhost")
-    assert found.names[:2] == ("localhost", found.address)
+    listen_address = resolve_listen_address("localhost")
+    assert listen_address.names[:2] == ("localhost", listen_address.address)
 
 
 def test_an_unknown_host_name_is_rejected_with_the_option_to_use() -> None:

@@ -26,9 +26,9 @@ class AlreadyRunning(YardError):
 
     def __init__(self, state: Path, holder: PlaneProcess | None) -> None:
         where = f" at {holder.url}" if holder and holder.url else ""
-        who = f" (process {holder.pid})" if holder else ""
+        process = f" (process {holder.pid})" if holder else ""
         super().__init__(
-            f"a plane is already running on {state}{where}{who}",
+            f"a plane is already running on {state}{where}{process}",
             hint="use it, stop it with `yard down`, or choose another --state directory",
         )
         self.holder = holder

@@ -33,7 +33,7 @@ async def serving(context: ssl.SSLContext, credentials: CertificateDir) -> Async
         yield server.sockets[0].getsockname()[1]
 
 
-async def ask(port: int, authority: Path, client: CertificateDir | None) -> str:
+async def user_name(port: int, authority: Path, client: CertificateDir | None) -> str:
     context = ssl.create_default_context(cafile=str(authority))
     if client is not None:
         context.load_cert_chain(client.directory / "admin.crt", client.directory / "admin.key")
@@ -52,12 +52,12 @@ def certificate_dir(tmp_path: Path) -> CertificateDir:
 
 async def test_a_client_certificate_authenticates_its_user(certificate_dir: CertificateDir) -> None:
     async with serving(server_context(certificate_dir), certificate_dir) as port:
-        assert await ask(port, certificate_dir.authority, certificate_dir) == "yard-admin"
+        assert await user_name(port, certificate_dir.authority, certificate_dir) == "yard-admin"
 
 
 async def test_a_connection_without_a_client_certificate_is_accepted(certificate_dir: CertificateDir) -> None:
     async with serving(server_context(certificate_dir), certificate_dir) as port:
-        assert await ask(port, certificate_dir.authority, None) == "none"
+        assert await user_name(port, certificate_dir.authority, None) == "none"
 
 
 async def test_a_certificate_of_another_authority_connects_but_is_not_authenticated(
@@ -65,7 +65,7 @@ async def test_a_certificate_of_another_authority_connects_but_is_not_authentica
 ) -> None:
     other_dir = ensure(tmp_path / "theirs")
     async with serving(server_context(certificate_dir), certificate_dir) as port:
-        assert await ask(port, certificate_dir.authority, other_dir) == "unknown"
+        assert await user_name(port, certificate_dir.authority, other_dir) == "unknown"
 
 
 async def test_a_running_server_uses_its_renewed_certificate(certificate_dir: CertificateDir) -> None:

@@ -104,9 +104,9 @@ def _rejected(response: Answer) -> Object:
     return cases.rejected(response.status, response.reason, response.message, response.causes)
 
 
-def _wait(look: Callable[[], T | None]) -> T:
+def _wait(condition: Callable[[], T | None]) -> T:
     for _ in range(400):
-        if result := look():
+        if result := condition():
             return result
         time.sleep(0.02)
     raise AssertionError("the server did not get there in time")

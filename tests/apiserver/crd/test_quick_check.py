@@ -263,8 +263,8 @@ def test_the_status_of_an_admitted_workload_is_accepted_quickly() -> None:
     status = compile_schema(crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]).properties["status"]
     condition = {"type": "Admitted", "status": "True", "reason": "Admitted", "message": "", "observedGeneration": 1}
     condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    one = {"name": "main", "flavors": {"cpu": "rf"}, "resourceUsage": {"cpu": "1", "memory": 2}, "count": 1}
-    value = {"conditions": [condition], "admission": {"clusterQueue": "q", "podSetAssignments": [one]}}
+    assignment = {"name": "main", "flavors": {"cpu": "rf"}, "resourceUsage": {"cpu": "1", "memory": 2}, "count": 1}
+    value = {"conditions": [condition], "admission": {"clusterQueue": "q", "podSetAssignments": [assignment]}}
     assert valid_check(status)(value)
     assert normalized_check(status)(value)
     assert not valid_check(status)({**value, "conditions": [condition, condition]})

@@ -62,9 +62,9 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     admin.delete(f"{DEFINITIONS}/multis.example.com")
 
 
-def _wait(look: Any) -> None:
+def _wait(condition: Any) -> None:
     for _ in range(400):
-        if look():
+        if condition():
             return
         time.sleep(0.05)
     raise AssertionError("the server did not get there in time")

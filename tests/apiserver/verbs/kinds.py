@@ -271,12 +271,12 @@ def whole(resource: Resource) -> Made:
     return contents(resource).map(lambda created: completed(resource, created))
 
 
-def completed(resource: Resource, made: Object) -> Object:
+def completed(resource: Resource, contents: Object) -> Object:
     """The object with everything that the kind requires."""
-    result = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}, **made}
+    result = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}, **contents}
     if resource is NODE:
         # Admission would add it.
-        result["spec"] = {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]} | made.get(
+        result["spec"] = {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]} | contents.get(
             "spec", {}
         )
     if resource is DEPLOYMENT:

@@ -69,9 +69,9 @@ def updates(resource: Resource) -> Made:
     return st.builds(step, kinds.contents(resource).map(lambda created: _possible(resource, created)), WRITERS)
 
 
-def _possible(resource: Resource, made: Object) -> Object:
+def _possible(resource: Resource, contents: Object) -> Object:
     """Contents that a whole object can have: a deployment keeps its selector and has a container."""
-    return kinds.completed(resource, made) if resource is DEPLOYMENT else made
+    return kinds.completed(resource, contents) if resource is DEPLOYMENT else contents
 
 
 def merges(resource: Resource) -> Made:
@@ -212,11 +212,11 @@ _STATUS_PARTS = [
 ]
 
 
-def run(one: Target, first: Step, then: list[Step]) -> None:
-    first(one)
-    assume(one.live)
+def run(target: Target, first: Step, then: list[Step]) -> None:
+    first(target)
+    assume(target.live)
     for step in then:
-        step(one)
+        step(target)
 
 
 def creates(resource: Resource) -> Made:

@@ -107,9 +107,9 @@ def test_the_schemas_are_a_real_servers(group: str, version: str, kube_bare: Ser
             assert bare(schema) == bare(real[name]), name
 
 
-def operations(made: dict[str, Any]) -> dict[tuple[str, str], tuple[Any, ...]]:
+def operations(document: dict[str, Any]) -> dict[tuple[str, str], tuple[Any, ...]]:
     result = {}
-    for path, methods in made["paths"].items():
+    for path, methods in document["paths"].items():
         for method, operation in methods.items():
             if method != "parameters" and operation.get("x-kubernetes-action"):
                 content = sorted(operation.get("requestBody", {}).get("content", {"-": 0}))

@@ -142,20 +142,20 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "said"), MALFORMED)
-def test_malformed_messages_are_rejected_with_gos_messages(raw: bytes, said: str) -> None:
+@pytest.mark.parametrize(("raw", "reason"), MALFORMED)
+def test_malformed_messages_are_rejected_with_gos_messages(raw: bytes, reason: str) -> None:
     with pytest.raises(StatusError) as refusal:
         decode(body(POD, raw), POD)
     assert refusal.value.status == 400
-    assert refusal.value.message == f'Pod in version "v1" cannot be handled as a Pod: {said}'
+    assert refusal.value.message == f'Pod in version "v1" cannot be handled as a Pod: {reason}'
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("raw", "said"), MALFORMED)
-def test_a_real_server_rejects_them_with_the_same_messages(raw: bytes, said: str, kube_bare: Server) -> None:
+@pytest.mark.parametrize(("raw", "reason"), MALFORMED)
+def test_a_real_server_rejects_them_with_the_same_messages(raw: bytes, reason: str, kube_bare: Server) -> None:
     path, headers = "/api/v1/namespaces/default/pods", {"Content-Type": MEDIA_TYPE}
     answer = kube_bare.admin.post(path, body(POD, raw), headers=headers)
-    assert answer.message == f'Pod in version "v1" cannot be handled as a Pod: {said}'
+    assert answer.message == f'Pod in version "v1" cannot be handled as a Pod: {reason}'
 
 
 @pytest.mark.parametrize("sent", [b"", b"k8s\0", b"{}", GOOD[:20], b"k8s\0" + number(2, 7)])

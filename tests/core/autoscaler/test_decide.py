@@ -37,7 +37,7 @@ def pod(name: str, *, request: str = "100m", ready: bool = True, phase: str = "R
     return {"metadata": {"name": name, **metadata}, "spec": {"containers": [container]}, "status": status}
 
 
-def look(
+def decision_for(
     used: list[str | None],
     *,
     hpa: Object | None = None,
@@ -47,14 +47,14 @@ def look(
     now: datetime = NOW,
 ) -> AutoscalerDecision:
     """One pod for each usage; None for a pod without metrics."""
-    found = pods or [pod(f"p{number}") for number in range(len(used))]
+    all_pods = pods or [pod(f"p{number}") for number in range(len(used))]
     usage = {
         item["metadata"]["name"]: {"containers": [{"name": "pytorch", "usage": {"cpu": amount}}]}
-        for item, amount in zip(found, used, strict=True)
+        for item, amount in zip(all_pods, used, strict=True)
         if amount is not None
     }
     count = len(used) if current is None else current
-    return decide(AutoscalerView(hpa or autoscaler(), count, found, usage, history or ScaleHistory(), now))
+    return decide(AutoscalerView(hpa or autoscaler(), count, all_pods, usage, history or ScaleHistory(), now))
 
 
 def conditions(decision: AutoscalerDecision) -> dict[str, tuple[str, str]]:
@@ -82,18 +82,18 @@ CALM = ScaleHistory(recommended=((at(-301), 9),))
     ],
 )
 def test_replicas_follow_usage(used: list[str | None], wanted: int | None) -> None:
-    assert look(used, history=CALM, now=at(1)).replicas == wanted
+    assert decision_for(used, history=CALM, now=at(1)).replicas == wanted
 
 
 def test_unready_pods_count_as_unused_and_finished_pods_are_ignored() -> None:
     busy = [pod("a"), pod("b", ready=False), pod("c", phase="Succeeded"), pod("d", deletionTimestamp="now")]
-    decision = look(["150m", "100m", "100m", "100m"], pods=busy, current=2)
+    decision = decision_for(["150m", "100m", "100m", "100m"], pods=busy, current=2)
     assert decision.replicas == 3
 
 
 def test_an_average_value_can_be_a_target_and_the_highest_proposal_wins() -> None:
     value = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "25m"}}}
-    decision = look(["50m"], hpa=autoscaler(CPU, value))
+    decision = decision_for(["50m"], hpa=autoscaler(CPU, value))
     assert decision.replicas == 2
     assert [metric["resource"]["current"] for metric in decision.status["currentMetrics"]] == [
         {"averageValue": "50m", "averageUtilization": 50},
@@ -104,7 +104,9 @@ def test_an_average_value_can_be_a_target_and_the_highest_proposal_wins() -> Non
 
 def test_a_container_can_be_measured_alone() -> None:
     spec = {"name": "cpu", "container": "pytorch", "target": {"type": "Utilization", "averageUtilization": 50}}
-    assert look(["100m"], hpa=autoscaler({"type": "ContainerResource", "containerResource": spec})).replicas == 2
+    assert (
+        decision_for(["100m"], hpa=autoscaler({"type": "ContainerResource", "containerResource": spec})).replicas == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_a_container_can_be_measured_alone() -> None:
 def test_a_metric_that_is_unavailable_gets_a_condition_and_an_event(
     metric: Object, pods: list[Object], used: list[Any], why: str
 ) -> None:
-    decision = look(used, hpa=autoscaler(metric), pods=pods)
+    decision = decision_for(used, hpa=autoscaler(metric), pods=pods)
     assert decision.replicas is None
     assert conditions(decision)["ScalingActive"] == ("False", "FailedGetResourceMetric")
     ((kind, reason, message, _),) = decision.events
@@ -140,7 +142,7 @@ def test_a_metric_that_is_unavailable_gets_a_condition_and_an_event(
 def test_replica_limits_and_scaling_policies_apply(
     low: int, high: int, current: int, used: list[str | None], wanted: int | None, limited: tuple[str, str] | None
 ) -> None:
-    decision = look(used, hpa=autoscaler(low=low, high=high), current=current, history=CALM, now=at(1))
+    decision = decision_for(used, hpa=autoscaler(low=low, high=high), current=current, history=CALM, now=at(1))
     assert decision.replicas == wanted
     assert conditions(decision).get("ScalingLimited") == limited
     assert decision.status["desiredReplicas"] == (wanted or current)
@@ -151,11 +153,11 @@ def test_scaling_down_waits_for_the_stabilization_window() -> None:
     history = ScaleHistory()
     seen = []
     for seconds in (0, 15, 285, 299, 301):
-        decision = look(["1m"] * 4, history=history, now=at(seconds))
+        decision = decision_for(["1m"] * 4, history=history, now=at(seconds))
         history = decision.history
         seen.append(decision.replicas)
     assert seen == [None, None, None, None, 1]
-    assert conditions(look(["1m"] * 4))["AbleToScale"] == ("True", "ScaleDownStabilized")
+    assert conditions(decision_for(["1m"] * 4))["AbleToScale"] == ("True", "ScaleDownStabilized")
 
 
 @pytest.mark.parametrize(
@@ -168,21 +170,21 @@ def test_scaling_down_waits_for_the_stabilization_window() -> None:
     ],
 )
 def test_scaling_behavior_is_respected(rules: Object, wanted: int | None) -> None:
-    assert look(["400m", "400m"], hpa=autoscaler(high=20, **rules)).replicas == wanted
+    assert decision_for(["400m", "400m"], hpa=autoscaler(high=20, **rules)).replicas == wanted
 
 
 def test_changes_within_one_period_add_up() -> None:
     rules: Object = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}}
-    first = look(["400m"], hpa=autoscaler(high=20, **rules))
+    first = decision_for(["400m"], hpa=autoscaler(high=20, **rules))
     assert first.replicas == 3
-    second = look(["400m"] * 3, hpa=autoscaler(high=20, **rules), history=first.history, now=at(15))
+    second = decision_for(["400m"] * 3, hpa=autoscaler(high=20, **rules), history=first.history, now=at(15))
     assert second.replicas is None
     assert conditions(second)["ScalingLimited"] == ("True", "ScaleUpLimit")
-    assert look(["400m"] * 3, hpa=autoscaler(high=20, **rules), history=first.history, now=at(61)).replicas == 5
+    assert decision_for(["400m"] * 3, hpa=autoscaler(high=20, **rules), history=first.history, now=at(61)).replicas == 5
 
 
 def test_a_target_with_zero_replicas_is_not_scaled() -> None:
-    decision = look([], current=0)
+    decision = decision_for([], current=0)
     assert decision.replicas is None
     assert conditions(decision)["ScalingActive"] == ("False", "ScalingDisabled")
 
@@ -194,10 +196,10 @@ def test_a_missing_target_gets_a_condition_and_an_event() -> None:
 
 
 def test_a_condition_keeps_its_transition_time_until_its_status_changes() -> None:
-    first = look(["50m"])
-    later = look(["50m"], hpa=autoscaler(status=first.status), now=at(15))
+    first = decision_for(["50m"])
+    later = decision_for(["50m"], hpa=autoscaler(status=first.status), now=at(15))
     assert later.status == first.status
-    changed = look([None], hpa=autoscaler(status=first.status), now=at(30))
+    changed = decision_for([None], hpa=autoscaler(status=first.status), now=at(30))
     times = {condition["type"]: condition["lastTransitionTime"] for condition in changed.status["conditions"]}
     assert times["ScalingActive"] == "2026-01-01T12:00:30Z"
     assert times["AbleToScale"] == "2026-01-01T12:00:00Z"

@@ -20,9 +20,9 @@ def cron(*, last: float | None = 3600, active: list[Object] | None = None, **spe
     if active:
         status["active"] = active
     template = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {"template": {}}}
-    made = to_rfc3339(NOW - timedelta(hours=2))
+    creation_time = to_rfc3339(NOW - timedelta(hours=2))
     return {
-        "metadata": {"name": "tick", "namespace": "default", "uid": "cron", "creationTimestamp": made},
+        "metadata": {"name": "tick", "namespace": "default", "uid": "cron", "creationTimestamp": creation_time},
         "spec": {"schedule": "* * * * *", "jobTemplate": template, "concurrencyPolicy": "Allow", **spec},
         "status": status,
     }
@@ -40,7 +40,7 @@ def ref(name: str) -> Object:
     return {"name": name, "uid": name, "namespace": "default"}
 
 
-def told(decision: CronJobDecision) -> list[str]:
+def event_reasons(decision: CronJobDecision) -> list[str]:
     return [event.reason for event in decision.events]
 
 
@@ -77,14 +77,14 @@ def test_a_new_cron_job_counts_from_its_creation() -> None:
 )
 def test_what_happens_while_an_earlier_job_runs(policy: str, creates: bool, replaces: int, events: list[str]) -> None:
     decision = decide(cron(active=[ref("old")], concurrencyPolicy=policy), [job("old")], NOW)
-    assert (decision.create is not None, len(decision.replace), told(decision)) == (creates, replaces, events)
+    assert (decision.create is not None, len(decision.replace), event_reasons(decision)) == (creates, replaces, events)
     assert bool(decision.status.get("active")) == (policy != "Replace")
 
 
 def test_a_start_after_its_deadline_is_missed_with_an_event() -> None:
     late = cron(schedule="0 12 * * *", startingDeadlineSeconds=10)
     decision = decide(late, [], NOW)
-    assert (decision.create, told(decision)) == (None, ["MissSchedule"])
+    assert (decision.create, event_reasons(decision)) == (None, ["MissSchedule"])
     assert decision.events[0].message == "Missed scheduled time to start a job: Thu, 01 Jan 2026 12:00:00 +0000"
     assert decide(cron(schedule="0 12 * * *", startingDeadlineSeconds=60), [], NOW).create is not None
 
@@ -92,7 +92,7 @@ def test_a_start_after_its_deadline_is_missed_with_an_event() -> None:
 def test_more_than_100_missed_starts_get_an_event_and_the_last_is_started() -> None:
     decision = decide(cron(last=101 * 60), [], NOW)
     assert decision.create is not None
-    assert (decision.create["metadata"]["name"], told(decision)) == (f"tick-{MINUTE}", ["TooManyMissedTimes"])
+    assert (decision.create["metadata"]["name"], event_reasons(decision)) == (f"tick-{MINUTE}", ["TooManyMissedTimes"])
 
 
 def test_a_suspended_or_terminating_cron_job_starts_nothing_but_updates_its_status() -> None:
@@ -101,14 +101,14 @@ def test_a_suspended_or_terminating_cron_job_starts_nothing_but_updates_its_stat
         if not stopped["spec"].get("suspend"):
             stopped["metadata"]["deletionTimestamp"] = to_rfc3339(NOW)
         decision = decide(stopped, books, NOW)
-        assert (decision.create, decision.wake_after, told(decision)) == (None, None, ["SawCompletedJob"])
+        assert (decision.create, decision.wake_after, event_reasons(decision)) == (None, None, ["SawCompletedJob"])
         assert decision.status["lastSuccessfulTime"] == "2026-01-01T11:00:30Z"
         assert "active" not in decision.status
 
 
 def test_jobs_created_or_deleted_by_others_get_events() -> None:
     decision = decide(cron(last=30, active=[ref("lost")]), [job("by-hand")], NOW)
-    assert told(decision) == ["MissingJob", "UnexpectedJob"]
+    assert event_reasons(decision) == ["MissingJob", "UnexpectedJob"]
 
 
 def test_finished_jobs_beyond_the_history_limits_are_deleted() -> None:
@@ -127,4 +127,4 @@ def test_finished_jobs_beyond_the_history_limits_are_deleted() -> None:
 
 def test_a_schedule_that_never_matches_gets_an_event() -> None:
     decision = decide(cron(schedule="59 23 31 2 *"), [], NOW)
-    assert (decision.create, decision.wake_after, told(decision)) == (None, None, ["InvalidSchedule"])
+    assert (decision.create, decision.wake_after, event_reasons(decision)) == (None, None, ["InvalidSchedule"])

@@ -95,14 +95,14 @@ def _fits(schedule: Schedule, moment: datetime) -> bool:
 @given(SCHEDULES, MOMENTS)
 def test_the_next_time_fits_and_none_before_it_does(text: str, moment: datetime) -> None:
     schedule = parse_schedule(text)
-    found = next_after(schedule, moment)
-    if found is None:
+    next_time = next_after(schedule, moment)
+    if next_time is None:
         return
-    assert found > moment
-    assert _fits(schedule, found)
+    assert next_time > moment
+    assert _fits(schedule, next_time)
     minute = moment.replace(second=0, microsecond=0) + timedelta(minutes=1)
     for _ in range(1500):
-        if minute >= found:
+        if minute >= next_time:
             break
         assert not _fits(schedule, minute)
         minute += timedelta(minutes=1)

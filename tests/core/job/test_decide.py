@@ -16,7 +16,7 @@ from torchyard.core.job.view import JobView
 RUNS: Object = {"startTime": "2026-01-01T12:00:00Z"}
 
 
-def look(job: Object, *pods: Object, now: float = 0, backoff: Backoff = NO_FAILURES) -> JobDecision:
+def decision_for(job: Object, *pods: Object, now: float = 0, backoff: Backoff = NO_FAILURES) -> JobDecision:
     return decide(JobView(job, at(now), pods, backoff))
 
 
@@ -28,18 +28,20 @@ def test_the_backoff_doubles_from_10_seconds_to_10_minutes() -> None:
 def test_a_failed_pod_is_replaced_after_the_backoff() -> None:
     """Conformance point 17."""
     failed = pod("Failed", ended=at(0))
-    early = look(stored(status=RUNS), failed, now=4)
+    early = decision_for(stored(status=RUNS), failed, now=4)
     assert (early.create, early.wake_after) == ([], 6.0)
-    assert len(look(stored(status=RUNS), failed, now=10).create) == 1
+    assert len(decision_for(stored(status=RUNS), failed, now=10).create) == 1
     second = pod("Failed", ended=at(15))
-    again = look(stored(status=RUNS), second, now=16, backoff=early.backoff)
+    again = decision_for(stored(status=RUNS), second, now=16, backoff=early.backoff)
     assert (again.create, again.wake_after, again.backoff) == ([], 19.0, Backoff(2, at(15)))
 
 
 def test_a_success_resets_the_backoff() -> None:
     """Conformance point 17."""
     job = stored(status=RUNS, completions=3)
-    decision = look(job, pod("Succeeded", ended=at(30)), pod("Failed", ended=at(20)), now=31, backoff=Backoff(4, at(9)))
+    decision = decision_for(
+        job, pod("Succeeded", ended=at(30)), pod("Failed", ended=at(20)), now=31, backoff=Backoff(4, at(9))
+    )
     assert (len(decision.create), decision.backoff) == (1, Backoff(0, None))
 
 
@@ -47,14 +49,14 @@ def test_each_index_has_its_own_backoff() -> None:
     """Conformance point 18."""
     job = stored(status=RUNS, completionMode="Indexed", completions=3, parallelism=3, backoffLimitPerIndex=5)
     pods = [pod("Failed", index=0, ended=at(0), failures=1), pod("Failed", index=1, ended=at(0), failures=0)]
-    first = look(job, *pods, pod(index=2), now=12)
-    made = [(item["metadata"]["generateName"], item["metadata"]["annotations"]) for item in first.create]
+    first = decision_for(job, *pods, pod(index=2), now=12)
+    created = [(item["metadata"]["generateName"], item["metadata"]["annotations"]) for item in first.create]
     note = "batch.kubernetes.io/job-index-failure-count"
-    assert [(name, notes[note]) for name, notes in made] == [("work-1-", "1")]
+    assert [(name, notes[note]) for name, notes in created] == [("work-1-", "1")]
     assert first.wake_after == 8.0
     # a pod that is replaced in this pass keeps its failure count until the replacement exists
     assert first.release == []
-    later = look(job, *pods, pod(index=2), pod(index=1, failures=1), now=13)
+    later = decision_for(job, *pods, pod(index=2), pod(index=1, failures=1), now=13)
     assert later.release == [pods[1]]
 
 
@@ -62,7 +64,7 @@ def test_an_ignored_failure_is_released_without_being_counted() -> None:
     """Conformance point 22."""
     rules = [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [9]}}]
     failed = pod("Failed", code=9, ended=at(-60))
-    decision = look(stored(status=RUNS, podFailurePolicy={"rules": rules}, backoffLimit=0), failed)
+    decision = decision_for(stored(status=RUNS, podFailurePolicy={"rules": rules}, backoffLimit=0), failed)
     assert decision.release == [failed]
     assert decision.status is not None
     assert decision.status["uncountedTerminatedPods"] == {}
@@ -73,20 +75,20 @@ def test_a_finished_pod_is_recorded_before_its_finalizer_is_removed_and_counted_
     """Conformance point 37."""
     good, bad = pod("Succeeded", uid="good"), pod("Failed", uid="bad", ended=at(-60))
     job = stored(status=RUNS, completions=3, parallelism=2)
-    noted = look(job, good, bad)
+    noted = decision_for(job, good, bad)
     assert noted.status is not None
     assert noted.status["uncountedTerminatedPods"] == {"succeeded": ["good"], "failed": ["bad"]}
     assert ("succeeded" in noted.status, "failed" in noted.status) == (False, False)
     assert noted.release == [good, bad]
     # A crash before any finalizer was removed: the same again, and nothing is recorded twice.
-    again = look({**job, "status": noted.status}, good, bad)
+    again = decision_for({**job, "status": noted.status}, good, bad)
     assert again.release == [good, bad]
     assert again.status is None or again.status["uncountedTerminatedPods"] == noted.status["uncountedTerminatedPods"]
     # A crash after one of them: only that pod is counted. A deleted pod has lost its finalizer too.
-    half = look({**job, "status": noted.status}, pod("Succeeded", uid="good", tracked=False), bad)
+    half = decision_for({**job, "status": noted.status}, pod("Succeeded", uid="good", tracked=False), bad)
     assert half.status is not None
     assert (half.status["succeeded"], half.status["uncountedTerminatedPods"]) == (1, {"failed": ["bad"]})
-    whole = look({**job, "status": half.status}, pod("Succeeded", uid="good", tracked=False))
+    whole = decision_for({**job, "status": half.status}, pod("Succeeded", uid="good", tracked=False))
     assert whole.status is not None
     assert (whole.status["succeeded"], whole.status["failed"]) == (1, 1)
     assert whole.status["uncountedTerminatedPods"] == {}
@@ -95,7 +97,7 @@ def test_a_finished_pod_is_recorded_before_its_finalizer_is_removed_and_counted_
 def test_at_most_500_finished_pods_are_recorded_at_a_time() -> None:
     """Conformance point 37."""
     pods = [pod("Succeeded", uid=f"pod-{number}") for number in range(MOST_UNCOUNTED + 20)]
-    decision = look(stored(status=RUNS, completions=1000, parallelism=1000), *pods)
+    decision = decision_for(stored(status=RUNS, completions=1000, parallelism=1000), *pods)
     assert decision.status is not None
     assert len(decision.status["uncountedTerminatedPods"]["succeeded"]) == len(decision.release) == MOST_UNCOUNTED
 
@@ -103,19 +105,19 @@ def test_at_most_500_finished_pods_are_recorded_at_a_time() -> None:
 def test_the_final_condition_comes_after_the_interim_one_was_stored() -> None:
     """Conformance point 25."""
     done = pod("Succeeded", tracked=False)
-    first = look(stored(status={**RUNS, "succeeded": 1}), done)
+    first = decision_for(stored(status={**RUNS, "succeeded": 1}), done)
     assert conditions(first.status) == [("SuccessCriteriaMet", "True")]
-    second = look(stored(status=first.status), done)
+    second = decision_for(stored(status=first.status), done)
     assert conditions(second.status) == [("SuccessCriteriaMet", "True"), ("Complete", "True")]
     assert [event.reason for event in second.events] == ["Completed"]
-    assert look(stored(status=second.status), done).status is None
+    assert decision_for(stored(status=second.status), done).status is None
 
 
 @pytest.mark.parametrize("kind", ["Complete", "Failed"])
 def test_a_finished_job_only_releases_pods(kind: str) -> None:
     ended = {**RUNS, "conditions": [{"type": kind, "status": "True"}]}
     running = pod()
-    decision = look(stored(status=ended), running)
+    decision = decision_for(stored(status=ended), running)
     assert (decision.status, decision.create, decision.delete, decision.release) == (None, [], [], [running])
 
 
@@ -123,7 +125,7 @@ def test_an_indexed_job_deletes_duplicates_and_pods_beyond_its_completions() -> 
     job = stored(status=RUNS, completionMode="Indexed", completions=2, parallelism=2)
     survivor, double = pod(index=0, ready=True), pod("Pending", index=0)
     beyond, lost = pod(index=7), pod()
-    decision = look(job, survivor, double, beyond, lost, pod(index=1))
+    decision = decision_for(job, survivor, double, beyond, lost, pod(index=1))
     assert {item.pod["metadata"]["uid"] for item in decision.delete} == {
         item["metadata"]["uid"] for item in (double, beyond, lost)
     }
@@ -132,7 +134,7 @@ def test_an_indexed_job_deletes_duplicates_and_pods_beyond_its_completions() -> 
 
 def test_more_successes_than_completions_get_an_event() -> None:
     job = stored(status={**RUNS, "succeeded": 3, "conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]})
-    assert [event.reason for event in look(job).events] == ["TooManySucceededPods", "Completed"]
+    assert [event.reason for event in decision_for(job).events] == ["TooManySucceededPods", "Completed"]
 
 
 def test_time_to_live_counts_from_the_condition_that_ended_the_job() -> None:

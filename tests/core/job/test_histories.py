@@ -82,11 +82,11 @@ class JobLife(RuleBasedStateMachine):
         return decide(JobView(copy.deepcopy(self.job), self.now, pods, backoff))
 
     @rule()
-    def look(self) -> None:
+    def reconcile(self) -> None:
         self._carry_out(self._decide(), 10**6)
 
     @rule(steps=st.integers(0, 5))
-    def look_and_die_after_some_writes(self, steps: int) -> None:
+    def reconcile_and_crash_after_some_writes(self, steps: int) -> None:
         self._carry_out(self._decide(), steps)
         self.backoff = None
 
@@ -171,17 +171,17 @@ class JobLife(RuleBasedStateMachine):
         self._remove_if_free(name)
 
     @rule(which=st.integers(0, 9))
-    def somebody_deletes_a_pod(self, which: int) -> None:
+    def a_user_deletes_a_pod(self, which: int) -> None:
         pod = self._some(which)
         if pod is not None:
             self._delete(pod["metadata"]["uid"])
 
     @rule(suspend=st.booleans())
-    def somebody_suspends_or_resumes(self, suspend: bool) -> None:
+    def a_user_suspends_or_resumes(self, suspend: bool) -> None:
         self.job["spec"]["suspend"] = suspend
 
     @rule(parallelism=st.integers(0, 4))
-    def somebody_changes_parallelism(self, parallelism: int) -> None:
+    def a_user_changes_parallelism(self, parallelism: int) -> None:
         self.job["spec"]["parallelism"] = parallelism
 
     @rule(seconds=st.sampled_from([1, 30, 900]))
@@ -226,11 +226,11 @@ class JobLife(RuleBasedStateMachine):
             raise AssertionError("it never rests")
         if not is_finished(self.status) and self.job["spec"].get("completionMode") != "Indexed":
             # Terminating pods count as failed at once, whatever they report later.
-            there = {name for name in self.succeeded if name not in self.unneeded}
+            needed = {name for name in self.succeeded if name not in self.unneeded}
             counted = self.status.get("succeeded") or 0
-            assert counted <= len(there)
+            assert counted <= len(needed)
             if self.job["spec"]["podReplacementPolicy"] == "Failed":
-                assert counted == len(there)
+                assert counted == len(needed)
 
 
 Test42JobLife = JobLife.TestCase
@@ -252,10 +252,10 @@ def test_random_histories_end_with_the_same_status(seed: int) -> None:
         rng.random() < 0.3,
     )
     happenings: list[Callable[[], None]] = [
-        life.look,
-        *[lambda: life.look_and_die_after_some_writes(rng.randint(0, 5))] * 2,
+        life.reconcile,
+        *[lambda: life.reconcile_and_crash_after_some_writes(rng.randint(0, 5))] * 2,
         *[lambda: life.a_pod_moves(rng.randint(0, 9), rng.choice(PHASES), rng.choice([1, 9]))] * 3,
-        lambda: life.somebody_deletes_a_pod(rng.randint(0, 9)),
+        lambda: life.a_user_deletes_a_pod(rng.randint(0, 9)),
         lambda: life.time_passes(rng.choice([1, 30, 900])),
         life.it_comes_to_rest_with_every_success_counted,
     ]

@@ -31,13 +31,13 @@ def pod(name: str = "p", *, phase: str = "Running", on: str = "n", tolerations: 
 
 
 def test_a_node_without_heartbeats_gets_unknown_conditions() -> None:
-    found = unknown_conditions(node("True"), LATER)
-    assert found is not None
-    assert {item["type"]: (item["status"], item["reason"]) for item in found} == {
+    conditions = unknown_conditions(node("True"), LATER)
+    assert conditions is not None
+    assert {item["type"]: (item["status"], item["reason"]) for item in conditions} == {
         "Ready": ("Unknown", "NodeStatusUnknown"),
         **dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), ("Unknown", "NodeStatusNeverUpdated")),
     }
-    assert unknown_conditions({**node(), "status": {"conditions": found}}, LATER) is None
+    assert unknown_conditions({**node(), "status": {"conditions": conditions}}, LATER) is None
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_a_node_without_heartbeats_gets_unknown_conditions() -> None:
     ],
 )
 def test_a_node_that_is_not_ready_gets_a_no_execute_taint(status: str, before: list[Object], keys: list[str]) -> None:
-    found = with_no_execute_taint(node(status), before, LATER, alone=False)
-    assert [item["key"] for item in found] == keys
+    taints = with_no_execute_taint(node(status), before, LATER, alone=False)
+    assert [item["key"] for item in taints] == keys
     if status == "Unknown" and before:
-        assert found == before, "the time it came is kept"
+        assert taints == before, "the time it came is kept"
 
 
 def test_no_pod_is_evicted_when_no_node_is_ready() -> None:
@@ -92,9 +92,9 @@ def test_pods_of_missing_nodes_and_terminating_pods_without_a_node_are_garbage()
     assert [item["metadata"]["name"] for item in terminating_unscheduled(every)] == ["ending"]
 
 
-@pytest.mark.parametrize(("kept", "found"), [(2, ["a"]), (3, []), (0, ["a", "b", "c"])])
-def test_the_oldest_terminated_pods_beyond_the_threshold_are_garbage(kept: int, found: list[str]) -> None:
+@pytest.mark.parametrize(("threshold", "garbage"), [(2, ["a"]), (3, []), (0, ["a", "b", "c"])])
+def test_the_oldest_terminated_pods_beyond_the_threshold_are_garbage(threshold: int, garbage: list[str]) -> None:
     every = [
         pod(name, phase=phase) for name, phase in zip("abcd", ("Succeeded", "Failed", "Failed", "Running"), strict=True)
     ]
-    assert [item["metadata"]["name"] for item in terminated_beyond(every, kept)] == found
+    assert [item["metadata"]["name"] for item in terminated_beyond(every, threshold)] == garbage

@@ -35,8 +35,8 @@ EVICTING = taint("node.kubernetes.io/not-ready", "NoExecute")
 def test_taints_follow_conditions(
     present: list[Object], conditions: dict[str, str], unschedulable: bool, wanted: list[Object]
 ) -> None:
-    said = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    status_conditions = [{"type": kind, "status": status} for kind, status in conditions.items()]
     spec: Object = {"taints": present, "unschedulable": unschedulable}
-    status = {"conditions": said}
+    status = {"conditions": status_conditions}
     assert taints({"spec": spec, "status": status}) == wanted
     assert taints({"spec": {**spec, "taints": wanted}, "status": status}) == wanted

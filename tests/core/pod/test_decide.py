@@ -30,11 +30,11 @@ def exited(code: int, number: int = 0, *, at: float = NOW - 1, ran: float = 1.0)
 
 def view(**containers: Attempt | list[Attempt] | ContainerView) -> PodView:
     seen = {}
-    for name, what in containers.items():
-        if isinstance(what, ContainerView):
-            seen[name] = what
+    for name, container in containers.items():
+        if isinstance(container, ContainerView):
+            seen[name] = container
         else:
-            seen[name] = ContainerView(attempts=tuple(what if isinstance(what, list) else [what]))
+            seen[name] = ContainerView(attempts=tuple(container if isinstance(container, list) else [container]))
     return PodView(containers=seen, sandbox=True, ip="10.244.0.5", host_ip="10.0.0.1", started=NOW - 9)
 
 
@@ -43,7 +43,7 @@ SIDECAR: dict[str, Any] = {"initContainers": [{"name": "side", "restartPolicy": 
 
 
 @pytest.mark.parametrize(
-    ("given", "seen", "plan", "phase"),
+    ("manifest", "seen", "plan", "phase"),
     [
         pytest.param(pod("a", "b"), view(), PodActions(start=(("a", 0), ("b", 0))), "Pending", id="all start at once"),
         pytest.param(pod("a"), view(a=running()), PodActions(), "Running", id="a running pod is left alone"),
@@ -155,21 +155,21 @@ SIDECAR: dict[str, Any] = {"initContainers": [{"name": "side", "restartPolicy": 
         ),
     ],
 )
-def test_containers_to_start_and_stop(given: dict[str, Any], seen: PodView, plan: PodActions, phase: str) -> None:
-    assert decide(given, seen, now=NOW) == plan
-    assert pod_status(given, seen, now=NOW)["phase"] == phase
+def test_containers_to_start_and_stop(manifest: dict[str, Any], seen: PodView, plan: PodActions, phase: str) -> None:
+    assert decide(manifest, seen, now=NOW) == plan
+    assert pod_status(manifest, seen, now=NOW)["phase"] == phase
 
 
 def test_a_deleted_pod_stops_its_containers_before_its_sidecars() -> None:
-    given = pod("a", "b", **SIDECAR)
-    given["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert decide(given, view(a=running(), b=running(), side=running()), now=NOW) == PodActions(stop=("a", "b"))
-    assert decide(given, view(a=exited(143), b=exited(0), side=running()), now=NOW) == PodActions(stop=("side",))
-    assert decide(given, view(a=exited(143), b=exited(0), side=exited(0)), now=NOW) == PodActions(finished=True)
+    manifest = pod("a", "b", **SIDECAR)
+    manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert decide(manifest, view(a=running(), b=running(), side=running()), now=NOW) == PodActions(stop=("a", "b"))
+    assert decide(manifest, view(a=exited(143), b=exited(0), side=running()), now=NOW) == PodActions(stop=("side",))
+    assert decide(manifest, view(a=exited(143), b=exited(0), side=exited(0)), now=NOW) == PodActions(finished=True)
 
 
 @pytest.mark.parametrize(
-    ("given", "seen", "phase"),
+    ("manifest", "seen", "phase"),
     [
         (pod("a"), view(a=running()), "Running"),
         (pod("a"), view(a=exited(0)), "Succeeded"),
@@ -179,10 +179,10 @@ def test_a_deleted_pod_stops_its_containers_before_its_sidecars() -> None:
     ],
 )
 def test_the_phase_of_a_deleted_pod_follows_its_exit_codes_whatever_its_restart_policy(
-    given: dict[str, Any], seen: PodView, phase: str
+    manifest: dict[str, Any], seen: PodView, phase: str
 ) -> None:
-    given["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert pod_status(given, seen, now=NOW)["phase"] == phase
+    manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert pod_status(manifest, seen, now=NOW)["phase"] == phase
 
 
 def test_nothing_starts_before_the_sandbox_is_ready() -> None:
@@ -217,7 +217,7 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("given", "seen", "wanted"),
+    ("manifest", "seen", "wanted"),
     [
         pytest.param(
             pod("a"),
@@ -251,21 +251,23 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     ],
 )
 def test_pod_conditions_follow_the_containers(
-    given: dict[str, Any], seen: PodView, wanted: dict[str, tuple[str, str]]
+    manifest: dict[str, Any], seen: PodView, wanted: dict[str, tuple[str, str]]
 ) -> None:
-    found = conditions(pod_status(given, seen, now=NOW))
-    assert list(found) == ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
-    assert wanted.items() <= found.items()
+    by_type = conditions(pod_status(manifest, seen, now=NOW))
+    assert list(by_type) == ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
+    assert wanted.items() <= by_type.items()
 
 
 def test_a_transition_time_changes_only_with_the_condition() -> None:
-    given = pod("a")
-    given["status"] = pod_status(given, view(a=running()), now=NOW)
-    later = pod_status(given, view(a=running()), now=NOW + 60)
-    assert later["conditions"] == given["status"]["conditions"]
-    gone = pod_status(given, view(a=exited(1)), now=NOW + 60)
+    manifest = pod("a")
+    manifest["status"] = pod_status(manifest, view(a=running()), now=NOW)
+    later = pod_status(manifest, view(a=running()), now=NOW + 60)
+    assert later["conditions"] == manifest["status"]["conditions"]
+    gone = pod_status(manifest, view(a=exited(1)), now=NOW + 60)
     moved = {
-        item["type"] for item, old in zip(gone["conditions"], given["status"]["conditions"], strict=True) if item != old
+        item["type"]
+        for item, old in zip(gone["conditions"], manifest["status"]["conditions"], strict=True)
+        if item != old
     }
     assert moved == {"Ready", "ContainersReady"}
 
@@ -308,10 +310,10 @@ def test_the_phase_fails_by_deadline_only_when_the_last_container_has_stopped() 
 
 
 def test_status_fields_of_other_writers_are_kept() -> None:
-    given = pod("a")
+    manifest = pod("a")
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    given["status"] = {"qosClass": "BestEffort", "conditions": [scheduled, {"type": "Mine", "status": "True"}]}
-    status = pod_status(given, view(a=running()), now=NOW)
+    manifest["status"] = {"qosClass": "BestEffort", "conditions": [scheduled, {"type": "Mine", "status": "True"}]}
+    status = pod_status(manifest, view(a=running()), now=NOW)
     assert status["qosClass"] == "BestEffort"
     assert conditions(status)["Mine"] == ("True", "")
     assert status["conditions"][-1]["lastTransitionTime"] == "2026-01-01T00:00:00Z"

@@ -60,11 +60,11 @@ class JobLife(RuleBasedStateMachine):
         return decide(view, PyTorchJobSettings())
 
     @rule(steps=some.integers(min_value=0, max_value=8))
-    def look_and_die_after_some_writes(self, steps: int) -> None:
+    def reconcile_and_crash_after_some_writes(self, steps: int) -> None:
         self._carry_out(self._decide(), steps)
 
     @rule()
-    def look(self) -> None:
+    def reconcile(self) -> None:
         self._carry_out(self._decide(), 10_000)
 
     def _carry_out(self, decision: PyTorchJobDecision, steps: int) -> None:
@@ -125,12 +125,12 @@ class JobLife(RuleBasedStateMachine):
         del self.pods[list(self.pods)[which % len(self.pods)]]
 
     @rule(suspend=some.booleans())
-    def somebody_suspends_or_resumes(self, suspend: bool) -> None:
+    def a_user_suspends_or_resumes(self, suspend: bool) -> None:
         assert self.job is not None
         self.job["spec"]["runPolicy"]["suspend"] = suspend
 
     @rule(workers=some.integers(1, 4))
-    def somebody_scales(self, workers: int) -> None:
+    def a_user_scales(self, workers: int) -> None:
         assert self.job is not None
         self.job["spec"]["pytorchReplicaSpecs"][names.WORKER]["replicas"] = workers
 
@@ -173,7 +173,7 @@ class JobLife(RuleBasedStateMachine):
             assert all(counts.get(name, 1) > 0 for name in ("active", "succeeded", "failed"))
 
     @invariant()
-    def a_second_look_after_a_whole_one_changes_no_status(self) -> None:
+    def a_second_reconciliation_after_a_whole_one_changes_no_status(self) -> None:
         if self.job is None:
             return
         before = copy.deepcopy((self.job, self.pods, self.services))

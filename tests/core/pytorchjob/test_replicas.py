@@ -17,23 +17,23 @@ from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView
 M, W = names.MASTER, names.WORKER
 
 
-def view(**given: Any) -> PyTorchJobView:
-    return PyTorchJobView.of(job(**given), NOW)
+def view(**fields: Any) -> PyTorchJobView:
+    return PyTorchJobView.of(job(**fields), NOW)
 
 
 def variables(pod: Object, container: int = 0) -> dict[str, str]:
     return {item["name"]: item["value"] for item in pod["spec"]["containers"][container]["env"]}
 
 
-def made(slot: tuple[str, int], settings: PyTorchJobSettings | None = None, **given: Any) -> Object:
-    return make_pod(view(**given), slot, settings or PyTorchJobSettings())
+def pod_for(slot: tuple[str, int], settings: PyTorchJobSettings | None = None, **fields: Any) -> Object:
+    return make_pod(view(**fields), slot, settings or PyTorchJobSettings())
 
 
 def test_a_master_and_workers_get_names_labels_owner_and_addresses() -> None:
     """Row T1."""
     ports = {"ports": [{"name": names.PORT_NAME, "containerPort": 8080}]}
-    given: Object = {"master": replica(1, container=ports), "worker": replica(2, container=ports)}
-    pod = made((W, 1), **given)
+    replicas: Object = {"master": replica(1, container=ports), "worker": replica(2, container=ports)}
+    pod = pod_for((W, 1), **replicas)
     assert pod["metadata"]["name"] == "train-worker-1"
     labels = pod["metadata"]["labels"]
     assert labels[names.JOB_NAME] == labels["job-name"] == labels["pytorch-job-name"] == "train"
@@ -56,7 +56,7 @@ def test_a_master_and_workers_get_names_labels_owner_and_addresses() -> None:
     )
     assert (env["PET_NPROC_PER_NODE"], env["PET_NNODES"], env["PET_NODE_RANK"]) == ("auto", "3", "2")
     assert pod["spec"]["containers"][0]["ports"] == ports["ports"]
-    service = make_service(view(**given), (W, 1))
+    service = make_service(view(**replicas), (W, 1))
     assert service["metadata"]["name"] == "train-worker-1"
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["ports"] == [{"name": names.PORT_NAME, "port": 8080, "targetPort": 8080}]
@@ -66,7 +66,7 @@ def test_a_master_and_workers_get_names_labels_owner_and_addresses() -> None:
 
 def test_the_environment_comes_in_upstreams_order_after_the_users_own() -> None:
     own = {"env": [{"name": "MINE", "value": "x"}, {"name": "RANK", "value": "9"}]}
-    pod = made((M, 0), master=replica(1, container=own))
+    pod = pod_for((M, 0), master=replica(1, container=own))
     assert [container["name"] for container in pod["spec"]["containers"][0]["env"]] == [
         "MINE",
         "RANK",
@@ -87,7 +87,7 @@ def test_the_environment_comes_in_upstreams_order_after_the_users_own() -> None:
 def test_every_container_gets_the_environment_and_init_containers_do_not() -> None:
     both = {"containers": [{"name": "pytorch", "image": "i"}, {"name": "side", "image": "i"}]}
     spec = {**both, "initContainers": [{"name": "mine", "image": "i"}]}
-    pod = made((W, 0), worker=replica(1, spec=spec))
+    pod = pod_for((W, 0), worker=replica(1, spec=spec))
     assert variables(pod, 0) == variables(pod, 1)
     assert [container["name"] for container in pod["spec"]["initContainers"]] == ["mine", "init-pytorch"]
     assert "env" not in pod["spec"]["initContainers"][0]
@@ -95,13 +95,13 @@ def test_every_container_gets_the_environment_and_init_containers_do_not() -> No
 
 @pytest.mark.parametrize(("processes", "world"), [("4", "12"), ("auto", "3"), ("gpu", "3")])
 def test_the_world_is_multiplied_by_a_number_of_processes(processes: str, world: str) -> None:
-    env = variables(made((M, 0), nprocPerNode=processes))
+    env = variables(pod_for((M, 0), nprocPerNode=processes))
     assert (env["WORLD_SIZE"], env["PET_NPROC_PER_NODE"]) == (world, processes)
 
 
 def test_a_worker_only_job_gets_no_master_address_by_default() -> None:
-    assert list(variables(made((W, 1), master=None))) == ["PYTHONUNBUFFERED", "PET_NPROC_PER_NODE", "PET_NNODES"]
-    env = variables(made((W, 1), master=None, annotations={names.WORKER_RANKS: "true"}))
+    assert list(variables(pod_for((W, 1), master=None))) == ["PYTHONUNBUFFERED", "PET_NPROC_PER_NODE", "PET_NNODES"]
+    env = variables(pod_for((W, 1), master=None, annotations={names.WORKER_RANKS: "true"}))
     assert (env["MASTER_ADDR"], env["RANK"], env["WORLD_SIZE"]) == ("train-worker-0", "1", "2")
 
 
@@ -134,7 +134,7 @@ def test_an_elastic_job_gets_torchruns_rendezvous_variables() -> None:
 
 def test_the_elastic_runtime_gets_its_coordinators_address_and_the_first_worker_serves_it() -> None:
     policy = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "torchyard", "rdzvPort": 29400}
-    first, second = (variables(made((W, index), master=None, elasticPolicy=policy)) for index in (0, 1))
+    first, second = (variables(pod_for((W, index), master=None, elasticPolicy=policy)) for index in (0, 1))
     for index, env in enumerate((first, second)):
         assert env["TORCHYARD_ELASTIC_COORDINATOR"] == "train-worker-0:29400"
         assert env["TORCHYARD_ELASTIC_WORKER"] == f"train-worker-{index}"
@@ -145,19 +145,20 @@ def test_the_elastic_runtime_gets_its_coordinators_address_and_the_first_worker_
 
 
 @pytest.mark.parametrize(
-    ("given", "slot", "count"),
+    ("fields", "slot", "count"),
     [({"master": None}, (W, 0), 0), ({}, (W, 0), 1), ({}, (M, 0), 0)],
     ids=["worker alone", "worker with master", "master"],
 )
-def test_only_workers_of_a_job_with_a_master_wait_for_it(given: Object, slot: tuple[str, int], count: int) -> None:
+def test_only_workers_of_a_job_with_a_master_wait_for_it(fields: Object, slot: tuple[str, int], count: int) -> None:
     """Row U2."""
-    assert len(made(slot, **given)["spec"].get("initContainers", [])) == count
+    assert len(pod_for(slot, **fields)["spec"].get("initContainers", [])) == count
 
 
 def test_the_wait_can_be_switched_off_and_its_image_and_tries_set() -> None:
-    off = made((W, 0), annotations={names.INIT_CONTAINER: "off"})
+    off = pod_for((W, 0), annotations={names.INIT_CONTAINER: "off"})
     assert "initContainers" not in off["spec"]
-    waiting = made((W, 0), PyTorchJobSettings(init_image="mirror/alpine:1", init_tries=7))["spec"]["initContainers"][0]
+    settings = PyTorchJobSettings(init_image="mirror/alpine:1", init_tries=7)
+    waiting = pod_for((W, 0), settings)["spec"]["initContainers"][0]
     assert waiting["image"] == "mirror/alpine:1"
     assert "seq 7" in waiting["command"][2]
     assert "nslookup train-master-0" in waiting["command"][2]
@@ -168,7 +169,7 @@ def test_the_wait_can_be_switched_off_and_its_image_and_tries_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("elastic_policy", "expected"),
     [
         ({}, (4, 4)),
         ({"minReplicas": 2}, (2, 2)),
@@ -176,26 +177,28 @@ def test_the_wait_can_be_switched_off_and_its_image_and_tries_set() -> None:
         ({"minReplicas": 2, "maxReplicas": 6}, (2, 6)),
     ],
 )
-def test_elastic_limits_default_to_each_other_and_to_the_workers(given: Object, expected: tuple[int, int]) -> None:
+def test_elastic_limits_default_to_each_other_and_to_the_workers(
+    elastic_policy: Object, expected: tuple[int, int]
+) -> None:
     """Row U3."""
-    policy = with_defaults(job(master=None, worker=4, elasticPolicy=given))["spec"]["elasticPolicy"]
+    policy = with_defaults(job(master=None, worker=4, elasticPolicy=elastic_policy))["spec"]["elasticPolicy"]
     assert (policy["minReplicas"], policy["maxReplicas"], policy["rdzvBackend"]) == (*expected, "c10d")
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("fields", "expected"),
     [({}, "auto"), ({"elasticPolicy": {}}, "auto"), ({"elasticPolicy": {"nProcPerNode": 2}}, None)],
 )
-def test_processes_default_to_auto(given: Object, expected: str | None) -> None:
+def test_processes_default_to_auto(fields: Object, expected: str | None) -> None:
     """Row U4."""
-    assert with_defaults(job(**given))["spec"].get("nprocPerNode") == expected
+    assert with_defaults(job(**fields))["spec"].get("nprocPerNode") == expected
 
 
 def test_defaults_leave_the_given_object_as_it_was() -> None:
-    given = job(worker=replica(None))
-    before = str(given)
-    read = with_defaults(given)
-    assert str(given) == before
+    manifest = job(worker=replica(None))
+    before = str(manifest)
+    read = with_defaults(manifest)
+    assert str(manifest) == before
     worker = read["spec"]["pytorchReplicaSpecs"][W]
     assert (worker["replicas"], worker["restartPolicy"]) == (1, "OnFailure")
     assert read["spec"]["runPolicy"]["cleanPodPolicy"] == "None"
@@ -207,16 +210,16 @@ def test_defaults_leave_the_given_object_as_it_was() -> None:
 )
 def test_the_pods_restart_policy_follows_the_replicas(policy: str, expected: str) -> None:
     """Row U11."""
-    pod = made((M, 0), master=replica(1, policy=policy, spec={"restartPolicy": "Always"}))
+    pod = pod_for((M, 0), master=replica(1, policy=policy, spec={"restartPolicy": "Always"}))
     assert pod["spec"]["restartPolicy"] == expected
-    whole = made((M, 0), master=replica(1, policy=policy), annotations={names.RESTART_SCOPE: names.WHOLE_JOB})
+    whole = pod_for((M, 0), master=replica(1, policy=policy), annotations={names.RESTART_SCOPE: names.WHOLE_JOB})
     assert whole["spec"]["restartPolicy"] == "Never"
 
 
 def test_template_labels_and_annotations_are_copied_and_ours_win() -> None:
     """Row C1."""
     metadata = {"labels": {"team": "a", names.JOB_NAME: "lie"}, "annotations": {"x": "y"}, "finalizers": ["a/b"]}
-    pod = made((M, 0), master=replica(1, metadata=metadata))
+    pod = pod_for((M, 0), master=replica(1, metadata=metadata))
     assert pod["metadata"]["labels"]["team"] == "a"
     assert pod["metadata"]["labels"][names.JOB_NAME] == "train"
     assert pod["metadata"]["annotations"] == {"x": "y"}
@@ -224,7 +227,7 @@ def test_template_labels_and_annotations_are_copied_and_ours_win() -> None:
 
 
 def test_the_first_worker_has_the_masters_role_where_there_is_no_master() -> None:
-    roles = [made((W, index), master=None)["metadata"]["labels"].get(names.JOB_ROLE) for index in (0, 1)]
+    roles = [pod_for((W, index), master=None)["metadata"]["labels"].get(names.JOB_ROLE) for index in (0, 1)]
     assert roles == ["master", None]
 
 

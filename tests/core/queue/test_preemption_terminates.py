@@ -26,10 +26,13 @@ CONFIGURATIONS_PER_TEST = 15
 
 
 def queue_with_two_flavors(
-    name: str, one: int, two: int, preemption: Object | None = None, **limits: int
+    name: str, nominal_one: int, nominal_two: int, preemption: Object | None = None, **limits: int
 ) -> list[Object]:
     """A ClusterQueue of the cohort, and its LocalQueue."""
-    quotas = [(flavor_name, [quota("cpu", nominal, **limits)]) for flavor_name, nominal in (("one", one), ("two", two))]
+    quotas = [
+        (flavor_name, [quota("cpu", nominal, **limits)])
+        for flavor_name, nominal in (("one", nominal_one), ("two", nominal_two))
+    ]
     return [queue(name, group(*quotas), cohort="all", preemption=preemption or {}), local(name, name)]
 
 

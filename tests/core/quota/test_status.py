@@ -62,9 +62,9 @@ def test_usage_is_summed_over_all_counted_objects() -> None:
 
 
 def test_only_pods_in_the_scopes_are_counted() -> None:
-    found = quota_status(
+    status = quota_status(
         quota({"pods": "4"}, scopes=["BestEffort"]),
         {("", "pods"): [pod("1"), pod("0"), {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]}}]},
         NOW,
     )
-    assert found["used"] == {"pods": "2"}
+    assert status["used"] == {"pods": "2"}

@@ -49,8 +49,8 @@ def obj(kind: str, *conditions: Object, **status: Any) -> Object:
     ],
 )
 def test_the_state_of_an_object_follows_its_status(seen: Object, state: str, done: bool, succeeded: bool) -> None:
-    found = run_state(seen)
-    assert (found.state, found.done, found.succeeded) == (state, done, succeeded)
+    actual = run_state(seen)
+    assert (actual.state, actual.done, actual.succeeded) == (state, done, succeeded)
 
 
 def pod(name: str, code: int, at: str, *, part: str = "state") -> Object:
@@ -64,11 +64,11 @@ def test_the_first_failure_is_the_one_that_ended_first() -> None:
         pod("a-worker-0", 0, "2026-01-01T00:00:01Z"),
         pod("a-worker-1", 3, "2026-01-01T00:00:05Z", part="lastState"),
     ]
-    found = first_failure(pods)
-    assert found == ContainerFailure("a-worker-1", "pytorch", 3, "Error", "2026-01-01T00:00:05Z")
-    assert exit_code(RunState("Failed", done=True), found) == 3
+    failure = first_failure(pods)
+    assert failure == ContainerFailure("a-worker-1", "pytorch", 3, "Error", "2026-01-01T00:00:05Z")
+    assert exit_code(RunState("Failed", done=True), failure) == 3
     assert exit_code(RunState("Failed", done=True), first_failure([])) == 1
-    assert exit_code(RunState("Succeeded", done=True, succeeded=True), found) == 0
+    assert exit_code(RunState("Succeeded", done=True, succeeded=True), failure) == 0
 
 
 def test_pods_are_selected_by_their_owners_labels() -> None:
@@ -88,7 +88,7 @@ def test_the_pending_reason_comes_from_conditions_and_containers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "found", "words"),
+    ("line", "progress", "words"),
     [
         ("Train Epoch: 1 [640/60000 (1%)]\tloss=2.2135", TrainingProgress(1.0, 1), "epoch 1, 1%"),
         ("Epoch 3/5 45%|#### | 9/20", TrainingProgress(45.0, 3), "epoch 3, 45%"),
@@ -97,6 +97,6 @@ def test_the_pending_reason_comes_from_conditions_and_containers() -> None:
         ("grown by 250%", None, ""),
     ],
 )
-def test_progress_is_parsed_from_a_log_line(line: str, found: TrainingProgress | None, words: str) -> None:
-    assert parse_progress(line) == found
-    assert found is None or str(found) == words
+def test_progress_is_parsed_from_a_log_line(line: str, progress: TrainingProgress | None, words: str) -> None:
+    assert parse_progress(line) == progress
+    assert progress is None or str(progress) == words

@@ -119,8 +119,8 @@ def test_without_nodes_the_hint_says_how_to_get_one() -> None:
 
 
 def test_the_message_of_a_pending_pod_does_not_change_while_other_pods_come_and_go() -> None:
-    told = {schedule_pod(pod(cpu="3"), views(node(), on={"n": [pod("other", cpu)]})) for cpu in ("2", "3", "1500m")}
-    assert len(told) == 1
+    messages = {schedule_pod(pod(cpu="3"), views(node(), on={"n": [pod("other", cpu)]})) for cpu in ("2", "3", "1500m")}
+    assert len(messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,15 @@ def test_a_gang_is_pending_until_its_last_pod_exists() -> None:
 
 
 @given(some.lists(some.integers(1, 4), max_size=8), some.lists(some.integers(1, 6), min_size=1, max_size=4))
-def test_no_node_is_ever_overcommitted(asked: list[int], sizes: list[int]) -> None:
+def test_no_node_is_ever_overcommitted(requests: list[int], sizes: list[int]) -> None:
     nodes = views(*(node(f"n{number}", cpu=str(size)) for number, size in enumerate(sizes)))
-    pods = [pod(f"p{number}", str(cpu)) for number, cpu in enumerate(asked)]
+    pods = [pod(f"p{number}", str(cpu)) for number, cpu in enumerate(requests)]
     answer = schedule_gang(pods, nodes, size=len(pods))
     if isinstance(answer, Unschedulable):
-        assert max(asked) > max(sizes) or sum(asked) > sum(sizes) - len(sizes) * max(asked)
+        assert max(requests) > max(sizes) or sum(requests) > sum(sizes) - len(sizes) * max(requests)
         return
     for number, size in enumerate(sizes):
-        mine = [cpu for item, cpu in zip(pods, asked, strict=True) if answer[item["metadata"]["uid"]] == f"n{number}"]
+        mine = [
+            cpu for item, cpu in zip(pods, requests, strict=True) if answer[item["metadata"]["uid"]] == f"n{number}"
+        ]
         assert sum(mine) <= size

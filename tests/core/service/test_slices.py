@@ -31,16 +31,16 @@ def pod(
 
 
 def test_a_ready_pod_is_an_endpoint() -> None:
-    (made,) = desired_slices(service(clusterIP="None"), [pod(), pod("other", labels={"app": "db"})])
-    assert made["metadata"]["labels"] == {
+    (endpoint_slice,) = desired_slices(service(clusterIP="None"), [pod(), pod("other", labels={"app": "db"})])
+    assert endpoint_slice["metadata"]["labels"] == {
         "team": "a",
         SERVICE_NAME: "web",
         "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
         HEADLESS: "",
     }
-    assert made["addressType"] == "IPv4"
-    assert made["ports"] == [{"name": "a", "port": 8080, "protocol": "TCP"}]
-    assert made["endpoints"] == [
+    assert endpoint_slice["addressType"] == "IPv4"
+    assert endpoint_slice["ports"] == [{"name": "a", "port": 8080, "protocol": "TCP"}]
+    assert endpoint_slice["endpoints"] == [
         {
             "addresses": ["10.0.0.1"],
             "conditions": {"ready": True, "serving": True, "terminating": False},
@@ -51,7 +51,7 @@ def test_a_ready_pod_is_an_endpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "publish", "expected"),
+    ("fields", "publish", "expected"),
     [
         ({}, False, (True, True, False)),
         ({"ready": False}, False, (False, False, False)),
@@ -60,33 +60,33 @@ def test_a_ready_pod_is_an_endpoint() -> None:
     ],
     ids=["ready", "not ready", "published all the same", "going"],
 )
-def test_endpoint_conditions_follow_the_pod(given: Object, publish: bool, expected: tuple[bool, bool, bool]) -> None:
-    (made,) = desired_slices(service(publishNotReadyAddresses=publish), [pod(**given)])
-    conditions = made["endpoints"][0]["conditions"]
+def test_endpoint_conditions_follow_the_pod(fields: Object, publish: bool, expected: tuple[bool, bool, bool]) -> None:
+    (endpoint_slice,) = desired_slices(service(publishNotReadyAddresses=publish), [pod(**fields)])
+    conditions = endpoint_slice["endpoints"][0]["conditions"]
     assert (conditions["ready"], conditions["serving"], conditions["terminating"]) == expected
 
 
-@pytest.mark.parametrize("given", [{"address": ""}, {"phase": "Succeeded"}, {"phase": "Failed"}])
-def test_pods_without_an_address_and_finished_pods_are_no_endpoints(given: Object) -> None:
-    (made,) = desired_slices(service(), [pod(**given)])
-    assert made["endpoints"] == []
+@pytest.mark.parametrize("fields", [{"address": ""}, {"phase": "Succeeded"}, {"phase": "Failed"}])
+def test_pods_without_an_address_and_finished_pods_are_no_endpoints(fields: Object) -> None:
+    (endpoint_slice,) = desired_slices(service(), [pod(**fields)])
+    assert endpoint_slice["endpoints"] == []
 
 
 def test_a_port_named_by_name_is_looked_up_in_the_pods() -> None:
     ports = [{"port": 80, "targetPort": "http"}, {"name": "b", "port": 81, "targetPort": "missing"}]
-    (made,) = desired_slices(service(ports=ports), [pod()])
-    assert made["ports"] == [{"name": "", "port": 9090, "protocol": "TCP"}]
+    (endpoint_slice,) = desired_slices(service(ports=ports), [pod()])
+    assert endpoint_slice["ports"] == [{"name": "", "port": 9090, "protocol": "TCP"}]
 
 
 def test_a_pod_of_the_services_subdomain_keeps_its_hostname() -> None:
-    (made,) = desired_slices(service(), [pod(spec={"hostname": "first", "subdomain": "web"})])
-    assert made["endpoints"][0]["hostname"] == "first"
+    (endpoint_slice,) = desired_slices(service(), [pod(spec={"hostname": "first", "subdomain": "web"})])
+    assert endpoint_slice["endpoints"][0]["hostname"] == "first"
 
 
 def test_many_pods_need_several_slices_with_names_of_their_own() -> None:
-    made = desired_slices(service(), [pod(f"p{number}") for number in range(SLICE_SIZE + 1)])
-    assert [len(item["endpoints"]) for item in made] == [SLICE_SIZE, 1]
-    assert len({item["metadata"]["name"] for item in made}) == 2
+    slices = desired_slices(service(), [pod(f"p{number}") for number in range(SLICE_SIZE + 1)])
+    assert [len(item["endpoints"]) for item in slices] == [SLICE_SIZE, 1]
+    assert len({item["metadata"]["name"] for item in slices}) == 2
 
 
 @pytest.mark.parametrize(

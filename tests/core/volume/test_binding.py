@@ -23,15 +23,15 @@ FREE = {"phase": "Available"}
 
 
 def reference(to: Object, **without: None) -> Object:
-    found = {key: to["metadata"][key] for key in ("namespace", "name", "uid")}
-    return {key: value for key, value in found.items() if key not in without}
+    fields = {key: to["metadata"][key] for key in ("namespace", "name", "uid")}
+    return {key: value for key, value in fields.items() if key not in without}
 
 
 def parts(decision: VolumeDecision) -> list[tuple[str, str]]:
     return [(write.kind, "status" if write.status is not None else "spec") for write in decision.writes]
 
 
-def told(decision: VolumeDecision) -> list[str]:
+def event_reasons(decision: VolumeDecision) -> list[str]:
     return [event.reason for event in decision.events]
 
 
@@ -99,7 +99,7 @@ def test_an_unbound_claim_gets_an_event(
 ) -> None:
     has = stored(named, status=FREE) if named else None
     decision = decide_claim(ClaimView(stored(wants), named=has, classes=classes))
-    assert told(decision) == reasons
+    assert event_reasons(decision) == reasons
     assert decision.writes[-1].status == {"phase": phase}
 
 
@@ -120,7 +120,7 @@ def test_a_bound_claim_that_has_lost_its_volume_is_lost_once(named: Object | Non
     has = stored(named) if named else None
     wants = stored(claim(volumeName="v"), completed="yes", status={"phase": "Bound", "capacity": {"storage": "1Gi"}})
     decision = decide_claim(ClaimView(wants, named=has))
-    assert (told(decision), decision.writes[0].status) == ([reason], {"phase": "Lost"})
+    assert (event_reasons(decision), decision.writes[0].status) == ([reason], {"phase": "Lost"})
     again = decide_claim(ClaimView({**wants, "status": {"phase": "Lost"}}, named=has))
     assert (again.writes, again.events) == ([], [])
 
@@ -136,7 +136,7 @@ def _volume(bound_to: Object, status: str = "Bound", **marks: str) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("has", "there", "phase"),
+    ("has", "pvc", "phase"),
     [
         (stored(volume("v")), None, "Available"),
         (stored(volume("v", claimRef={"namespace": "n", "name": "data"})), None, "Available"),
@@ -147,8 +147,8 @@ def _volume(bound_to: Object, status: str = "Bound", **marks: str) -> Object:
         (_volume(stored(claim(volumeName="w"))), stored(claim(volumeName="w")), "Available"),
     ],
 )
-def test_the_phase_of_a_volume_follows_its_claim(has: Object, there: Object | None, phase: str) -> None:
-    decision = decide_volume(VolumeView(has, there))
+def test_the_phase_of_a_volume_follows_its_claim(has: Object, pvc: Object | None, phase: str) -> None:
+    decision = decide_volume(VolumeView(has, pvc))
     status = decision.writes[-1].status
     assert status is not None and status["phase"] == phase
 
@@ -166,7 +166,7 @@ def test_a_volume_that_cannot_be_reclaimed_fails_with_a_message(policy: str, pha
     has["spec"]["persistentVolumeReclaimPolicy"] = policy
     decision = decide_volume(VolumeView(has))
     status = decision.writes[0].status
-    assert status is not None and (status["phase"], told(decision)) == (phase, reasons)
+    assert status is not None and (status["phase"], event_reasons(decision)) == (phase, reasons)
     settled = decide_volume(VolumeView({**has, "status": status}))
     assert (settled.writes, settled.events) == ([], [])
 
@@ -177,21 +177,21 @@ def test_a_volume_that_cannot_be_reclaimed_fails_with_a_message(policy: str, pha
     st.integers(1, 3),
 )
 def test_the_chosen_volume_fits_and_no_better_one_exists(
-    there: list[tuple[int, int, bool]], size: int, count: int
+    candidates: list[tuple[int, int, bool]], size: int, count: int
 ) -> None:
     every = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
     volumes = [
         stored(
             volume(f"v{number}", f"{gib}Gi", accessModes=every[:modes]), status=FREE if free else {"phase": "Released"}
         )
-        for number, (gib, modes, free) in enumerate(there)
+        for number, (gib, modes, free) in enumerate(candidates)
     ]
-    fits = [(modes, gib) for gib, modes, free in there if free and gib >= size and modes >= count]
-    found = best_volume(stored(claim(size=f"{size}Gi", accessModes=every[:count])), volumes)
-    if found is None:
+    fits = [(modes, gib) for gib, modes, free in candidates if free and gib >= size and modes >= count]
+    best = best_volume(stored(claim(size=f"{size}Gi", accessModes=every[:count])), volumes)
+    if best is None:
         assert fits == []
     else:
-        assert (len(found["spec"]["accessModes"]), int(found["spec"]["capacity"]["storage"][:-2])) == min(fits)
+        assert (len(best["spec"]["accessModes"]), int(best["spec"]["capacity"]["storage"][:-2])) == min(fits)
 
 
 @pytest.mark.parametrize(
@@ -224,14 +224,14 @@ def test_a_volume_is_protected_while_it_is_bound(phase: str, goes: bool) -> None
     ],
 )
 def test_claims_that_a_directory_cannot_satisfy_are_rejected(spec: Object, why: str) -> None:
-    said = local.unsupported_reason(stored(claim(**spec)))
-    assert (why in said) if why else said == ""
+    reason = local.unsupported_reason(stored(claim(**spec)))
+    assert (why in reason) if why else reason == ""
 
 
 def test_a_local_volume_is_a_directory_with_affinity_to_its_node() -> None:
     wants = stored(claim("data", "2Gi", cls="csi-cephfs-sc", accessModes=["ReadWriteMany"]), uid="u-1")
-    made = local.local_volume(wants, local.local_class(), root=Path("/state/volumes"), node="here")
-    spec = made["spec"]
+    pv = local.local_volume(wants, local.local_class(), root=Path("/state/volumes"), node="here")
+    spec = pv["spec"]
     assert spec["local"]["path"] == "/state/volumes/pvc-u-1_n_data"
     assert (spec["storageClassName"], spec["accessModes"], spec["capacity"]) == (
         "csi-cephfs-sc",

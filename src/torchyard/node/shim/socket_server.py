@@ -102,9 +102,9 @@ def _code_of(error: Exception) -> str:
 
 def close_inherited(keep: Iterable[int]) -> None:
     """Close every file a forked child has inherited but `keep` and the standard streams, locks above all."""
-    kept = {0, 1, 2, *keep}
+    keep_open = {0, 1, 2, *keep}
     for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
+        if int(name) not in keep_open:
             with contextlib.suppress(OSError):
                 os.close(int(name))
 
