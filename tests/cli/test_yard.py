@@ -100,7 +100,7 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
         (("restore", "/bin/true"), "is not a Torchyard store\nhint: name a file that `yard backup` wrote\n"),
         (
             ("image", "save", "missing", "-o", "x.tar"),
-            'error: "docker.io/library/missing:latest" is not here, and this',
+            'error: image "docker.io/library/missing:latest" does not exist on this node',
         ),
         (("up", "--no-node", "--host", "no.such.host.invalid"), "error: cannot listen on no.such.host.invalid: "),
         (("up", "--node-name", "Bad Name"), "error: --node-name: a lowercase RFC 1123 subdomain must consist of"),

@@ -67,11 +67,11 @@ def test_the_training_operators_pod_runs_and_has_a_log(shell: Kubectl) -> None:
 
     eventually(is_running, "the training operator")
     shell("create", "-f", str(EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"))
-    message = f"{shell.namespace}/{GLOO}: SuccessfulCreatePod: Created pod: {GLOO}-master-0"
+    message = f"job={shell.namespace}/{GLOO} reason=SuccessfulCreatePod message=Created pod: {GLOO}-master-0"
     command = ("logs", "--namespace", "kubeflow", "training-operator-0")
     eventually(lambda: message in shell(*command), "the operator's log")
     assert shell(*command, "--tail=1").count("\n") == 1
-    assert "not kept" in shell.fails(*command, "--previous")
+    assert "is not available here" in shell.fails(*command, "--previous")
     with shell.start(*command, "--follow", "--since=1s") as follower:
         shell("delete", "pytorchjob", GLOO)
         shell("create", "-f", str(EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"))

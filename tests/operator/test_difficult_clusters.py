@@ -97,7 +97,7 @@ async def test_without_permissions_the_operator_names_them_and_starts_when_they_
     task = asyncio.create_task(operator.run())
 
     async def complains() -> bool:
-        return "may not: get pytorchjobs.kubeflow.org" in operator.health.problem
+        return "lacks permissions: get pytorchjobs.kubeflow.org" in operator.health.problem
 
     await installed.until(complains)
     assert "create pods" in operator.health.problem and "yard install" in operator.health.problem

@@ -135,7 +135,7 @@ async def test_external_mode_starts_and_stops_jobs_with_their_workloads(
         assert not denied(operator)
         assert 'torchyard_operator_queue_mode{mode="external"} 1.0' in operator.metrics.text().decode()
         findings = {check: text for check, _, text in await diagnose_cluster(admin, namespace)}
-        assert findings["queues"].startswith("the operator brings jobs into Kueue's queues")
+        assert findings["queues"].startswith("the operator queues PyTorchJobs in Kueue")
 
 
 async def admit(installed: Installed, workload: Object) -> None:
@@ -183,7 +183,7 @@ async def test_built_in_mode_only_honours_suspend(
         assert (await admin.list(WORKLOADS, namespace)).items == []
         assert not denied(operator)
         findings = {check: text for check, _, text in await diagnose_cluster(admin, namespace)}
-        assert findings["queues"].startswith("Kueue brings jobs into its queues itself")
+        assert findings["queues"].startswith("Kueue queues PyTorchJobs itself")
 
 
 async def test_mode_follows_a_kueue_that_is_installed_and_removed(installed: Installed) -> None:
@@ -210,7 +210,7 @@ async def test_missing_permissions_are_reported_and_disable_the_integration(inst
     async with running(replace(installed, to=INSTALLATION)) as operator:
 
         async def reported() -> bool:
-            return any("may not" in reason for reason in operator.queues.integration.reasons)
+            return any("lacks permissions" in reason for reason in operator.queues.integration.reasons)
 
         await installed.until(reported)
         assert operator.queues.integration.mode is IntegrationMode.NONE

@@ -182,7 +182,7 @@ class BatchJobIntegration:
         for type in ("Complete", "Failed"):
             condition = find(conditions, type)
             if condition is not None and condition["status"] == "True":
-                return JobResult(type == "Complete", condition.get("message") or messages.EVENT_FINISHED_WORKLOAD)
+                return JobResult(type == "Complete", condition.get("message") or messages.JOB_FINISHED_SUCCESSFULLY)
         return None
 
     def pods_ready(self, job: Object) -> bool:
