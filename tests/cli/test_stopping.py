@@ -121,7 +121,9 @@ def test_status_reports_a_deleted_node_and_a_restart_registers_it_again(plane: Y
     server = plane.start()
     eventually(lambda: node() == "here, ready", "a node", TIMEOUT)
     server.admin.delete("/api/v1/nodes/here")
-    assert node().startswith("here, not registered; if it was deleted, `yard down --keep-pods` and `yard up` register it")
+    assert node().startswith(
+        "here, not registered; if it was deleted, `yard down --keep-pods` and `yard up` register it"
+    )
     yard("down", "--keep-pods", state=plane.state, timeout=TIMEOUT)
     plane.stop()
     plane.start()
