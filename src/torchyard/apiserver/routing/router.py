@@ -98,7 +98,7 @@ class Router:
         if route.verb in ("create", "update", "patch"):
             read_options(ctx)
             if route.verb != "create":
-                ctx.authorize_create = partial(self._authorize, request, route._replace(verb="create"))
+                ctx.authorize_create = partial(self._authorize_create, request, route)
         response = await self._dispatch(ctx, request)
         if ctx.warnings:
             response.warnings = [*ctx.warnings, *response.warnings]
@@ -116,6 +116,9 @@ class Router:
                 name=route.name or _selected_name(request, route),
             ),
         )
+
+    def _authorize_create(self, request: Request, route: Route) -> None:
+        self._authorize(request, route._replace(verb="create"))
 
     async def _dispatch(self, ctx: RequestContext, request: Request) -> Response:
         resource = ctx.resource
