@@ -9,7 +9,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import State, say
-from torchyard.yard.settings import DEFAULT_PORT, PlaneSettings, default_node_name, default_state
+from torchyard.yard.settings import DEFAULT_PORT, THRESHOLD_SECONDS, PlaneSettings, default_node_name, default_state
 
 
 def up(
@@ -70,6 +70,14 @@ def up(
             help="What acknowledged writes survive. normal: a crash of the plane; full: also a power failure.",
         ),
     ] = "normal",
+    watchdog_threshold: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.0,
+            help="Record what blocks the plane for longer, in its log and its metrics; 0 records nothing.",
+        ),
+    ] = THRESHOLD_SECONDS,
 ) -> None:
     """Start the plane: an API server for kubectl and the SDKs, its controllers, and a node."""
     from torchyard.yard import process
@@ -89,6 +97,7 @@ def up(
         python=python,
         keep_pods=keep_pods,
         engine=engine,
+        watchdog_threshold=watchdog_threshold,
     )
     if detach:
         holder = process.start_detached(settings)

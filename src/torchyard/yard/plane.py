@@ -44,6 +44,7 @@ from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.http.server import HttpServer
 from torchyard.apiserver.lifecycle.bootstrap import bootstrap
 from torchyard.apiserver.lifecycle.compactor import Compactor
+from torchyard.apiserver.metrics.event_loop import EventLoopMetrics
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.catalog import Catalog
 from torchyard.apiserver.registry.lookup import StoreLookup
@@ -65,6 +66,7 @@ from torchyard.yard.listen_address import resolve_listen_address
 from torchyard.yard.lock import PlaneProcess, StateLock
 from torchyard.yard.selection import select_controllers
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
+from torchyard.yard.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
     from torchyard.node.agent import NodeAgent
@@ -124,6 +126,7 @@ class Plane:
         credentials = certificates.ensure(settings.credentials, names=names)
         self.registry = self._registry(store, chosen)
         self.server = self._server(self.registry, credentials)
+        self._start_watchdog()
         crd_controller = CrdController(self.registry, ADMIN)
         front = HttpServer(self.server)
         context = server_context(credentials)
@@ -153,6 +156,16 @@ class Plane:
             self._start_task("node", self.agent.run())
         node_name = settings.node_name if settings.node else ""
         lock.write(PlaneProcess(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
+
+    def _start_watchdog(self) -> None:
+        """Record callbacks that block the event loop."""
+        if self.settings.watchdog_threshold <= 0:
+            return
+        metrics = EventLoopMetrics()
+        self.registry.metrics_sources.append(metrics.text)
+        watchdog = LoopWatchdog(metrics, self.settings.watchdog_threshold)
+        watchdog.start()
+        self._closing.callback(watchdog.stop)
 
     async def _stop_pods(self, root: Path) -> None:
         from torchyard.node.shutdown import stop_pods

@@ -108,6 +108,7 @@ def start_detached(settings: PlaneSettings) -> PlaneProcess:
 def _arguments(settings: PlaneSettings) -> list[str]:
     arguments = ["--state", str(settings.state), "--host", settings.host, "--port", str(settings.port)]
     arguments += ["--fsync", settings.fsync, "--controllers", settings.controllers]
+    arguments += ["--watchdog-threshold", str(settings.watchdog_threshold)]
     arguments += ["--node" if settings.node else "--no-node", "--python", settings.python]
     arguments += ["--node-name", settings.node_name, "--assume-gpu-product", settings.gpu_product]
     arguments += ["--local-queues" if settings.local_queues else "--no-local-queues"]

@@ -12,6 +12,8 @@ from typing import Literal
 from torchyard.api.errors import YardError
 
 DEFAULT_PORT = 6550
+# A callback that blocks the event loop for longer is recorded.
+THRESHOLD_SECONDS = 0.1
 
 
 def default_state() -> Path:
@@ -69,6 +71,7 @@ class PlaneSettings:
     python: str = ""  # the interpreter of mapped images; empty: the active environment
     keep_pods: bool = False  # keep pods running when the plane stops
     engine: bool = False  # run every image that podman or docker has with it, not only images unknown to the plane
+    watchdog_threshold: float = THRESHOLD_SECONDS  # seconds; 0: no watchdog
 
     @property
     def name(self) -> str:

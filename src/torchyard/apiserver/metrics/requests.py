@@ -11,17 +11,22 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 
 class DurationHistogram:
-    """The number of requests by duration."""
+    """The number of requests, or of anything else that takes time, by duration."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("bounds", "counts", "total")
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS) + 1)
+    def __init__(self, bounds: tuple[float, ...] = BUCKETS) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total += seconds
+
     def buckets(self) -> list[tuple[str, float]]:
-        """Prometheus' cumulative buckets: the number of requests that took at most so many seconds."""
-        bounds = [str(float(bound)) for bound in BUCKETS]
+        """Prometheus' cumulative buckets: the number of observations of at most so many seconds."""
+        bounds = [str(float(bound)) for bound in self.bounds]
         return list(zip([*bounds, "+Inf"], map(float, accumulate(self.counts)), strict=True))
 
 
@@ -39,5 +44,4 @@ class RequestMetrics:
             durations = self.durations.get(key)
             if durations is None:
                 durations = self.durations[key] = DurationHistogram()
-            durations.counts[bisect_left(BUCKETS, seconds)] += 1
-            durations.total += seconds
+            durations.observe(seconds)
