@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from torchyard.node.runtime import machine_features, rootfs_steps
+from torchyard.node.runtime.seccomp import filters
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ClusterNetwork, ShimClient, ShimNotRunning, ZygoteClient
 
@@ -30,6 +31,7 @@ NETWORK: ClusterNetworkConfig = {
     "services_prefix": 16,
     "pods": "10.244.0.0/24",
 }
+CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)  # a container's by default
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
@@ -77,6 +79,8 @@ class ShimHarness:
     def create(self, pod: ShimClient, name: str, argv: list[str], *, sandboxed: bool = True, **more: Any) -> None:
         """Write the config of a container; `more` overrides any of its fields."""
         attempt = more.get("attempt", 0)
+        if more.get("privileged"):
+            more = {"seccomp": "", "masked_paths": [], "read_only_paths": [], **more}
         directory = pod.pod / "containers" / name
         scratch = directory / f"{attempt}.root"
         scratch.mkdir(parents=True)
@@ -102,8 +106,11 @@ class ShimHarness:
             "root_directory": str(scratch),
             "read_only_root": False,
             "privileged": False,
-            "capabilities": [0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31],
+            "capabilities": list(CAPABILITIES),
             "no_new_privileges": False,
+            "seccomp": filters.filter_file(self.root, filters.RUNTIME_DEFAULT, CAPABILITIES),
+            "masked_paths": list(rootfs_steps.MASKED_PATHS),
+            "read_only_paths": list(rootfs_steps.READ_ONLY_PATHS),
             "cgroups": [],
             "memory_limit": None,
         }

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
 from torchyard.node.network.addresses import NetworkSettings
-from torchyard.node.runtime.rootfs_steps import SYSTEM, Mount, RootfsSource, rootfs_steps
+from torchyard.node.runtime.rootfs_steps import (
+    MASKED_PATHS,
+    READ_ONLY_PATHS,
+    SYSTEM,
+    Mount,
+    RootfsSource,
+    rootfs_steps,
+)
+from torchyard.node.runtime.seccomp import filters
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ShimClient, ZygoteClient
 from torchyard.node.shutdown import stop_pods
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
     from torchyard.node.shim.record_types import ContainerConfig, ContainerRecord, SandboxConfig
 
 PrintLine = Callable[[str], None]
+_CAPABILITIES = [0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31]  # those of an ordinary container
 _NEEDS_ENGINE = ("apt-get", "apt ", "add-apt-repository", "yum ", "dnf ", "apk ")
 
 
@@ -59,8 +68,11 @@ async def run_in_sandbox(
         "root_directory": str(rootfs),
         "read_only_root": False,
         "privileged": False,
-        "capabilities": [0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31],
+        "capabilities": _CAPABILITIES,
         "no_new_privileges": False,
+        "seccomp": filters.filter_file(state, filters.RUNTIME_DEFAULT, _CAPABILITIES) if filters.is_supported() else "",
+        "masked_paths": list(MASKED_PATHS),
+        "read_only_paths": list(READ_ONLY_PATHS),
         "cgroups": [],
         "memory_limit": None,
     }

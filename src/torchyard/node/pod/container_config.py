@@ -15,7 +15,8 @@ from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.images.model import PATH, Image
 from torchyard.node.pod.environment import CreateContainerConfigError, expand
 from torchyard.node.pod.pod_dir import PodDir
-from torchyard.node.runtime.rootfs_steps import Mount, is_reserved, rootfs_steps
+from torchyard.node.runtime.rootfs_steps import MASKED_PATHS, READ_ONLY_PATHS, Mount, is_reserved, rootfs_steps
+from torchyard.node.runtime.seccomp import filters
 from torchyard.node.settings import NodeSettings
 from torchyard.node.volumes.mounter import MountedVolume, VolumeError, resolve_sub_path
 
@@ -74,11 +75,15 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
     message_file.touch()
     message_file.chmod(0o666)
     steps = None
+    context = container.get("securityContext") or {}
+    privileged = bool(context.get("privileged"))
     if options.sandboxed:
         scratch = pod_dir.container(name) / f"{attempt}.layer"
         mounts = _mounts(options, message_file)
-        steps = rootfs_steps(options.image.root, mounts, scratch=scratch, devices=list(options.devices))
-    context = container.get("securityContext") or {}
+        steps = rootfs_steps(
+            options.image.root, mounts, scratch=scratch, devices=list(options.devices), privileged=privileged
+        )
+    capability_numbers = capabilities(context)
     memory = _limit(container, "memory")
     user = container_user(options)
     if user["uid"]:
@@ -102,12 +107,22 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
         "root": steps,
         "root_directory": str(root),
         "read_only_root": bool(context.get("readOnlyRootFilesystem")),
-        "privileged": bool(context.get("privileged")),
-        "capabilities": capabilities(context),
+        "privileged": privileged,
+        "capabilities": capability_numbers,
         "no_new_privileges": context.get("allowPrivilegeEscalation") is False,
+        "seccomp": _seccomp(options, capability_numbers) if options.sandboxed and not privileged else "",
+        "masked_paths": [] if privileged else list(MASKED_PATHS),
+        "read_only_paths": [] if privileged else list(READ_ONLY_PATHS),
         "cgroups": [str(path) for path in options.cgroups],
         "memory_limit": memory if memory and not options.cgroups else None,
     }
+
+
+def _seccomp(options: ContainerOptions, capability_numbers: list[int]) -> str:
+    """The filter program of the container's seccomp profile."""
+    if not filters.is_supported():
+        return ""
+    return filters.filter_file(options.settings.root, filters.RUNTIME_DEFAULT, capability_numbers)
 
 
 def argv(container: Object, image: Image, env: Mapping[str, str]) -> list[str]:
@@ -237,6 +252,7 @@ def engine_config(config: ContainerConfig, options: ContainerOptions, *, engine:
         **config,
         "argv": [engine, "run", "--rm", *flags, container["image"], *arguments],
         "root": None,
+        "seccomp": "",
         "cwd": "/",
         "kill": [engine, "kill", name],
         "enter": [engine, "exec", name],

@@ -23,7 +23,15 @@ CONFIGURATION = (
     "nvidia", "OpenCL", "os-release", "passwd", "pki", "profile", "protocols", "python3", "services", "ssl", "terminfo",
     "timezone", "vulkan",
 )  # fmt: skip
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse", "kvm", "infiniband", "dri")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")  # the default devices of the OCI runtime specification
+_PRIVILEGED_DEVICES = ("fuse", "kvm", "infiniband", "dri")
+# What the kubelet asks the container runtime for, unless procMount is Unmasked. /sys is read-only as a whole.
+MASKED_PATHS = (
+    "/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+    "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+)  # fmt: skip
+READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _PSEUDO = {"/proc", "/sys", "/dev"}
 
 
@@ -45,7 +53,15 @@ class RootfsSource:
     prefixes: tuple[Path, ...] = ()  # Python environments, mounted at their own paths
 
 
-def rootfs_steps(root: RootfsSource, mounts: list[Mount], *, scratch: Path, devices: list[Path]) -> list[RootfsStep]:
+def rootfs_steps(
+    root: RootfsSource,
+    mounts: list[Mount],
+    *,
+    scratch: Path,
+    devices: list[Path],
+    privileged: bool = False,
+    host_pid: bool = False,
+) -> list[RootfsStep]:
     """All steps in order. `scratch` is a directory for what the container writes into its layers."""
     steps: list[RootfsStep] = []
     if root.machine:
@@ -53,7 +69,7 @@ def rootfs_steps(root: RootfsSource, mounts: list[Mount], *, scratch: Path, devi
         steps += _prefixes(root.prefixes)
     elif root.layers:
         steps.append(_overlay("/", [str(layer) for layer in reversed(root.layers)], scratch, "root"))
-    steps += _standard(devices)
+    steps += _standard(devices, privileged=privileged, host_pid=host_pid)
     # the mount of a parent comes before that of its child
     for mount in sorted(mounts, key=lambda mount: mount.target.rstrip("/").count("/")):
         steps.append({"op": "bind", "source": str(mount.source), "target": mount.target, "read_only": mount.read_only})
@@ -127,19 +143,24 @@ def _prefixes(prefixes: tuple[Path, ...]) -> list[RootfsStep]:
     return steps
 
 
-def _standard(devices: list[Path]) -> list[RootfsStep]:
+def _standard(devices: list[Path], *, privileged: bool, host_pid: bool) -> list[RootfsStep]:
     steps: list[RootfsStep] = [
-        {"op": "proc", "target": "/proc"},
+        {"op": "proc", "target": "/proc", "source": "/proc"} if host_pid else {"op": "proc", "target": "/proc"},
         {"op": "sys", "target": "/sys"},
         {"op": "tmpfs", "target": "/dev"},
         {"op": "terminals", "target": "/dev/pts"},
+        {"op": "mqueue", "target": "/dev/mqueue"},
         {"op": "link", "target": "/dev/fd", "goal": "/proc/self/fd"},
         {"op": "link", "target": "/dev/stdin", "goal": "/proc/self/fd/0"},
         {"op": "link", "target": "/dev/stdout", "goal": "/proc/self/fd/1"},
         {"op": "link", "target": "/dev/stderr", "goal": "/proc/self/fd/2"},
     ]
-    steps += [{"op": "bind", "source": f"/dev/{name}", "target": f"/dev/{name}", "optional": True} for name in DEVICES]
-    steps += [{"op": "bind", "source": str(path), "target": str(path), "optional": True} for path in devices]
+    names = DEVICES + (_PRIVILEGED_DEVICES if privileged else ())
+    # A read-only mount does not keep a device from being written to, only its mode and owner from being changed.
+    steps += [
+        {"op": "bind", "source": str(path), "target": str(path), "optional": True, "read_only": True}
+        for path in [*(Path("/dev", name) for name in names), *devices]
+    ]
     directories = (("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/run", 0o755), ("/root", 0o755), ("/home", 0o755))  # noqa: S108
     steps += [{"op": "directory", "target": path, "mode": mode} for path, mode in directories]
     return steps

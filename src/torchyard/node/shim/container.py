@@ -94,7 +94,7 @@ class Container:
 
     def ended(self, status: int) -> None:
         """The process is reaped: copy its last output, then record how it ended."""
-        if self.config["root"] is None and self.pid:
+        if not process.has_pid_namespace(self.config) and self.pid:
             _kill_session(self.pid)
         if self.record["state"] == records.EXITED:
             return

@@ -1,6 +1,6 @@
 """A pod's namespaces, entered by its shim in two steps: `prepare` needs no pod, `configure` applies the config of one.
 
-Containers get mount and pid namespaces of their own on top.
+Containers get mount, pid and cgroup namespaces of their own on top.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def prepare(namespaces: namespace_holder.Namespaces, *, has_network: bool) -> No
 
 
 def configure(config: SandboxConfig) -> None:
-    """Mounts, host name, tmpfs volumes, address. The mount namespace only now, so that it has the newest mounts."""
-    linux.unshare(linux.NEWNS)
+    """Mounts, IPC, host name, tmpfs volumes, address. The mount namespace only now: it has the newest mounts."""
+    linux.unshare(linux.NEWNS | (0 if config.get("ipc") == "NODE" else linux.NEWIPC))
     # What the machine mounts later (a disk, a share) still shows up in hostPath volumes.
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_SLAVE)
     linux.set_hostname(config["hostname"])

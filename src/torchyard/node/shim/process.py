@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # As container runtimes number a process that could not be started at all.
 NOT_FOUND, NOT_EXECUTABLE, START_FAILED = 127, 126, 128
-_SYS_ADMIN = 21
+_SYS_ADMIN, _EINVAL = 21, 22
 
 
 class ChildProcess:
@@ -49,24 +49,40 @@ def start_init(config: ContainerConfig, stdio: Stdio | None) -> ChildProcess:
     terminals = socket.socketpair() if stdio is None else None
     steps = config["root"]
     near, far = socket.socketpair()
-    pid = linux.clone(linux.NEWNS | linux.NEWPID) if steps is not None else os.fork()
+    own_pids = linux.NEWPID if has_pid_namespace(config) else 0
+    pid = linux.clone(linux.NEWNS | own_pids) if steps is not None else os.fork()
     if pid == 0:
         try:
+            seccomp = _read_filter(config)
             _join_cgroups(config)
             if steps is not None:
-                old_root = rootfs.build(config["root_directory"], steps, read_only=config["read_only_root"])
+                _unshare_cgroups()
+                old_root = rootfs.build(config, steps)
                 if _may_unmount(config):
                     rootfs.detach_old_root(old_root)
                 else:
                     socket.send_fds(far, [b"m"], [old_root])
                 os.close(old_root)
-            _set_up_and_exec(config, config["argv"], config["env"], stdio, terminals)
+            _set_up_and_exec(config, config["argv"], config["env"], stdio, terminals, seccomp=seccomp)
         except BaseException as error:  # the forked child must end here whatever happened
             _report(failure_write, error, config["argv"])
     far.close()
     child = _parent_side(pid, failure_read, failure_write, terminals)
     child.old_root = near
     return child
+
+
+def has_pid_namespace(config: ContainerConfig) -> bool:
+    """Whether the kernel ends all processes of the container with its first one."""
+    return config["root"] is not None and config.get("pid") != "NODE"
+
+
+def _read_filter(config: ContainerConfig) -> bytes:
+    """The program of the seccomp filter. Read before the change of root, which hides it."""
+    if not config["seccomp"]:
+        return b""
+    with open(config["seccomp"], "rb") as file:
+        return file.read()
 
 
 def _may_unmount(config: ContainerConfig) -> bool:
@@ -111,15 +127,16 @@ def start_exec(config: ContainerConfig, container_pid: int, request: ExecRequest
             if argv[0] == "tar":
                 # Imported now: after the change of root there may be no Python left to import it from.
                 import torchyard.node.shim.tar  # noqa: F401
+            seccomp = _read_filter(config)
             _join_cgroups(config)
             if config["root"] is not None:
-                _enter_namespaces(container_pid)
+                _enter_namespaces(config, container_pid)
             pid = linux.clone(0, to_parent=True)
             if pid:
                 os.write(pid_write, str(pid).encode())
                 os._exit(0)
             env = {**config["env"], **request.get("env", {})}
-            _set_up_and_exec(config, argv, env, stdio, terminals, size=request.get("size"))
+            _set_up_and_exec(config, argv, env, stdio, terminals, seccomp=seccomp, size=request.get("size"))
         except BaseException as error:  # as above
             _report(failure_write, error, argv)
     os.close(pid_write)
@@ -138,15 +155,26 @@ def _parent_side(pid: int, failure_read: int, failure_write: int, terminals: Soc
     return ChildProcess(pid, failure_read, terminal)
 
 
-def _enter_namespaces(container_pid: int) -> None:
+def _enter_namespaces(config: ContainerConfig, container_pid: int) -> None:
     namespaces = [
-        (os.open(f"/proc/{container_pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind) for name, kind in _NAMESPACES
+        (os.open(f"/proc/{container_pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind)
+        for name, kind in _NAMESPACES
+        if (name != "pid" or has_pid_namespace(config)) and os.path.exists(f"/proc/self/ns/{name}")
     ]
     for descriptor, kind in namespaces:
         linux.setns(descriptor, kind)
 
 
-_NAMESPACES = (("pid", linux.NEWPID), ("mnt", linux.NEWNS))
+_NAMESPACES = (("pid", linux.NEWPID), ("cgroup", linux.NEWCGROUP), ("mnt", linux.NEWNS))
+
+
+def _unshare_cgroups() -> None:
+    """A cgroup namespace whose root is the container's own cgroup."""
+    try:
+        linux.unshare(linux.NEWCGROUP)
+    except OSError as error:
+        if error.errno != _EINVAL:  # a kernel without them
+            raise
 
 
 def _join_cgroups(config: ContainerConfig) -> None:
@@ -163,6 +191,7 @@ def _set_up_and_exec(
     stdio: Stdio | None,
     terminals: SocketPair | None,
     *,
+    seccomp: bytes,
     size: TerminalSize | None = None,
 ) -> NoReturn:
     os.setsid()
@@ -183,7 +212,7 @@ def _set_up_and_exec(
         os.makedirs(config["cwd"], exist_ok=True)
     os.chdir(config["cwd"])
     os.umask(0o022)
-    _set_user(config)
+    _set_user(config, seccomp)
     # Last of all: a change of user clears it.
     linux.die_with_parent()
     _exec(argv, env)
@@ -205,7 +234,8 @@ def _open_terminal(send_to: socket.socket, size: TerminalSize | None) -> int:
     return terminal
 
 
-def _set_user(config: ContainerConfig) -> None:
+def _set_user(config: ContainerConfig, seccomp: bytes) -> None:
+    """User, groups, capabilities and the seccomp filter, in the order in which each is still permitted."""
     user = config["user"]
     uid, gid = user["uid"], user["gid"]
     if config["root"] is None:
@@ -214,19 +244,28 @@ def _set_user(config: ContainerConfig) -> None:
             os.setgid(gid)
             os.setuid(uid)
         return
+    try:
+        os.setgroups(user["groups"])
+        is_mapped = False
+    except PermissionError:
+        # An ordinary user has one identity only, but may map it to another number.
+        is_mapped = bool(uid or gid)
+        if is_mapped:
+            linux.map_identity(uid, gid)
+    if seccomp and not config["no_new_privileges"]:
+        linux.install_seccomp_filter(seccomp)  # now: without no_new_privs it takes CAP_SYS_ADMIN
     if not config["privileged"]:
         # Before the change of user, which gives up the right to do so. It binds programs with the setuid bit later.
         linux.bound_capabilities(config["capabilities"])
-    if uid or gid:
-        try:
-            os.setgroups(user["groups"])
-            os.setgid(gid)
-            os.setuid(uid)
-        except OSError:
-            # An ordinary user has one identity only, but may map it to another number.
-            linux.map_identity(uid, gid)
+    if not is_mapped and (uid or gid):
+        os.setgid(gid)
+        os.setuid(uid)
+    if not config["privileged"]:
+        linux.set_capabilities(() if uid else config["capabilities"])
     if config["no_new_privileges"]:
         linux.forbid_new_privileges()
+        if seccomp:
+            linux.install_seccomp_filter(seccomp)
 
 
 def _exec(argv: list[str], env: dict[str, str]) -> NoReturn:

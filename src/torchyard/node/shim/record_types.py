@@ -10,6 +10,7 @@ from typing import Any, Literal, NotRequired, Required, TypedDict
 
 ContainerState = Literal["starting", "running", "exited"]
 Protocol = Literal["tcp", "udp"]
+NamespaceMode = Literal["POD", "CONTAINER", "NODE"]  # as in the CRI
 
 # --- files of a node -----------------------------------------------------------------------------------------------
 
@@ -61,6 +62,7 @@ class SandboxConfig(TypedDict):
     sandboxed: bool  # the pod gets namespaces; otherwise its containers are plain processes
     network: PodNetwork | None  # None: the pod uses the machine's network
     tmpfs: NotRequired[list[TmpfsVolume]]  # missing until the pod's volumes are mounted
+    ipc: NotRequired[NamespaceMode]  # POD unless it is NODE (hostIPC)
 
 
 class PodRecord(SandboxConfig):
@@ -94,7 +96,7 @@ class LogConfig(TypedDict):
 class RootfsStep(TypedDict, total=False):
     """One step of building a container's root; `op` says which of the other fields it has."""
 
-    op: Required[Literal["directory", "bind", "tmpfs", "proc", "sys", "terminals", "link", "file", "overlay"]]
+    op: Required[Literal["directory", "bind", "tmpfs", "proc", "sys", "terminals", "mqueue", "link", "file", "overlay"]]
     target: Required[str]  # a path in the container
     source: str
     goal: str  # of a symbolic link
@@ -129,6 +131,10 @@ class ContainerConfig(TypedDict):
     privileged: bool
     capabilities: list[int]
     no_new_privileges: bool
+    seccomp: str  # path of the filter program; empty: unconfined
+    masked_paths: list[str]  # paths of the container that are covered by an empty file or directory
+    read_only_paths: list[str]  # paths of the container that are read-only whatever file system they are on
+    pid: NotRequired[NamespaceMode]  # CONTAINER unless it is NODE (hostPID)
     cgroups: list[str]
     memory_limit: int | None  # bytes the shim enforces; None where cgroups do, or without a limit
     kill: NotRequired[list[str]]  # a container engine's command that kills the container

@@ -14,31 +14,54 @@ from typing import TYPE_CHECKING
 from torchyard.node.shim import linux
 
 if TYPE_CHECKING:
-    from torchyard.node.shim.record_types import RootfsStep
+    from torchyard.node.shim.record_types import ContainerConfig, RootfsStep
 
-_MAX_LINKS = 40
+_MAX_LINKS, _ENODEV = 40, 19
 _COVER = "/dev/.machine"  # a tmpfs over the directory that holds the machine's root, until that is detached
 _OLD_ROOT = f"{_COVER}/root"
 
 
-def build(root: str, steps: list[RootfsStep], *, read_only: bool) -> int:
-    """Build the root in the directory `root` (on disk: what a container writes takes no memory) and pivot into it.
+def build(config: ContainerConfig, steps: list[RootfsStep]) -> int:
+    """Build the root in a directory of its own (on disk: what a container writes takes no memory) and pivot into it.
 
     Returns an open file of the machine's root, which is covered: only a process that may unmount can reach it.
     `detach_old_root` unmounts it later: the kernel then waits for all readers, which takes longer than the rest.
     """
+    root = config["root_directory"]
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     linux.mount(root, root, flags=linux.MS_BIND)
     for step in steps:
         _OPERATIONS[step["op"]](root, step)
-    if read_only:
-        linux.make_read_only(root)
+    if config["read_only_root"]:
+        linux.remount_read_only(root)
     os.makedirs(f"{root}{_OLD_ROOT}")
     linux.pivot_root(root, f"{root}{_OLD_ROOT}")
     old_root = os.open(_OLD_ROOT, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     # Over the parent directory: a mount stacked on the old root itself would be unmounted in its place.
     linux.mount("tmpfs", _COVER, "tmpfs", flags=linux.MS_RDONLY, data="mode=000,size=4k")
+    for path in config["masked_paths"]:
+        _mask(path)
+    for path in config["read_only_paths"]:
+        _bind_read_only(path)
     return old_root
+
+
+def _mask(path: str) -> None:
+    """Cover a path of the container's own root: a directory by an empty one, a file by /dev/null."""
+    try:
+        linux.mount("/dev/null", path, flags=linux.MS_BIND)
+    except NotADirectoryError:
+        linux.mount("tmpfs", path, "tmpfs", flags=linux.MS_RDONLY, data="size=0k")
+    except FileNotFoundError:
+        pass  # this kernel does not have it
+
+
+def _bind_read_only(path: str) -> None:
+    try:
+        linux.mount(path, path, flags=linux.MS_BIND | linux.MS_REC)
+    except FileNotFoundError:
+        return  # this kernel does not have it
+    linux.make_read_only(path)
 
 
 def detach_old_root(old_root: int) -> None:
@@ -105,18 +128,23 @@ def _tmpfs(root: str, step: RootfsStep) -> None:
 
 
 def _proc(root: str, step: RootfsStep) -> None:
+    """The processes of the container's own pid namespace, or else (`source`) the machine's."""
     target = _ensure(root, inside(root, step["target"]), directory=True)
-    linux.mount("proc", target, "proc", flags=linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+    if "source" in step:
+        linux.mount(step["source"], target, flags=linux.MS_BIND | linux.MS_REC)
+    else:
+        linux.mount("proc", target, "proc", flags=linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
 
 
 def _sys(root: str, step: RootfsStep) -> None:
-    """A sysfs of the pod's own network namespace, or else the machine's."""
+    """A sysfs of the pod's own network namespace, or else the machine's with all that is mounted there; read-only."""
     target = _ensure(root, inside(root, step["target"]), directory=True)
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | linux.MS_RDONLY
     try:
         linux.mount("sysfs", target, "sysfs", flags=flags)
     except OSError:
         linux.mount("/sys", target, flags=linux.MS_BIND | linux.MS_REC)
+        linux.make_read_only(target)
 
 
 def _terminals(root: str, step: RootfsStep) -> None:
@@ -124,6 +152,19 @@ def _terminals(root: str, step: RootfsStep) -> None:
     flags = linux.MS_NOSUID | linux.MS_NOEXEC
     linux.mount("devpts", target, "devpts", flags=flags, data="newinstance,ptmxmode=0666,mode=0620")
     _link(root, {"op": "link", "target": "/dev/ptmx", "goal": "pts/ptmx"})
+
+
+def _mqueue(root: str, step: RootfsStep) -> None:
+    """The message queues of the pod's IPC namespace, or the machine's where the pod shares that."""
+    target = _ensure(root, inside(root, step["target"]), directory=True)
+    try:
+        linux.mount("mqueue", target, "mqueue", flags=linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+    except PermissionError:
+        if os.path.ismount("/dev/mqueue"):
+            linux.mount("/dev/mqueue", target, flags=linux.MS_BIND)
+    except OSError as error:
+        if error.errno != _ENODEV:  # a kernel without message queues
+            raise
 
 
 def _link(root: str, step: RootfsStep) -> None:
@@ -200,6 +241,7 @@ _OPERATIONS = {
     "proc": _proc,
     "sys": _sys,
     "terminals": _terminals,
+    "mqueue": _mqueue,
     "link": _link,
     "file": _file,
     "overlay": _overlay,

@@ -104,7 +104,7 @@ class ShimServer(UnixSocketServer):
     def _check_memory(self, container: Container) -> None:
         if container.record["state"] != records.RUNNING:
             return
-        own_namespace = container.config["root"] is not None
+        own_namespace = process.has_pid_namespace(container.config)
         limit = container.config["memory_limit"]
         if limit and memory.used_by(container.pid, own_namespace=own_namespace) > limit:
             container.over_memory = True
@@ -124,7 +124,7 @@ class ShimServer(UnixSocketServer):
             os.posix_spawnp(command[0], command, dict(os.environ))
             return
         with contextlib.suppress(ProcessLookupError):
-            if container.config["root"] is None and number == signal.SIGKILL:
+            if not process.has_pid_namespace(container.config) and number == signal.SIGKILL:
                 os.killpg(container.pid, number)
             else:
                 os.kill(container.pid, number)
