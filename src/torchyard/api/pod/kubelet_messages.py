@@ -75,6 +75,26 @@ def image_missing_hint(short_name: str) -> str:
 # --- containers ------------------------------------------------------------------------------------------
 
 
+def sub_path_absolute(sub_path: str) -> str:
+    return f"error SubPath `{sub_path}` must not be an absolute path"
+
+
+def sub_path_backsteps(sub_path: str) -> str:
+    return f"unable to provision SubPath `{sub_path}`: must not contain '..'"
+
+
+def sub_path_refused(volume: str, container: str) -> str:
+    return f'failed to prepare subPath for volumeMount "{volume}" of container "{container}"'
+
+
+def volume_changed(volume: str, path: object) -> str:
+    return f'hostPath {path} of volume "{volume}" changed while the container started; it is not mounted'
+
+
+def shared_memory_taken(path: object) -> str:
+    return f"{path} is not a directory of this node alone; remove it to let pods share their memory"
+
+
 def created(container: str) -> str:
     return f"Created container: {container}"
 

@@ -56,8 +56,8 @@ def path_type_differs(path: object, expected: str) -> str:
     return f"hostPath type check failed: {path} is not a {expected}"
 
 
-def sub_path_not_relative(sub_path: str) -> str:
-    return f'subPath "{sub_path}" must be relative and must not contain ".."'
+def path_not_opened(path: object, reason: str) -> str:
+    return f"hostPath {path} cannot be opened: {reason}"
 
 
 def sub_path_leaves_volume(sub_path: str) -> str:

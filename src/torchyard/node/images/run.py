@@ -6,12 +6,16 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
+from torchyard.node.images import tree
+from torchyard.node.images.written import WrittenTree, stubs_of
 from torchyard.node.network.addresses import NetworkSettings
 from torchyard.node.runtime.rootfs_steps import (
+    CONFIGURATION,
     MASKED_PATHS,
     READ_ONLY_PATHS,
     SYSTEM,
@@ -25,7 +29,7 @@ from torchyard.node.shim.client import ShimClient, ZygoteClient
 from torchyard.node.shutdown import stop_pods
 
 if TYPE_CHECKING:
-    from torchyard.node.shim.record_types import ContainerConfig, ContainerRecord, SandboxConfig
+    from torchyard.node.shim.record_types import ContainerConfig, ContainerRecord, RootfsStep, SandboxConfig
 
 PrintLine = Callable[[str], None]
 _CAPABILITIES = [0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31]  # those of an ordinary container
@@ -45,9 +49,12 @@ async def run_in_sandbox(
     scratch, rootfs = pod_dir / "scratch", pod_dir / "root"
     for path in (scratch, rootfs, pod_dir / "containers" / "run"):
         path.mkdir(parents=True)
-    files = [Path("/etc") / name for name in ("hosts", "resolv.conf")]
-    mounts = [Mount(file, str(file)) for file in files if file.exists()]
-    created = _cover_system_directories(layer) if root.machine else []
+    lower = [path for path in root.layers if path != layer]
+    if root.machine:
+        lower.append(Path("/"))
+        root = replace(root, layers=(_writable_machine(state / "machine"), *root.layers))
+    network_files = _copy_network_files(state)
+    mounts = [Mount(copy, f"/etc/{copy.name}") for copy in network_files]
     steps = rootfs_steps(root, mounts, scratch=scratch, devices=[])
     sandbox: SandboxConfig = {"sandboxed": True, "hostname": "build", "tmpfs": [], "network": None}
     records.write(records.pod_path(str(pod_dir)), sandbox)
@@ -93,23 +100,44 @@ async def run_in_sandbox(
                 else ""
             )
             raise RunError(f"exit code {record['exitCode']} {record.get('message', '')}".rstrip(), hint=hint)
-        await asyncio.to_thread(_merge, scratch / "written", rootfs, layer)
+        for copy, content in network_files.items():
+            if copy.read_bytes() != content:
+                hint = "a container gets this file from its node; set hostAliases or dnsConfig in the pod"
+                raise RunError(f"/etc/{copy.name} was changed, which an image cannot contain", hint=hint)
+        await asyncio.to_thread(_merge, steps, layer, lower)
     finally:
         await stop_pods(state)
         await asyncio.to_thread(shutil.rmtree, state, ignore_errors=True)
-        for path in created:
-            if not any(path.iterdir()):
-                path.rmdir()
 
 
-def _cover_system_directories(layer: Path) -> list[Path]:
-    """Make the machine's own directories writable for the command: an overlay covers those that the layer has."""
-    system = [Path("/", name) for name in SYSTEM]
-    paths = [layer / path.name for path in system if path.is_dir() and not path.is_symlink()]
-    created = [path for path in paths if not path.exists()]
-    for path in created:
-        path.mkdir()
-    return created
+def _copy_network_files(state: Path) -> dict[Path, bytes]:
+    """Copies of the machine's files that a command may read but not change, with their content."""
+    copies = {}
+    for name in ("hosts", "resolv.conf"):
+        file, copy = Path("/etc", name), state / name
+        if file.exists():
+            copies[copy] = file.read_bytes()
+            copy.write_bytes(copies[copy])
+    return copies
+
+
+def _writable_machine(layer: Path) -> Path:
+    """A lowest layer with the machine's directories, so that overlays cover them, and a copy of its files in /etc."""
+    for name in SYSTEM:
+        if Path("/", name).is_dir() and not Path("/", name).is_symlink():
+            (layer / name).mkdir(parents=True)
+    (layer / "etc").mkdir(parents=True)
+    with tree.opened(layer / "etc") as copy:
+        for name in CONFIGURATION:
+            path = Path("/etc", name).resolve()
+            if path.is_dir():
+                tree.make_directory(name, copy)
+                with tree.opened(path) as source, tree.opened(name, copy) as target:
+                    tree.copy(source, target, path=f"etc/{name}")
+            elif path.is_file():
+                with tree.opened(path.parent) as source:
+                    tree.copy_file(path.name, source, name, copy, path=f"etc/{name}")
+    return layer
 
 
 async def _run_to_end(shim: ShimClient) -> ContainerRecord:
@@ -123,38 +151,12 @@ async def _run_to_end(shim: ShimClient) -> ContainerRecord:
     return record
 
 
-def _merge(written: Path, rootfs: Path, layer: Path) -> None:
-    """Merge the overlays' upper directories, and what was created directly under the new root."""
-    for top in sorted(written.iterdir()) if written.is_dir() else ():
-        _copy_tree(top, layer / top.name)
-    for top in sorted(rootfs.iterdir()):
-        if top.name not in _NOT_IN_LAYER and not top.is_symlink():
-            _copy_tree(top, layer / top.name)
-
-
-_NOT_IN_LAYER = {"proc", "sys", "dev", "tmp", "run", "etc", *SYSTEM}
-
-
-def _copy_tree(source: Path, copy: Path) -> None:
-    """Copy a written tree. A whiteout (a character device) removes what the lower layers have."""
-    for path in [source, *sorted(source.rglob("*"))]:
-        target = copy / path.relative_to(source)
-        if path.is_char_device():
-            if target.is_dir() and not target.is_symlink():
-                shutil.rmtree(target)
-            else:
-                target.unlink(missing_ok=True)
-        elif path.is_symlink():
-            target.unlink(missing_ok=True)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(path.readlink())
-        elif path.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        elif path.is_file() and _has_content(path, source):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
-
-
-def _has_content(path: Path, source: Path) -> bool:
-    """The sandbox creates mount points: empty files outside the layers, which are not part of the image."""
-    return source.name not in ("root", "home", "var") or path.stat().st_size > 0
+def _merge(steps: list[RootfsStep], layer: Path, lower: list[Path]) -> None:
+    """Merge the upper directories of all overlays, without the mount points that the sandbox created in them."""
+    written = WrittenTree(layer, stubs=stubs_of([step["target"] for step in steps]), lower=lower)
+    for step in steps:
+        if step["op"] == "overlay":
+            try:
+                written.merge(Path(step["upper"]), step["target"])
+            except OSError as error:
+                raise RunError(f"what it wrote to {step['target']} cannot be kept: {error}") from error

@@ -221,11 +221,23 @@ def _volume_mount(options: ContainerOptions, mount: Object) -> Mount:
     target = mount["mountPath"]
     if is_reserved(target):
         raise CreateContainerConfigError(messages.mount_path_reserved(target), code=messages.REASON_CREATE_ERROR)
-    source = volume.path
     sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", options.env)
+    if sub_path.startswith("/"):
+        raise CreateContainerConfigError(messages.sub_path_absolute(sub_path))
+    if ".." in sub_path.split("/"):
+        raise CreateContainerConfigError(messages.sub_path_backsteps(sub_path))
+    refusal = messages.volume_changed(mount["name"], volume.path)
     if sub_path:
-        source = resolve_sub_path(source, sub_path)
-    return Mount(source, target, read_only=bool(mount.get("readOnly")) or volume.read_only)
+        refusal = messages.sub_path_refused(mount["name"], options.container["name"])
+    return Mount(
+        volume.path,
+        target,
+        read_only=bool(mount.get("readOnly")) or volume.read_only,
+        sub_path=sub_path,
+        host_path_type=volume.host_path_type,
+        private=volume.private,
+        refusal=refusal,
+    )
 
 
 def engine_config(config: ContainerConfig, options: ContainerOptions, *, engine: str, name: str) -> ContainerConfig:
@@ -238,7 +250,8 @@ def engine_config(config: ContainerConfig, options: ContainerOptions, *, engine:
     for key, value in {**options.env, **mark}.items():
         flags += ["--env", f"{key}={value}"]
     for mount in _mounts(options, options.pod_dir.message_file(container["name"], options.attempt)):
-        flags += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
+        source = resolve_sub_path(mount.source, mount.sub_path) if mount.sub_path else mount.source
+        flags += ["--volume", f"{source}:{mount.target}{':ro' if mount.read_only else ''}"]
     if config["user"]["uid"]:
         flags += ["--user", f"{config['user']['uid']}:{config['user']['gid']}"]
     if config["stdin"]:

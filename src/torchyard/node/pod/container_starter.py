@@ -13,7 +13,7 @@ from torchyard.node.images.model import Image, ImageError
 from torchyard.node.pod import create_container
 from torchyard.node.pod.environment import CreateContainerConfigError
 from torchyard.node.pod.sandbox import PodSandbox
-from torchyard.node.shim import records
+from torchyard.node.shim import records, wire
 from torchyard.node.shim.client import ShimRequestError
 from torchyard.node.volumes.mounter import VolumeError
 
@@ -22,6 +22,12 @@ _RETRY_FIRST, _RETRY_LONGEST = 1.0, 10.0
 _PULL_FIRST, _PULL_LONGEST = 10.0, 300.0
 _IMAGE_CHECK_SECONDS = 5.0  # how often to check whether a missing image was built or loaded meanwhile
 _NO_IMAGE = (messages.REASON_IMAGE_PULL, messages.REASON_IMAGE_PULL_BACK_OFF, messages.REASON_IMAGE_NEVER_PULL)
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, ShimRequestError) and error.reply_code == wire.MOUNT_REFUSED:
+        return messages.REASON_CREATE_CONFIG_ERROR
+    return error.code if isinstance(error, YardError) else messages.REASON_CREATE_ERROR
 
 
 class ContainerStarter:
@@ -94,7 +100,7 @@ class ContainerStarter:
 
     def _start_failed(self, container: Object, error: Exception) -> None:
         name, image = container["name"], container["image"]
-        reason = error.code if isinstance(error, YardError) else messages.REASON_CREATE_ERROR
+        reason = _reason_of(error)
         pulls = reason == messages.REASON_IMAGE_PULL
         first, longest = (_PULL_FIRST, _PULL_LONGEST) if pulls else (_RETRY_FIRST, _RETRY_LONGEST)
         before = self._not_before.get(name)

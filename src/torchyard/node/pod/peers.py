@@ -23,10 +23,15 @@ def all_records(pods: Path) -> Iterator[PodRecord]:
 
 
 def group_of(pod: Object, record: PodRecord | None) -> str:
-    """The uid of the job that a pod belongs to, or else of the pod itself."""
+    """The job that a pod belongs to, or else the pod itself.
+
+    The creator of a pod chooses the uid of its owner: with the namespace it cannot name a job of another one.
+    """
     owners = pod["metadata"].get("ownerReferences") or ()
     owner = next((str(reference["uid"]) for reference in owners if reference.get("controller")), "")
-    return owner or (record.get("group", "") if record else "") or str(pod["metadata"]["uid"])
+    if owner:
+        return f"{pod['metadata']['namespace']}/{owner}"
+    return (record.get("group", "") if record else "") or str(pod["metadata"]["uid"])
 
 
 def choose_ports(pod: Object, group: str, pods: Path) -> dict[str, int]:

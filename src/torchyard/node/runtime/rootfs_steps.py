@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,10 @@ class Mount:
     source: Path
     target: str
     read_only: bool = False
+    sub_path: str = ""  # below the source; it cannot leave it
+    host_path_type: str | None = None  # of a hostPath: what the source must be
+    private: tuple[Path, ...] = ()  # directories that a hostPath must not be, contain or belong to
+    refusal: str = ""  # the error of a container whose source must not be mounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,29 @@ def rootfs_steps(
         steps += _machine(root, scratch)
         steps += _prefixes(root.prefixes)
     elif root.layers:
-        steps.append(_overlay("/", [str(layer) for layer in reversed(root.layers)], scratch, "root"))
+        steps.append(_overlay("/", [(str(layer), "") for layer in reversed(root.layers)], scratch, 0))
     steps += _standard(devices, privileged=privileged, host_pid=host_pid)
     # the mount of a parent comes before that of its child
     for mount in sorted(mounts, key=lambda mount: mount.target.rstrip("/").count("/")):
-        steps.append({"op": "bind", "source": str(mount.source), "target": mount.target, "read_only": mount.read_only})
+        steps.append(_bind(mount))
     return steps
+
+
+def _bind(mount: Mount) -> RootfsStep:
+    step: RootfsStep = {
+        "op": "bind",
+        "source": str(mount.source),
+        "target": mount.target,
+        "read_only": mount.read_only,
+        "no_follow": True,
+    }
+    if mount.sub_path:
+        step["sub_path"] = mount.sub_path
+    if mount.host_path_type is not None:
+        step["host_path_type"], step["private"] = mount.host_path_type, [str(path) for path in mount.private]
+    if mount.refusal:
+        step["refusal"] = mount.refusal
+    return step
 
 
 @functools.cache
@@ -95,40 +117,77 @@ def _configuration() -> tuple[RootfsStep, ...]:
 
 
 def _machine(root: RootfsSource, scratch: Path) -> list[RootfsStep]:
+    """The image's layers, and the machine's directories over them: merged where a layer has a directory too."""
+    layers = tuple(reversed(root.layers))
     steps: list[RootfsStep] = []
+    if layers:
+        steps.append(_overlay("/", [(str(layer), "") for layer in layers], scratch, 0))
     links = _machine_links()
-    in_layers = sorted({entry.name for layer in root.layers for entry in layer.iterdir() if entry.is_dir()})
     for name in SYSTEM:
         if name in links:
+            # no effect where a layer has a directory of that name: it is merged below
             steps.append({"op": "link", "target": f"/{name}", "goal": links[name]})
-        elif name not in in_layers and Path("/", name).is_dir():
-            steps.append({"op": "bind", "source": f"/{name}", "target": f"/{name}", "read_only": True})
-    steps += _configuration()
-    for name in in_layers:
-        if name != "etc" and not Path("/", name).is_symlink():
-            lower = [str(layer / name) for layer in reversed(root.layers) if (layer / name).is_dir()]
-            if name in SYSTEM and Path("/", name).is_dir():
-                lower.append(f"/{name}")
-            steps.append(_overlay(f"/{name}", lower, scratch, name))
-    for layer in root.layers:
-        for entry in sorted(layer.iterdir()) if layer.is_dir() else ():
-            if entry.name == "etc":
-                steps += [
-                    {"op": "bind", "source": str(path), "target": f"/etc/{path.name}"}
-                    for path in sorted(entry.iterdir())
-                ]
-            elif not entry.is_dir():
-                steps.append({"op": "bind", "source": str(entry), "target": f"/{entry.name}"})
+        elif Path("/", name).is_dir():
+            trees = _directories(layers, name)
+            if trees:
+                steps.append(_overlay(f"/{name}", [*trees, ("/", name)], scratch, len(steps)))
+            else:
+                steps.append({"op": "bind", "source": f"/{name}", "target": f"/{name}", "read_only": True})
+    for name, goal in links.items():
+        trees = _directories(layers, name)
+        target = os.path.normpath(goal).lstrip("/")
+        if trees and Path("/", target).is_dir():
+            lower = [*trees, *_directories(layers, target), ("/", target)]
+            steps.append(_overlay(f"/{target}", lower, scratch, len(steps)))
+            steps.append({"op": "bind", "source": f"/{target}", "target": f"/{name}", "from_root": True})
+    return steps + _configuration_with(layers, scratch, len(steps))
+
+
+def _configuration_with(layers: tuple[Path, ...], scratch: Path, number: int) -> list[RootfsStep]:
+    """The machine's files in /etc, except those that a layer has; directories are merged."""
+    steps: list[RootfsStep] = []
+    for step in _configuration():
+        path = step["target"].lstrip("/")
+        if not layers or not any(os.path.lexists(layer / path) for layer in layers if _is_directory(layer / "etc")):
+            steps.append(step)
+            continue
+        trees = _directories(layers, path)
+        if trees and Path(step["source"]).is_dir():
+            steps.append(_overlay(step["target"], [*trees, (step["source"], "")], scratch, number + len(steps)))
     return steps
 
 
-def _overlay(target: str, lower: list[str], scratch: Path, name: str) -> RootfsStep:
+def _directories(layers: tuple[Path, ...], path: str) -> list[tuple[str, str]]:
+    """The layers that have a directory at `path`, the highest first, down to one that has something else there."""
+    trees: list[tuple[str, str]] = []
+    for layer in layers:
+        current = layer
+        for name in path.split("/"):
+            current = current / name
+            if not os.path.lexists(current):
+                break
+            if not _is_directory(current):
+                return trees
+        else:
+            trees.append((str(layer), path))
+    return trees
+
+
+def _is_directory(path: Path) -> bool:
+    """A directory itself: a link in a layer means a place of the container, not of the machine."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _overlay(target: str, lower: list[tuple[str, str]], scratch: Path, number: int) -> RootfsStep:
     return {
         "op": "overlay",
         "target": target,
         "lower": lower,
-        "upper": str(scratch / "written" / name),
-        "work": str(scratch / "work" / name),
+        "upper": str(scratch / "written" / str(number)),
+        "work": str(scratch / "work" / str(number)),
     }
 
 

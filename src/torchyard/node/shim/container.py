@@ -28,6 +28,7 @@ class Container:
         self.input = -1
         self.pid = 0
         self.failure = -1  # a pipe; readable once it is known whether the process came up
+        self.refusal = ""  # why a mount was refused
         self.over_memory = False
         self.node_stops = False
         self._oom_kills = memory.OomCounter(config["cgroups"])
@@ -64,7 +65,7 @@ class Container:
         self._terminal_socket, self._old_root_socket = child.terminal, child.old_root
 
     def finish_start(self) -> bool:
-        """Record whether the process came up, and return it."""
+        """Record whether the process came up, and return it. A refused mount leaves no record: it was no attempt."""
         report = os.read(self.failure, 8192)
         os.close(self.failure)
         self.failure = -1
@@ -76,6 +77,9 @@ class Container:
             if self._old_root_socket:
                 self._old_root_socket.close()
             self._close()
+            if failure.get("refused"):
+                self.refusal = failure["message"]
+                os.unlink(self._path)
             return False
         if self._terminal_socket:
             self._receive_terminal(self._terminal_socket)

@@ -22,17 +22,19 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC = 1024, 2048, 4096, 16384
 MS_PRIVATE, MS_SLAVE, MS_RELATIME = 1 << 18, 1 << 19, 1 << 21
 MNT_DETACH = 2
+AT_FDCWD = -100
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 15, 24, 36, 38
 
-_AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 1
+RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x08, 0x10
+_AT_RECURSIVE, _MOUNT_ATTR_RDONLY = 0x8000, 1
 _SET_MODE_FILTER, _SPEC_ALLOW = 1, 4
 _CAPABILITY_VERSION = 0x20080522
 _EINVAL, _ENOSYS = 22, 38
 
 _NUMBERS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "mount_setattr": 442},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "mount_setattr": 442},
+    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "mount_setattr": 442, "openat2": 437},
+    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "mount_setattr": 442, "openat2": 437},
 }
 _SYSCALL = _NUMBERS.get(platform.machine(), {})
 
@@ -75,20 +77,34 @@ def clone(flags: int, *, to_parent: bool = False) -> int:
 
 def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str = "") -> None:
     result = _libc.mount(
-        source.encode() or None, target.encode(), kind.encode() or None, ctypes.c_ulong(flags), data.encode() or None
+        os.fsencode(source) or None,
+        os.fsencode(target),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        os.fsencode(data) or None,
     )
     _check(result, f"mount {kind or 'bind'} {source} on {target}")
 
 
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def openat2(directory: int, path: str, *, flags: int, resolve: int) -> int:
+    """Open a path below an open directory; `resolve` limits where its links may lead."""
+    how = _OpenHow(flags, 0, resolve)
+    return _syscall("openat2", directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+
+
 def unmount(target: str) -> None:
-    _check(_libc.umount2(target.encode(), MNT_DETACH), f"unmount {target}")
+    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"unmount {target}")
 
 
 def make_read_only(target: str) -> None:
     """Make a mount and all mounts below it read-only."""
     attributes = struct.pack("=QQQQ", _MOUNT_ATTR_RDONLY, 0, 0, 0)
     try:
-        _syscall("mount_setattr", _AT_FDCWD, target.encode(), _AT_RECURSIVE, attributes, ctypes.c_size_t(32))
+        _syscall("mount_setattr", AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, ctypes.c_size_t(32))
     except OSError as error:
         if error.errno != _ENOSYS:
             raise

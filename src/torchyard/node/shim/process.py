@@ -17,7 +17,7 @@ import termios
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from torchyard.node.shim import linux, rootfs
+from torchyard.node.shim import linux, mount_sources, rootfs
 from torchyard.node.shim.socket_server import close_inherited
 
 if TYPE_CHECKING:
@@ -305,5 +305,7 @@ def _report(pipe: int, error: BaseException, argv: list[str]) -> NoReturn:
             code = NOT_FOUND if number == 2 else NOT_EXECUTABLE
             text = f'exec: "{argv[0]}": {"stat " + argv[0] + ": " if number == 2 else ""}{_REASONS[number]}'
     failure: StartFailure = {"code": code, "message": text}
+    if isinstance(error, mount_sources.MountRefused):
+        failure = {"code": code, "message": str(error.strerror), "refused": True}
     os.write(pipe, json.dumps(failure).encode())
     os._exit(code)

@@ -106,7 +106,13 @@ class RootfsStep(TypedDict, total=False):
     read_only: bool
     optional: bool
     recursive: bool
-    lower: list[str]
+    from_root: bool  # the source is a path in the container, not on the machine
+    no_follow: bool  # the source itself must not be a symbolic link
+    sub_path: str  # below the source, which it must not leave; created as a directory if missing
+    host_path_type: str  # the source is a hostPath, checked when it is opened
+    private: list[str]  # directories that a hostPath must neither be, contain nor belong to
+    refusal: str  # the error of a container whose source must not be mounted
+    lower: list[tuple[str, str]]  # a layer, and a directory in it; the highest one first
     upper: str
     work: str
 
@@ -240,6 +246,7 @@ class StartFailure(TypedDict):
 
     code: int
     message: str
+    refused: NotRequired[bool]  # a mount was refused: the attempt did not take place
 
 
 class ExecReply(TypedDict, total=False):

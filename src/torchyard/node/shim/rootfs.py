@@ -1,24 +1,27 @@
 """Builds a container's root from a list of steps, inside a fresh mount namespace.
 
-The agent composes the steps (`runtime.rootfs_steps`); this module carries them out. Targets are resolved inside the new
-root, so that a symbolic link in an image can never lead a mount outside.
+The agent composes the steps (`runtime.rootfs_steps`); this module carries them out. Sources and targets are opened
+(`mount_sources`, `beneath`) and mounted by descriptor: neither a symbolic link in an image or a volume, nor a process
+that exchanges it meanwhile, can lead a mount outside.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING
 
-from torchyard.node.shim import linux
+from torchyard.node.shim import beneath, linux, mount_sources
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import ContainerConfig, RootfsStep
 
-_MAX_LINKS, _ENODEV = 40, 19
-_COVER = "/dev/.machine"  # a tmpfs over the directory that holds the machine's root, until that is detached
-_OLD_ROOT = f"{_COVER}/root"
+_COVER, _OLD_ROOT = ".machine", "root"  # in /dev: a tmpfs over a directory that holds the machine's root
+_PSEUDO = ("/proc", "/sys", "/dev")  # an image must not have links in their place
+_PATH = os.O_PATH | os.O_CLOEXEC
+_opened: list[int] = []  # descriptors of the current step
 
 
 def build(config: ContainerConfig, steps: list[RootfsStep]) -> int:
@@ -30,15 +33,15 @@ def build(config: ContainerConfig, steps: list[RootfsStep]) -> int:
     root = config["root_directory"]
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     linux.mount(root, root, flags=linux.MS_BIND)
+    devices = -1
     for step in steps:
         _OPERATIONS[step["op"]](root, step)
+        if step["op"] == "tmpfs" and step["target"] == "/dev":
+            devices = _open_devices(root)
+        _close_opened()
     if config["read_only_root"]:
         linux.remount_read_only(root)
-    os.makedirs(f"{root}{_OLD_ROOT}")
-    linux.pivot_root(root, f"{root}{_OLD_ROOT}")
-    old_root = os.open(_OLD_ROOT, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    # Over the parent directory: a mount stacked on the old root itself would be unmounted in its place.
-    linux.mount("tmpfs", _COVER, "tmpfs", flags=linux.MS_RDONLY, data="mode=000,size=4k")
+    old_root = _pivot(root, devices if devices >= 0 else _open_devices(root))
     for path in config["masked_paths"]:
         _mask(path)
     for path in config["read_only_paths"]:
@@ -64,14 +67,41 @@ def _bind_read_only(path: str) -> None:
     linux.make_read_only(path)
 
 
+def _open_devices(root: str) -> int:
+    """The container's /dev, before any volume is mounted: what covers it later does not change where this leads."""
+    top = _open(os.open(root, _PATH | os.O_DIRECTORY))
+    with contextlib.suppress(FileExistsError):
+        os.mkdir("dev", dir_fd=top)
+    return os.open("dev", _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+
+
+def _pivot(root: str, devices: int) -> int:
+    try:
+        os.mkdir(_COVER, 0o700, dir_fd=devices)
+        cover = os.open(_COVER, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=devices)
+    except FileExistsError:
+        raise OSError(errno.EEXIST, f"/dev/{_COVER} is reserved: nothing can be mounted there") from None
+    os.mkdir(_OLD_ROOT, dir_fd=cover)
+    below = os.open(_OLD_ROOT, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=cover)
+    linux.pivot_root(root, f"/proc/self/fd/{below}")
+    old_root = os.open(_OLD_ROOT, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=cover)
+    # Over the parent directory: a mount stacked on the old root itself would be unmounted in its place.
+    os.fchdir(cover)
+    linux.mount("tmpfs", ".", "tmpfs", flags=linux.MS_RDONLY, data="mode=000,size=4k")
+    os.chdir("/")
+    for descriptor in (devices, cover, below):
+        os.close(descriptor)
+    return old_root
+
+
 def detach_old_root(old_root: int) -> None:
     """Unmount the machine's root, in the mount namespace of a container whose root was built."""
     os.fchdir(old_root)
     linux.unmount(".")
     os.chdir("/")
-    linux.unmount(_COVER)
-    os.rmdir(_OLD_ROOT)
-    os.rmdir(_COVER)
+    linux.unmount(f"/dev/{_COVER}")
+    os.rmdir(f"/dev/{_COVER}/{_OLD_ROOT}")
+    os.rmdir(f"/dev/{_COVER}")
 
 
 def inside(root: str, path: str) -> str:
@@ -91,7 +121,7 @@ def inside(root: str, path: str) -> str:
             resolved.append(part)
             continue
         links += 1
-        if links > _MAX_LINKS:
+        if links > 40:
             raise OSError(40, f"too many levels of symbolic links in {path}")
         if destination.startswith("/"):
             resolved.clear()
@@ -100,36 +130,50 @@ def inside(root: str, path: str) -> str:
 
 
 def _directory(root: str, step: RootfsStep) -> None:
-    target = _ensure(root, inside(root, step["target"]), directory=True)
+    target = _ensure(root, step["target"], directory=True)
     if "mode" in step:
         os.chmod(target, step["mode"])
 
 
 def _bind(root: str, step: RootfsStep) -> None:
     """Bind a file or directory; an `optional` step is skipped if the machine does not have the source."""
-    source = step["source"]
-    try:
-        is_directory = stat.S_ISDIR(os.stat(source).st_mode)
-    except OSError:
-        if step.get("optional"):
-            return
-        raise
-    target = _ensure(root, inside(root, step["target"]), directory=is_directory)
+    source = _open_inside(root, step["source"]) if step.get("from_root") else mount_sources.open_source(step)
+    if source is None:
+        return
+    _open(source)
+    target = _ensure(root, step["target"], directory=stat.S_ISDIR(os.fstat(source).st_mode))
     recursive = linux.MS_REC if step.get("recursive", True) else 0
-    linux.mount(source, target, flags=linux.MS_BIND | recursive)
+    try:
+        linux.mount(f"/proc/self/fd/{source}", target, flags=linux.MS_BIND | recursive)
+    except OSError as error:
+        number = error.errno or 0
+        raise OSError(number, f"mount {step['source']} on {step['target']}: {os.strerror(number)}") from error
     if step.get("read_only"):
-        linux.make_read_only(target)
+        linux.make_read_only(_mounted(root, step["target"], source))
+
+
+def _open_inside(root: str, path: str) -> int:
+    top = _open(os.open(root, _PATH | os.O_DIRECTORY))
+    return beneath.open_path(top, path, in_root=True)
+
+
+def _mounted(root: str, path: str, source: int) -> str:
+    """What was just mounted at a path: the mount itself, where the target's descriptor is what it covers."""
+    mounted = _ensure(root, path, directory=True)
+    if not beneath.same_file(_opened[-1], source):
+        raise OSError(errno.EXDEV, f"{path} changed while it was mounted")
+    return mounted
 
 
 def _tmpfs(root: str, step: RootfsStep) -> None:
-    target = _ensure(root, inside(root, step["target"]), directory=True)
+    target = _ensure(root, step["target"], directory=True)
     data = f"mode={step.get('mode', 0o755):o}" + (f",size={step['size']}" if step.get("size") else "")
     linux.mount("tmpfs", target, "tmpfs", flags=linux.MS_NOSUID | linux.MS_NODEV, data=data)
 
 
 def _proc(root: str, step: RootfsStep) -> None:
     """The processes of the container's own pid namespace, or else (`source`) the machine's."""
-    target = _ensure(root, inside(root, step["target"]), directory=True)
+    target = _ensure(root, step["target"], directory=True)
     if "source" in step:
         linux.mount(step["source"], target, flags=linux.MS_BIND | linux.MS_REC)
     else:
@@ -138,17 +182,17 @@ def _proc(root: str, step: RootfsStep) -> None:
 
 def _sys(root: str, step: RootfsStep) -> None:
     """A sysfs of the pod's own network namespace, or else the machine's with all that is mounted there; read-only."""
-    target = _ensure(root, inside(root, step["target"]), directory=True)
+    target = _ensure(root, step["target"], directory=True)
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | linux.MS_RDONLY
     try:
         linux.mount("sysfs", target, "sysfs", flags=flags)
     except OSError:
         linux.mount("/sys", target, flags=linux.MS_BIND | linux.MS_REC)
-        linux.make_read_only(target)
+        linux.make_read_only(_mounted(root, step["target"], _open(os.open("/sys", _PATH))))
 
 
 def _terminals(root: str, step: RootfsStep) -> None:
-    target = _ensure(root, inside(root, step["target"]), directory=True)
+    target = _ensure(root, step["target"], directory=True)
     flags = linux.MS_NOSUID | linux.MS_NOEXEC
     linux.mount("devpts", target, "devpts", flags=flags, data="newinstance,ptmxmode=0666,mode=0620")
     _link(root, {"op": "link", "target": "/dev/ptmx", "goal": "pts/ptmx"})
@@ -156,82 +200,149 @@ def _terminals(root: str, step: RootfsStep) -> None:
 
 def _mqueue(root: str, step: RootfsStep) -> None:
     """The message queues of the pod's IPC namespace, or the machine's where the pod shares that."""
-    target = _ensure(root, inside(root, step["target"]), directory=True)
+    target = _ensure(root, step["target"], directory=True)
     try:
         linux.mount("mqueue", target, "mqueue", flags=linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
     except PermissionError:
         if os.path.ismount("/dev/mqueue"):
             linux.mount("/dev/mqueue", target, flags=linux.MS_BIND)
     except OSError as error:
-        if error.errno != _ENODEV:  # a kernel without message queues
+        if error.errno != errno.ENODEV:  # a kernel without message queues
             raise
 
 
 def _link(root: str, step: RootfsStep) -> None:
-    target = f"{inside(root, os.path.dirname(step['target']))}/{os.path.basename(step['target'])}"
-    os.makedirs(os.path.dirname(target), exist_ok=True)
+    parent, name = os.path.split(step["target"])
+    _ensure(root, parent, directory=True)
     with contextlib.suppress(FileExistsError):
-        os.symlink(step["goal"], target)
+        os.symlink(step["goal"], name, dir_fd=_opened[-1])
 
 
 def _file(root: str, step: RootfsStep) -> None:
-    target = _ensure(root, inside(root, step["target"]), directory=False)
+    target = _ensure(root, step["target"], directory=False)
+    if not stat.S_ISREG(os.fstat(_opened[-1]).st_mode):
+        raise OSError(errno.EINVAL, f"{step['target']} is not a regular file")
     with open(target, "w") as out:
         out.write(step["text"])
 
 
 def _overlay(root: str, step: RootfsStep) -> None:
     """Image layers below, the container's own writable layer on top."""
+    lower = [_open(_open_layer(tree, path)) for tree, path in step["lower"]]
+    own = []
     for directory in (step["upper"], step["work"]):
-        os.makedirs(directory, exist_ok=True)
-    lower = ":".join(step["lower"])
-    data = f"lowerdir={lower},upperdir={step['upper']},workdir={step['work']}"
-    target = _ensure(root, inside(root, step["target"]), directory=True)
+        if not os.path.isdir(directory):
+            os.makedirs(directory)
+            os.chmod(directory, stat.S_IMODE(os.fstat(lower[0]).st_mode))  # the upper directory's counts
+        own.append(_open(os.open(directory, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW)))
+    # By descriptor: the name of a directory in an image may contain the characters that separate mount options.
+    paths = ":".join(f"/proc/self/fd/{layer}" for layer in lower)
+    data = f"lowerdir={paths},upperdir=/proc/self/fd/{own[0]},workdir=/proc/self/fd/{own[1]}"
+    target = _ensure(root, step["target"], directory=True)
     try:
         linux.mount("overlay", target, "overlay", data=data + ",userxattr")
     except OSError:
         linux.mount("overlay", target, "overlay", data=data)
 
 
-def _ensure(root: str, target: str, *, directory: bool) -> str:
-    """Create a mount point. A parent that cannot be written to is replaced by a writable copy."""
-    if os.path.lexists(target):
-        return target
-    parent = os.path.dirname(target)
-    if parent != root:
-        _ensure(root, parent, directory=True)
+def _open_layer(tree: str, path: str) -> int:
+    """A directory of an image's layer. No link in it is followed: the layer lies on the machine, the link does not."""
+    top = os.open(tree, _PATH | os.O_DIRECTORY)
+    for name in path.split("/") if path else ():
+        below = os.open(name, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+        os.close(top)
+        top = below
+    return top
+
+
+def _ensure(root: str, path: str, *, directory: bool) -> str:
+    """Open a mount point, created if it is missing; returns a path that leads to the open file.
+
+    A parent that cannot be written to is replaced by a writable copy.
+    """
+    for _ in range(_MAX_COPIES):
+        top = os.open(root, _PATH | os.O_DIRECTORY)  # opened anew: a step may have mounted something over it
+        try:
+            return f"/proc/self/fd/{_open(_open_or_create(top, path, directory=directory))}"
+        except beneath.CannotCreate as error:
+            _replace_by_writable_copy(error)
+        finally:
+            os.close(top)
+    raise OSError(errno.EROFS, f"{path} cannot be created")
+
+
+_MAX_COPIES = 40  # at most one for each component of a path
+
+
+def _open_or_create(top: int, path: str, *, directory: bool) -> int:
+    if path in _PSEUDO and _is_link(top, path[1:]):
+        raise OSError(errno.ELOOP, f"filesystem {path} must be mounted on ordinary directory")
     try:
-        _create(target, directory=directory)
-    except OSError:
-        _replace_by_writable_copy(parent)
-        _create(target, directory=directory)
-    return target
+        return beneath.open_path(top, path, in_root=True)
+    except FileNotFoundError:
+        make = beneath.make_directories if directory else beneath.make_file
+        return make(top, path, in_root=True)
 
 
-def _create(target: str, *, directory: bool) -> None:
-    if directory:
-        os.mkdir(target)
-    else:
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o666))
+def _is_link(directory: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
 
 
-def _replace_by_writable_copy(directory: str) -> None:
+def _open(descriptor: int) -> int:
+    """Have a descriptor closed at the end of the step."""
+    _opened.append(descriptor)
+    return descriptor
+
+
+def _close_opened() -> None:
+    while _opened:
+        os.close(_opened.pop())
+
+
+def _replace_by_writable_copy(failure: beneath.CannotCreate) -> None:
     """Cover a directory with a tmpfs that has the same entries, each bind-mounted again, and room for more."""
-    covered = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    covered, parent = _open(failure.directory), _open(failure.parent)
+    reader = _open(os.open(f"/proc/self/fd/{covered}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    entries = os.listdir(reader)
+    flags = linux.MS_NOSUID | linux.MS_NODEV
+    linux.mount("tmpfs", f"/proc/self/fd/{covered}", "tmpfs", flags=flags, data="mode=755")
+    copy = _open(_open_cover(covered, parent))
+    for name in entries:
+        source = os.open(name, _PATH | os.O_NOFOLLOW, dir_fd=covered)
+        try:
+            _copy_entry(source, name, copy)
+        finally:
+            os.close(source)
+
+
+def _open_cover(covered: int, parent: int) -> int:
+    """The file system that was just mounted over a directory of `parent`."""
+    device = os.fstat(covered).st_dev
+    name = os.path.basename(os.readlink(f"/proc/self/fd/{covered}"))
+    cover = os.open(name, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    if os.fstat(cover).st_dev in (device, os.fstat(parent).st_dev):
+        os.close(cover)
+        raise OSError(errno.EXDEV, f"{name} changed while it was mounted")
+    return cover
+
+
+def _copy_entry(source: int, name: str, copy: int) -> None:
+    mode = os.fstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink("", dir_fd=source), name, dir_fd=copy)
+        return
+    if stat.S_ISDIR(mode):
+        os.mkdir(name, dir_fd=copy)
+    else:
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o666, dir_fd=copy))
+    target = os.open(name, _PATH | os.O_NOFOLLOW, dir_fd=copy)
     try:
-        hidden = f"/proc/self/fd/{covered}"
-        entries = os.listdir(hidden)
-        linux.mount("tmpfs", directory, "tmpfs", flags=linux.MS_NOSUID | linux.MS_NODEV, data="mode=755")
-        for name in entries:
-            source, target = f"{hidden}/{name}", f"{directory}/{name}"
-            mode = os.lstat(source).st_mode
-            if stat.S_ISLNK(mode):
-                os.symlink(os.readlink(source), target)
-                continue
-            _create(target, directory=stat.S_ISDIR(mode))
-            linux.mount(source, target, flags=linux.MS_BIND | linux.MS_REC)
+        linux.mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{target}", flags=linux.MS_BIND | linux.MS_REC)
     finally:
-        os.close(covered)
+        os.close(target)
 
 
 _OPERATIONS = {

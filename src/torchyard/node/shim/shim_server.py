@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchyard.node.shim.record_types import (
         AttachReply,
         AttachRequest,
+        ErrorReply,
         ExecReply,
         ExecRequest,
         HelloReply,
@@ -98,6 +99,10 @@ class ShimServer(UnixSocketServer):
         if container.finish_start() and container.config["memory_limit"]:
             self.loop.call_later(MEMORY_CHECK_SECONDS, lambda: self._check_memory(container))
         self._notify(container)
+        if container.refusal:
+            error: ErrorReply = {"error": container.refusal, "code": wire.MOUNT_REFUSED}
+            self.reply(channel, error)
+            return
         reply: StartReply = {"record": container.record}
         self.reply(channel, reply)
 

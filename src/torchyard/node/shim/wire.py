@@ -21,6 +21,7 @@ MAX_FILES = 4
 ALREADY_RUNNING = "AlreadyRunning"  # the pod has a shim, or the container a running attempt
 NOT_RUNNING = "NotRunning"  # the container does not run, or the pod is being stopped
 NO_CONFIG = "NoConfig"  # the pod or the attempt was not written to disk
+MOUNT_REFUSED = "MountRefused"  # a source is not what the pod may mount; the container was not started
 UNKNOWN_REQUEST = "UnknownRequest"
 SYSTEM_ERROR = "SystemError"  # the kernel refused; `errno` says why where it is known
 BAD_REQUEST = "BadRequest"

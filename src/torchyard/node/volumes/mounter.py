@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import stat
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pod.kubelet_messages import REASON_FAILED_MOUNT, object_not_found
 from torchyard.api.volume import mount_messages as messages
 from torchyard.api.volume.messages import claim_missing
+from torchyard.node.shim import mount_sources
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.atomic_writer import FileProjection, write
 
@@ -41,6 +42,8 @@ class MountedVolume:
     path: Path
     read_only: bool = False
     memory: int | None = None
+    host_path_type: str | None = None  # of a hostPath: what the shim checks again when it opens the path
+    private: tuple[Path, ...] = ()  # directories that a hostPath must not be, contain or belong to
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,11 @@ class VolumeMounter:
         return MountedVolume(path)
 
     async def _host_path(self, name: str, source: Object) -> MountedVolume:
-        path = Path(source["path"])
-        check_host_path(path, source.get("type") or "", state=self.state)
-        return MountedVolume(path)
+        return self._checked_host_path(Path(source["path"]), source.get("type") or "")
+
+    def _checked_host_path(self, path: Path, kind: str, *, read_only: bool = False) -> MountedVolume:
+        check_host_path(path, kind, state=self.state)
+        return MountedVolume(path, read_only, host_path_type=kind, private=(self.state,))
 
     async def _claim(self, name: str, source: Object) -> MountedVolume:
         claim = await self.fetch("PersistentVolumeClaim", source["claimName"])
@@ -94,26 +99,28 @@ class VolumeMounter:
         read_only = bool(source.get("readOnly")) or spec.get("accessModes") == ["ReadOnlyMany"]
         if "local" in spec:
             path = Path(spec["local"]["path"])
-            if not self._is_volume_of_claim(path):
-                check_host_path(path, "", state=self.state, must_exist=True)
-            elif not path.exists():
+            own = self._volume_of_claim(path)
+            if not (own or path).exists():
                 raise VolumeError(messages.path_missing(path))
-            return MountedVolume(path, read_only)
+            return MountedVolume(own, read_only) if own else self._checked_host_path(path, "", read_only=read_only)
         if "hostPath" in spec:
             path = Path(spec["hostPath"]["path"])
             kind = spec["hostPath"].get("type") or ""
             if not kind and not path.exists():
                 # a class like `manual` names a directory that its first user creates
                 kind = "DirectoryOrCreate"
-            check_host_path(path, kind, state=self.state)
-            return MountedVolume(path, read_only)
+            return self._checked_host_path(path, kind, read_only=read_only)
         if "nfs" in spec:
             return await self._nfs(volume_name, spec["nfs"], spec.get("mountOptions") or ())
         kinds = ", ".join(sorted(key for key in spec if isinstance(spec[key], dict) and key != "claimRef"))
         raise VolumeError(messages.source_unsupported(volume_name, kinds))
 
-    def _is_volume_of_claim(self, path: Path) -> bool:
-        return self.claims is not None and path.resolve().parent == self.claims.resolve()
+    def _volume_of_claim(self, path: Path) -> Path | None:
+        """The directory that was provisioned for a claim: one of those that the node keeps, and not a link."""
+        if self.claims is None:
+            return None
+        real, claims = path.resolve(), self.claims.resolve()
+        return real if real.parent == claims else None
 
     async def _ephemeral(self, name: str, source: Object) -> MountedVolume:
         return await self._claim(name, {"claimName": f"{self.pod}-{name}"})
@@ -233,48 +240,44 @@ def _relative(path: str) -> str:
     return path
 
 
-_HOST_TYPES: dict[str, tuple[Callable[[int], bool], str]] = {
-    "Directory": (stat.S_ISDIR, "directory"),
-    "File": (stat.S_ISREG, "file"),
-    "Socket": (stat.S_ISSOCK, "socket file"),
-    "CharDevice": (stat.S_ISCHR, "character device"),
-    "BlockDevice": (stat.S_ISBLK, "block device"),
+_HOST_TYPES = {
+    "Directory": "directory",
+    "DirectoryOrCreate": "directory",
+    "File": "file",
+    "FileOrCreate": "file",
+    "Socket": "socket file",
+    "CharDevice": "character device",
+    "BlockDevice": "block device",
 }
 
 
-def check_host_path(path: Path, kind: str, *, state: Path, must_exist: bool = False) -> None:
-    """Check a hostPath against its type; `…OrCreate` creates it. The node's own files are never a volume."""
-    real = path.resolve()
-    if real.is_relative_to(state.resolve()) or state.resolve().is_relative_to(real):
-        raise VolumeError(messages.path_holds_state(path), hint=messages.PATH_HOLDS_STATE_HINT)
-    if kind == "DirectoryOrCreate":
-        path.mkdir(parents=True, exist_ok=True)
-        kind = "Directory"
-    elif kind == "FileOrCreate":
-        path.touch(exist_ok=True)
-        kind = "File"
-    if not kind:
-        # upstream's runtime creates a missing path as a directory
-        if not path.exists():
-            if must_exist:
-                raise VolumeError(messages.path_missing(path))
-            path.mkdir(parents=True)
-        return
-    check = _HOST_TYPES.get(kind)
-    if check is None:
+def check_host_path(path: Path, kind: str, *, state: Path) -> None:
+    """Check a hostPath against its type; `…OrCreate` creates it. The node's own files are never a volume.
+
+    The shim opens and checks the path again, and mounts what it has opened.
+    """
+    if kind and kind not in _HOST_TYPES:
         raise VolumeError(messages.path_type_unknown(kind))
-    if not path.exists() or not check[0](path.stat().st_mode):
-        raise VolumeError(messages.path_type_differs(path, check[1]))
+    try:
+        os.close(mount_sources.open_host_path(str(path), kind, private=[str(state)]))
+    except mount_sources.HoldsState:
+        raise VolumeError(messages.path_holds_state(path), hint=messages.PATH_HOLDS_STATE_HINT) from None
+    except mount_sources.WrongType:
+        raise VolumeError(messages.path_type_differs(path, _HOST_TYPES[kind])) from None
+    except OSError as error:
+        raise VolumeError(messages.path_not_opened(path, error.strerror or str(error))) from error
 
 
 def resolve_sub_path(volume: Path, sub_path: str) -> Path:
-    """The path of a subPath, created if missing. A link that leads out of the volume is refused."""
-    if sub_path.startswith("/") or ".." in sub_path.split("/"):
-        raise VolumeError(messages.sub_path_not_relative(sub_path))
-    path = volume / sub_path
-    real, root = path.resolve(), volume.resolve()
-    if not real.is_relative_to(root):
-        raise VolumeError(messages.sub_path_leaves_volume(sub_path))
-    if not real.exists():
-        real.mkdir(parents=True)
-    return real
+    """The path of a subPath, created if missing, for a container engine: it mounts by name."""
+    root = os.open(volume, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = mount_sources.open_sub_path(root, sub_path)
+        try:
+            return Path(f"/proc/self/fd/{descriptor}").readlink()
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise VolumeError(messages.sub_path_leaves_volume(sub_path)) from error
+    finally:
+        os.close(root)
