@@ -99,9 +99,10 @@ $(DOCS_VENV)/.ready: requirements/docs.lock
 docs-venv:
 	@$(MAKE) --no-print-directory $(DOCS_VENV)/.ready || echo "SKIPPED the documentation site: pip cannot install mkdocs"
 
-# The page docs/reference/cli.md from the commands themselves.
+# The page docs/reference/cli.md from the commands, and the table of fields in docs/pods.md.
 reference: venv
 	@$(BIN)/python tools/generate_cli_reference.py
+	@$(BIN)/python tools/generate_pod_fields.py
 
 COMPILE := uv pip compile --quiet --no-header --no-annotate --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 

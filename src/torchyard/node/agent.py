@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE, LEASE_SECONDS = "kube-node-lease", 40
 _REGISTER_RETRY_SECONDS = 0.5
+_STATUS_HEARTBEATS = 6  # the status is written once in so many heartbeats, and whenever a condition changes
 
 
 class NodeAgent:
@@ -215,8 +216,19 @@ class NodeAgent:
         await self._write_node_status()
         self.context.recorder.node(self._node, messages.REASON_STARTING, messages.STARTING)
 
+    def _conditions(self) -> list[Object]:
+        """The conditions of the Node as they were last written."""
+        conditions: list[Object] = (self._node.get("status") or {}).get("conditions") or []
+        return conditions
+
+    def _changed_conditions(self) -> list[Object]:
+        before = self._conditions()
+        statuses = {condition["type"]: condition["status"] for condition in before}
+        now = node_object.conditions(self._settings, self.machine, before=before)
+        return [condition for condition in now if statuses.get(condition["type"]) != condition["status"]]
+
     async def _write_node_status(self) -> None:
-        before = (self._node.get("status") or {}).get("conditions") or []
+        before = self._conditions()
         status = node_object.status(
             self._settings, self.machine, self._devices, host_ip=self.context.host_ip, before=before
         )
@@ -225,11 +237,21 @@ class NodeAgent:
 
     async def _refresh_status(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.heartbeat_seconds * 6)
+            changed: list[Object] = []
+            for _ in range(_STATUS_HEARTBEATS):
+                await asyncio.sleep(self._settings.heartbeat_seconds)
+                if changed := self._changed_conditions():
+                    break
             try:
                 await self._write_node_status()
             except YardError as error:
                 log.warning("node status not written: error=%r", str(error))
+                continue
+            for condition in changed:
+                reason = messages.EVENT_REASONS.get((condition["type"], condition["status"]))
+                if reason:
+                    text = messages.status_is_now(self._settings.name, reason)
+                    self.context.recorder.node(self._node, reason, text)
 
     async def _heartbeat(self) -> None:
         while True:

@@ -22,7 +22,7 @@ from torchyard.node.settings import NodeSettings
 VERSION = "v1.34.4"
 # the kubelet's default eviction thresholds: 100Mi of memory, 10% of the disk, 5% of its inodes
 _MEMORY_LOW, _DISK_LOW = 100 << 20, 0.10
-_PIDS_LOW = 0.05
+_INODES_LOW, _PIDS_LOW = 0.05, 0.05
 
 
 def host_address() -> str:
@@ -120,8 +120,7 @@ def _os_image() -> str:
 def conditions(settings: NodeSettings, machine: MachineFeatures, *, before: list[Object]) -> list[Object]:
     """Pressure, readiness, isolation and limits; the kubelet's own conditions have its reasons and messages."""
     memory_low = psutil.virtual_memory().available < _MEMORY_LOW
-    disk = shutil.disk_usage(settings.root)
-    disk_low = disk.free < disk.total * _DISK_LOW
+    disk_low = is_disk_low(settings.root)
     limit = _text("/proc/sys/kernel/pid_max")
     pids_low = limit.isdigit() and len(psutil.pids()) > int(limit) * (1 - _PIDS_LOW)
     missing = machine.sandbox_missing or machine.network_missing
@@ -139,6 +138,13 @@ def conditions(settings: NodeSettings, machine: MachineFeatures, *, before: list
     by_type = {condition["type"]: condition for condition in before}
     now = to_rfc3339(datetime.now(UTC))
     return [_condition(by_type.get(kind), kind, holds, text, now) for kind, holds, text in current]
+
+
+def is_disk_low(path: Path) -> bool:
+    """Whether the kubelet would report disk pressure: too few free bytes or inodes."""
+    disk = os.statvfs(path)
+    # a file system without a fixed number of inodes has none at all, by its own account
+    return disk.f_bavail < disk.f_blocks * _DISK_LOW or disk.f_favail < disk.f_files * _INODES_LOW
 
 
 def _condition(before: Object | None, kind: str, holds: bool, text: tuple[str, str], now: str) -> Object:

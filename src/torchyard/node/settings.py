@@ -28,6 +28,7 @@ class NodeSettings:
     log_max_bytes: int = 10 << 20
     log_max_files: int = 5
     heartbeat_seconds: float = 10.0
+    storage_check_seconds: float = 10.0  # how often the disk usage of pods with limits is measured
     volume_refresh_seconds: float = 5.0  # how often config maps, secrets and so on are refreshed in running pods
 
     @property

@@ -18,10 +18,23 @@ PID_PRESSURE = (
     ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
     ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 )
+# Reasons of events about a node, for each value of a condition.
+EVENT_REASONS = {
+    ("MemoryPressure", "True"): "NodeHasInsufficientMemory",
+    ("MemoryPressure", "False"): "NodeHasSufficientMemory",
+    ("DiskPressure", "True"): "NodeHasDiskPressure",
+    ("DiskPressure", "False"): "NodeHasNoDiskPressure",
+    ("PIDPressure", "True"): "NodeHasInsufficientPID",
+    ("PIDPressure", "False"): "NodeHasSufficientPID",
+}
 READY = ("KubeletReady", "kubelet is posting ready status")
 PODS_ISOLATED = ("Namespaces", "pods run in namespaces of their own")
 REASON_NOT_ISOLATED = "NoNamespaces"
 REASON_LIMITS_ENFORCED, REASON_LIMITS_NOT_ENFORCED = "Cgroups", "NoCgroups"
+
+
+def status_is_now(node: str, reason: str) -> str:
+    return f"Node {node} status is now: {reason}"
 
 
 def not_isolated(missing: str) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 # Reasons of events.
 REASON_BACK_OFF = "BackOff"
 REASON_CREATED = "Created"
+REASON_EVICTED = "Evicted"
 REASON_FAILED = "Failed"
 REASON_FAILED_MOUNT = "FailedMount"
 REASON_FAILED_POST_START_HOOK = "FailedPostStartHook"
 REASON_FAILED_SANDBOX = "FailedCreatePodSandBox"
+REASON_FIELD_IGNORED = "FieldIgnored"  # ours
 REASON_INSPECT_FAILED = "InspectFailed"
 REASON_KILLING = "Killing"
 REASON_PORT_REPLACED = "PortReplaced"  # ours
@@ -30,8 +32,56 @@ REASON_INVALID_IMAGE_NAME = "InvalidImageName"
 
 # Reasons of a pod's status.
 REASON_ADMISSION_ERROR = "UnexpectedAdmissionError"
+REASON_APP_ARMOR = "AppArmor"
 REASON_DEADLINE = "DeadlineExceeded"
+REASON_OS_NOT_SUPPORTED = "PodOSNotSupported"
+REASON_SYSCTL_FORBIDDEN = "SysctlForbidden"
 DEADLINE = "Pod was active on the node longer than the specified deadline"
+
+
+# --- admission by the node -------------------------------------------------------------------------------
+
+OS_NOT_SUPPORTED = "Failed to admit pod as the OS field doesn't match node OS"
+NO_APP_ARMOR = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
+
+
+def rejected(message: str) -> str:
+    return f"Pod was rejected: {message}"
+
+
+def sysctl_not_allowed(name: str) -> str:
+    return f'forbidden sysctl: "{name}" not allowlisted'
+
+
+def sysctl_of_host(name: str, namespace: str) -> str:
+    """`namespace` is net or ipc."""
+    return f'forbidden sysctl: "{name}" not allowed with host {namespace} enabled'
+
+
+def runtime_class_missing(name: str) -> str:
+    return f'RuntimeClass "{name}" not found'
+
+
+def no_runtime(handler: str) -> str:
+    return f'no runtime for "{handler}" is configured'
+
+
+FS_GROUP_NEEDS_ROOT = "only root can give the files of volumes to a group"
+
+
+# --- eviction by the node: the final spaces are the kubelet's ---------------------------------------------
+
+
+def empty_dir_exceeded(volume: str, limit: str) -> str:
+    return f'Usage of EmptyDir volume "{volume}" exceeds the limit "{limit}". '
+
+
+def pod_storage_exceeded(limit: str) -> str:
+    return f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
+
+
+def container_storage_exceeded(container: str, limit: str) -> str:
+    return f'Container {container} exceeded its local ephemeral storage limit "{limit}". '
 
 
 # --- images ----------------------------------------------------------------------------------------------
@@ -121,6 +171,10 @@ NON_ROOT_BY_USER = "container's runAsUser breaks non-root policy"
 NON_ROOT_BY_IMAGE = "container has runAsNonRoot and image will run as root"
 
 
+def non_root_by_name(user: str) -> str:
+    return f"container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root"
+
+
 def breaks_non_root(policy: str, *, name: str, namespace: str, uid: str, container: str) -> str:
     return f'{policy} (pod: "{name}_{namespace}({uid})", container: {container})'
 
@@ -131,6 +185,14 @@ def unknown_capability(name: str) -> str:
 
 def unknown_user(name: str) -> str:
     return f"unable to find user {name}: no matching entries in passwd file"
+
+
+def unknown_group(name: str) -> str:
+    return f"unable to find group {name}: no matching entries in group file"
+
+
+def seccomp_profile_failed(error: object) -> str:
+    return f"failed to load the seccomp profile: {error}"
 
 
 def object_not_found(kind: str, name: str) -> str:
@@ -218,6 +280,13 @@ def mount_failed(error: object) -> str:
 
 def sandbox_failed(error: object) -> str:
     return f"Failed to create pod sandbox: {error}"
+
+
+def name_too_long(name: str, limit: int) -> str:
+    return (
+        f"failed to construct FQDN from pod hostname and cluster domain, FQDN {name} is too long "
+        f"({limit} characters is the max, {len(name)} characters requested)"
+    )
 
 
 def devices_unavailable(resource: str, *, requested: int, available: int) -> str:

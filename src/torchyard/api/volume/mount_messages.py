@@ -77,3 +77,7 @@ def nfs_failed(share: str, error: str) -> str:
 
 def unmount_failed(path: object, error: str) -> str:
     return f"{path} cannot be unmounted: {error}"
+
+
+def group_not_set(volume: str, error: object) -> str:
+    return f'applyFSGroup failed for volume "{volume}": {error}'

@@ -40,6 +40,7 @@ class CachingLister:
             "runtimeclasses",
             "storageclasses",
             "ingressclasses",
+            "nodes",
         )
     )
 

@@ -50,7 +50,10 @@ class AdmissionController:
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
     ) -> bool:
         """Complete `new` in place, or reject it; returns whether a webhook changed it."""
-        self._built_in.mutate(self._attributes(registry, ctx, operation, new, old))
+        attributes = self._attributes(registry, ctx, operation, new, old)
+        for sentence in self._built_in.warnings(attributes):
+            ctx.warn(sentence)
+        self._built_in.mutate(attributes)
         dynamic = self._dynamic_admission(registry)
         return dynamic is not None and await dynamic.mutate(ctx, operation, new, old)
 

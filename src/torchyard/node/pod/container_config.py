@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchyard.api import quantity
 from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.images.model import PATH, Image
+from torchyard.node.pod.container_user import container_user, effective, home_directory
 from torchyard.node.pod.environment import CreateContainerConfigError, expand
+from torchyard.node.pod.hostname import sandbox_hostname
 from torchyard.node.pod.pod_dir import PodDir
 from torchyard.node.runtime.rootfs_steps import MASKED_PATHS, READ_ONLY_PATHS, Mount, is_reserved, rootfs_steps
 from torchyard.node.runtime.seccomp import filters
+from torchyard.node.runtime.seccomp.profile import SeccompProfileError
 from torchyard.node.settings import NodeSettings
-from torchyard.node.volumes.mounter import MountedVolume, VolumeError, resolve_sub_path
+from torchyard.node.volumes.mounter import MountedVolume, VolumeError
 
 if TYPE_CHECKING:
-    from torchyard.node.shim.record_types import ContainerConfig, ContainerUser
+    from torchyard.node.shim.record_types import ContainerConfig
 
 POD_UID_VARIABLE = "TORCHYARD_POD_UID"  # marks a pod's processes where it has no pid namespace
 
@@ -64,7 +66,14 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
     """The config of one attempt; creates the directories and files it names."""
     container, pod_dir = options.container, options.pod_dir
     name, attempt = container["name"], options.attempt
-    env = {"PATH": PATH, "HOSTNAME": hostname(options.pod), "HOME": "/root", **options.image.config.env, **options.env}
+    user = container_user(options.pod, container, options.image)
+    env = {
+        "PATH": PATH,
+        "HOSTNAME": sandbox_hostname(options.pod, options.settings.network.domain),
+        "HOME": home_directory(options.image, user["uid"]),
+        **options.image.config.env,
+        **options.env,
+    }
     if container.get("tty"):
         env.setdefault("TERM", "xterm")
     if not options.sandboxed:
@@ -79,15 +88,12 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
     privileged = bool(context.get("privileged"))
     if options.sandboxed:
         scratch = pod_dir.container(name) / f"{attempt}.layer"
-        mounts = _mounts(options, message_file)
+        mounts = container_mounts(options, message_file)
         steps = rootfs_steps(
             options.image.root, mounts, scratch=scratch, devices=list(options.devices), privileged=privileged
         )
     capability_numbers = capabilities(context)
     memory = _limit(container, "memory")
-    user = container_user(options)
-    if user["uid"]:
-        env["HOME"] = options.env.get("HOME") or "/"
     return {
         "container": name,
         "attempt": attempt,
@@ -111,6 +117,7 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
         "capabilities": capability_numbers,
         "no_new_privileges": context.get("allowPrivilegeEscalation") is False,
         "seccomp": _seccomp(options, capability_numbers) if options.sandboxed and not privileged else "",
+        "pid": "NODE" if options.pod["spec"].get("hostPID") else "CONTAINER",
         "masked_paths": [] if privileged else list(MASKED_PATHS),
         "read_only_paths": [] if privileged else list(READ_ONLY_PATHS),
         "cgroups": [str(path) for path in options.cgroups],
@@ -122,7 +129,18 @@ def _seccomp(options: ContainerOptions, capability_numbers: list[int]) -> str:
     """The filter program of the container's seccomp profile."""
     if not filters.is_supported():
         return ""
-    return filters.filter_file(options.settings.root, filters.RUNTIME_DEFAULT, capability_numbers)
+    try:
+        return filters.filter_file(options.settings.root, seccomp_profile(options), capability_numbers)
+    except (OSError, SeccompProfileError) as error:
+        message = messages.seccomp_profile_failed(error)
+        raise CreateContainerConfigError(message, code=messages.REASON_CREATE_ERROR) from error
+
+
+def seccomp_profile(options: ContainerOptions) -> str:
+    """RuntimeDefault, Unconfined, or `localhost/` and the path of a profile."""
+    profile = effective(options.container, options.pod, "seccompProfile") or {}
+    kind = str(profile.get("type") or filters.RUNTIME_DEFAULT)
+    return f"{filters.LOCALHOST}{profile.get('localhostProfile')}" if kind == "Localhost" else kind
 
 
 def argv(container: Object, image: Image, env: Mapping[str, str]) -> list[str]:
@@ -135,10 +153,6 @@ def argv(container: Object, image: Image, env: Mapping[str, str]) -> list[str]:
     if not words and not image.engine:
         raise CreateContainerConfigError(messages.NO_COMMAND, code=messages.REASON_CREATE_ERROR)
     return [expand(word, env) for word in words]
-
-
-def hostname(pod: Object) -> str:
-    return str(pod["spec"].get("hostname") or pod["metadata"]["name"])[:63].rstrip("-.")
 
 
 def capabilities(context: Object) -> list[int]:
@@ -154,55 +168,12 @@ def capabilities(context: Object) -> list[int]:
     return sorted(CAPABILITIES[name] for name in names)
 
 
-def container_user(options: ContainerOptions) -> ContainerUser:
-    """runAsUser, runAsGroup, fsGroup: the container's value, then the pod's, then the image's USER."""
-    pod = options.pod["spec"].get("securityContext") or {}
-    own = options.container.get("securityContext") or {}
-    uid, gid = _first(own, pod, "runAsUser"), _first(own, pod, "runAsGroup")
-    if uid is None:
-        uid, image_gid = _parse_user(options.image.config.user)
-        gid = image_gid if gid is None else gid
-    if _first(own, pod, "runAsNonRoot") and uid == 0:
-        by_user = _first(own, pod, "runAsUser") == 0
-        metadata = options.pod["metadata"]
-        raise CreateContainerConfigError(
-            messages.breaks_non_root(
-                messages.NON_ROOT_BY_USER if by_user else messages.NON_ROOT_BY_IMAGE,
-                name=metadata["name"],
-                namespace=metadata["namespace"],
-                uid=metadata["uid"],
-                container=options.container["name"],
-            )
-        )
-    groups = list(pod.get("supplementalGroups") or ()) + ([pod["fsGroup"]] if pod.get("fsGroup") is not None else [])
-    return {"uid": uid, "gid": gid or 0, "groups": groups}
-
-
-def _first(own: Object, pod: Object, key: str) -> Any:
-    return own[key] if own.get(key) is not None else pod.get(key)
-
-
-def _parse_user(text: str) -> tuple[int, int | None]:
-    """`USER` of an image: number or name, with or without a group."""
-    user, _, group = text.partition(":")
-    if not user:
-        return 0, None
-    gid = int(group) if group.isdigit() else None
-    if user.isdigit():
-        return int(user), gid
-    for line in Path("/etc/passwd").read_text().splitlines():
-        fields = line.split(":")
-        if fields[0] == user:
-            return int(fields[2]), gid if gid is not None else int(fields[3])
-    raise CreateContainerConfigError(messages.unknown_user(user), code=messages.REASON_CREATE_ERROR)
-
-
 def _limit(container: Object, name: str) -> int | None:
     text = ((container.get("resources") or {}).get("limits") or {}).get(name)
     return quantity.parse(str(text)).value if text is not None else None
 
 
-def _mounts(options: ContainerOptions, message_file: Path) -> list[Mount]:
+def container_mounts(options: ContainerOptions, message_file: Path) -> list[Mount]:
     container, etc = options.container, options.pod_dir.etc
     mounts = [Mount(etc / name, f"/etc/{name}") for name in ("hosts", "resolv.conf", "hostname")]
     mounts.append(Mount(message_file, container.get("terminationMessagePath") or "/dev/termination-log"))
@@ -238,37 +209,3 @@ def _volume_mount(options: ContainerOptions, mount: Object) -> Mount:
         private=volume.private,
         refusal=refusal,
     )
-
-
-def engine_config(config: ContainerConfig, options: ContainerOptions, *, engine: str, name: str) -> ContainerConfig:
-    """The same container, run by podman or docker, whose client is the process: it forwards signals and output."""
-    container = options.container
-    flags = ["--name", name, "--network", "host"]
-    if container.get("workingDir"):
-        flags += ["--workdir", container["workingDir"]]
-    mark = {POD_UID_VARIABLE: options.pod["metadata"]["uid"]}  # finds a container that outlives its shim
-    for key, value in {**options.env, **mark}.items():
-        flags += ["--env", f"{key}={value}"]
-    for mount in _mounts(options, options.pod_dir.message_file(container["name"], options.attempt)):
-        source = resolve_sub_path(mount.source, mount.sub_path) if mount.sub_path else mount.source
-        flags += ["--volume", f"{source}:{mount.target}{':ro' if mount.read_only else ''}"]
-    if config["user"]["uid"]:
-        flags += ["--user", f"{config['user']['uid']}:{config['user']['gid']}"]
-    if config["stdin"]:
-        flags.append("--interactive")
-    arguments = list(container.get("args") or ())
-    if container.get("command"):
-        flags += ["--entrypoint", container["command"][0]]
-        arguments = [*container["command"][1:], *arguments]
-    arguments = [expand(argument, config["env"]) for argument in arguments]
-    return {
-        **config,
-        "argv": [engine, "run", "--rm", *flags, container["image"], *arguments],
-        "root": None,
-        "seccomp": "",
-        "cwd": "/",
-        "kill": [engine, "kill", name],
-        "enter": [engine, "exec", name],
-        # The client is a program of the machine: it finds its settings and images through the agent's environment.
-        "env": {**os.environ, **mark},
-    }

@@ -11,7 +11,8 @@ from torchyard.node.devices import nvidia
 from torchyard.node.images.model import Image
 from torchyard.node.network import rendezvous_ports
 from torchyard.node.pod import environment
-from torchyard.node.pod.container_config import ContainerOptions, build_config, engine_config
+from torchyard.node.pod.container_config import ContainerOptions, build_config
+from torchyard.node.pod.engine_config import engine_config
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.resources import cgroups
 from torchyard.node.shim import records

@@ -7,7 +7,7 @@ from pathlib import Path
 from torchyard.api.objects import Object
 from torchyard.node.context import NodeContext
 from torchyard.node.network import names
-from torchyard.node.pod.container_config import hostname
+from torchyard.node.pod.hostname import domain_name, hostname, sandbox_hostname
 from torchyard.node.pod.pod_dir import PodDir
 
 _MACHINE_RESOLV_CONF = Path("/etc/resolv.conf")
@@ -16,9 +16,9 @@ _MACHINE_RESOLV_CONF = Path("/etc/resolv.conf")
 def write(context: NodeContext, pod: Object, pod_dir: PodDir, ip: str) -> None:
     """In place: the files themselves are mounted into the containers."""
     spec, namespace, network = pod["spec"], pod["metadata"]["namespace"], context.settings.network
-    own_name = hostname(pod)
-    if spec.get("subdomain"):
-        own_name = f"{own_name}.{spec['subdomain']}.{namespace}.svc.{network.domain}\t{own_name}"
+    own_name, full_name = hostname(pod), domain_name(pod, network.domain)
+    if full_name:
+        own_name = f"{full_name}\t{own_name}"
     hosts = names.hosts_file(
         context.names(),
         namespace=namespace,
@@ -38,7 +38,8 @@ def write(context: NodeContext, pod: Object, pod_dir: PodDir, ip: str) -> None:
         machine=_MACHINE_RESOLV_CONF.read_text() if _MACHINE_RESOLV_CONF.exists() else "",
     )
     pod_dir.etc.mkdir(parents=True, exist_ok=True)
-    for name, text in (("hosts", hosts), ("resolv.conf", resolv_conf), ("hostname", f"{hostname(pod)}\n")):
+    own_file = f"{sandbox_hostname(pod, network.domain)}\n"
+    for name, text in (("hosts", hosts), ("resolv.conf", resolv_conf), ("hostname", own_file)):
         path = pod_dir.etc / name
         if not path.exists() or path.read_text() != text:
             with path.open("r+" if path.exists() else "w") as file:

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchyard.api.objects import Object
+from torchyard.api.volume import mount_messages as messages
 from torchyard.node.context import NodeContext
 from torchyard.node.pod.pod_data import PodData
-from torchyard.node.volumes.mounter import REFRESHED_KINDS, MountedVolume, VolumeMounter
+from torchyard.node.volumes.mounter import REFRESHED_KINDS, MountedVolume, VolumeError, VolumeMounter
+from torchyard.node.volumes.ownership import FsGroup
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import TmpfsVolume
+
+# Kinds whose files belong to the pod's fsGroup.
+GROUP_KINDS = REFRESHED_KINDS | {"emptyDir", "persistentVolumeClaim", "ephemeral"}
+
+
+def fs_group(pod: Object) -> FsGroup | None:
+    """The group of a pod's volumes; None for an ordinary user, who cannot give files to groups."""
+    context = pod["spec"].get("securityContext") or {}
+    if context.get("fsGroup") is None or os.geteuid() != 0:
+        return None
+    return FsGroup(context["fsGroup"], on_root_mismatch=context.get("fsGroupChangePolicy") == "OnRootMismatch")
 
 
 class PodVolumes:
@@ -34,6 +53,36 @@ class PodVolumes:
         mounter = self._mounter()
         volumes = self._pod()["spec"].get("volumes") or ()
         self.mounted = {volume["name"]: await mounter.mount(volume) for volume in volumes}
+        for volume in volumes:
+            await self._give_to_group(volume, self.mounted[volume["name"]])
+
+    async def _give_to_group(self, volume: Object, mounted: MountedVolume) -> None:
+        """fsGroup, as the kubelet: for every kind of volume but those that belong to the machine or to others."""
+        group = fs_group(self._pod())
+        if group is None or mounted.memory is not None or not GROUP_KINDS & set(volume):
+            return
+        generated = bool(REFRESHED_KINDS & set(volume))
+        if mounted.read_only and not generated:
+            return
+        # an emptyDir that has its group was set up before, and its content belongs to the containers
+        group = FsGroup(group.gid, on_root_mismatch="emptyDir" in volume or (group.on_root_mismatch and not generated))
+        try:
+            await asyncio.to_thread(group.apply, mounted.path, read_only=generated)
+        except OSError as error:
+            raise VolumeError(messages.group_not_set(volume["name"], error)) from error
+
+    def tmpfs(self) -> list[TmpfsVolume]:
+        """The volumes in memory, which the shim mounts."""
+        group = fs_group(self._pod())
+        volumes: list[TmpfsVolume] = [
+            {"path": str(volume.path), "size": volume.memory}
+            for volume in self.mounted.values()
+            if volume.memory is not None
+        ]
+        for volume in volumes:
+            if group is not None:
+                volume["gid"] = group.gid
+        return volumes
 
     def refresh_later(self) -> None:
         self._refresh_at = time.time() + self._settings.volume_refresh_seconds
@@ -47,5 +96,5 @@ class PodVolumes:
             self._refresh_at = now + self._settings.volume_refresh_seconds
             mounter = self._mounter()
             for volume in volumes:
-                await mounter.mount(volume)
+                await self._give_to_group(volume, await mounter.mount(volume))
         return self._refresh_at

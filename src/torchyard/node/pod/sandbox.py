@@ -6,13 +6,17 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchyard.api.errors import YardError
+from torchyard.api.gvr import RUNTIME_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
+from torchyard.core.pod.admission import sysctls
 from torchyard.core.pod.view import init_containers, main_containers
 from torchyard.node.context import NodeContext
 from torchyard.node.images.model import Image
 from torchyard.node.pod import etc_files, peers, shared_memory
-from torchyard.node.pod.container_config import hostname
+from torchyard.node.pod.field_check import check_fields
+from torchyard.node.pod.hostname import sandbox_hostname
 from torchyard.node.pod.pod_data import PodData
 from torchyard.node.pod.pod_dir import PodDir
 from torchyard.node.pod.pod_volumes import PodVolumes
@@ -23,6 +27,9 @@ from torchyard.node.volumes.mounter import NFS, volumes_dir
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import PodRecord
+
+
+RUNTIME_HANDLERS = ("runc", "crun", "nvidia", "torchyard")
 
 
 class PodSandbox:
@@ -36,6 +43,7 @@ class PodSandbox:
         self.data = PodData(context, pod=lambda: self.pod, ip=lambda: self.ip)
         self.volumes = PodVolumes(context, self.dir.path, self.data, pod=lambda: self.pod)
         self.ready = False
+        self.ignored_fields: list[str] = []  # texts about fields that have no effect on this pod
 
     @property
     def record(self) -> PodRecord | None:
@@ -55,19 +63,32 @@ class PodSandbox:
 
     async def ensure(self) -> bool:
         """Create what is missing; whether the shim is new. Raises VolumeError while a volume cannot be mounted."""
+        await self._check_runtime_class()
         record = self.record
         if record is None or record.get("released"):
             record = self._admit(engine=await self._uses_engine())
+        self.ignored_fields = check_fields(self.pod, record)
         await self.volumes.mount()
         if "tmpfs" not in record:
-            mounted = [(volume.path, volume.memory) for volume in self.volumes.mounted.values()]
-            record["tmpfs"] = [{"path": str(path), "size": size} for path, size in mounted if size is not None]
+            record["tmpfs"] = self.volumes.tmpfs()
             self.dir.write_record(record)
         self.refresh_etc_files()
         is_new = await self._context.zygote.start_shim(self.dir.path)
         self.volumes.refresh_later()
         self.ready = True
         return is_new
+
+    async def _check_runtime_class(self) -> None:
+        """The node has one runtime; it serves the handlers whose containers it can stand in for."""
+        name = self.pod["spec"].get("runtimeClassName")
+        if not name:
+            return
+        runtime_class = await self._context.client.find(RUNTIME_CLASSES, name)
+        if runtime_class is None:
+            raise YardError(messages.runtime_class_missing(name), code=messages.REASON_FAILED_SANDBOX)
+        if runtime_class["handler"] not in RUNTIME_HANDLERS:
+            message = messages.no_runtime(runtime_class["handler"])
+            raise YardError(message, code=messages.REASON_FAILED_SANDBOX)
 
     async def _uses_engine(self) -> bool:
         """A pod runs in the container engine as a whole or not at all: its containers share one network."""
@@ -104,14 +125,22 @@ class PodSandbox:
             "name": metadata["name"],
             "uid": metadata["uid"],
             "group": self._group(),
-            "hostname": hostname(self.pod),
+            "hostname": sandbox_hostname(self.pod, context.settings.network.domain),
             "sandboxed": sandboxed,
+            "ipc": "NODE" if spec.get("hostIPC") else "POD",
+            "sysctls": sysctls(self.pod) if sandboxed else {},
             "engine": engine,
             "network": network,
             "devices": devices,
             "ports": {} if network or spec.get("hostNetwork") else self._choose_ports(),
         }
-        self.dir.write_record(record)
+        try:
+            self.dir.write_record(record)
+        except OSError:  # the disk is full, for example: the pod is admitted later
+            if network:
+                context.addresses.release(network["address"])
+            context.devices.release(devices)
+            raise
         return record
 
     def _choose_ports(self) -> dict[str, int]:

@@ -16,6 +16,7 @@ from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.api.times import parse_rfc3339
+from torchyard.core.pod.admission import rejection
 from torchyard.core.pod.decide import decide
 from torchyard.core.pod.view import PodView, every_container
 from torchyard.kube.client import Unreachable
@@ -27,6 +28,7 @@ from torchyard.node.pod.observe import observe
 from torchyard.node.pod.probes import ProbeManager
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.pod.status_manager import StatusManager
+from torchyard.node.pod.storage import StorageMonitor
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ShimNotRunning
 from torchyard.node.shim.output import timestamp
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 _RETRY_FIRST, _RETRY_LONGEST = 1.0, 120.0
 _HOOK_SECONDS = 3600.0
 _ADMISSION_SECONDS, _ADMISSION_RETRY = 30.0, 0.1
+_EVICTION_GRACE_SECONDS = 1.0  # as the kubelet's for evictions by a limit
 DEADLINE = (messages.REASON_DEADLINE, messages.DEADLINE)
 
 
@@ -57,6 +60,7 @@ class PodWorker:
         self._stopper = ContainerStopper(self._sandbox)
         self._probes = ProbeManager(self._sandbox, changed=self._wake.set, kill=self._kill_unhealthy)
         self._status = StatusManager(context.client, self._sandbox)
+        self._storage = StorageMonitor(self._sandbox, seconds=context.settings.storage_check_seconds, evict=self._evict)
         self._subscription: asyncio.Task[None] | None = None
         self._ended: tuple[str, str] | None = None
         self._retry = _RETRY_FIRST
@@ -85,7 +89,7 @@ class PodWorker:
                 result = await self._sync()
             except Unreachable:
                 result = SyncResult(time.time() + _RETRY_FIRST)
-            except YardError as error:
+            except (YardError, OSError) as error:
                 log.warning("pod sync failed: pod=%s error=%r", self._name, str(error))
                 result = SyncResult(self._next_retry())
             if result.terminated:
@@ -98,6 +102,7 @@ class PodWorker:
         """Stop working on the pod, which runs on."""
         await self._probes.close()
         await self._stopper.close()
+        await self._storage.close()
         if self._subscription:
             self._subscription.cancel()
             await asyncio.gather(self._subscription, return_exceptions=True)
@@ -164,7 +169,7 @@ class PodWorker:
         if not deleting and not self._ended and not self._status.terminal and not self._sandbox.ready:
             if self._started is None:
                 self._started = now
-            wake_at = await self._create_sandbox()
+            wake_at = await self._create_sandbox() if self._admit() else None
         view = self._observe()
         decision = decide(self.pod, view, now=now)
         if decision.start:
@@ -173,8 +178,11 @@ class PodWorker:
             view = self._observe()
             if not retry_at:
                 decision = decide(self.pod, view, now=time.time())
+        evicted = self._ended is not None and self._ended[0] == messages.REASON_EVICTED
         for name in decision.stop:
-            self._stopper.stop(name)
+            self._stopper.stop(name, grace=_EVICTION_GRACE_SECONDS if evicted else None)
+        if self._sandbox.ready:
+            self._storage.start()
         await self._status.write(view)
         if not deleting:
             wake_at = _earlier(wake_at, await self._refresh_volumes(now))
@@ -196,6 +204,21 @@ class PodWorker:
             self._ended = DEADLINE
             self._sandbox.event(*DEADLINE)
 
+    def _evict(self, message: str) -> None:
+        self._ended = (messages.REASON_EVICTED, message)
+        self._sandbox.event(messages.REASON_EVICTED, message, kind="Warning")
+        self._wake.set()
+
+    def _admit(self) -> bool:
+        """Whether the node accepts the pod; a rejected pod has failed."""
+        rejected = rejection(self.pod)
+        if rejected is None:
+            return True
+        reason, message = rejected
+        self._ended = (reason, messages.rejected(message))
+        self._sandbox.event(reason, message, kind="Warning")
+        return False
+
     async def _create_sandbox(self) -> float | None:
         """Returns when to try again, if it failed."""
         emit = self._sandbox.event
@@ -214,6 +237,11 @@ class PodWorker:
                 return None
             emit(messages.REASON_FAILED_SANDBOX, messages.sandbox_failed(error), kind="Warning")
             return self._next_retry()
+        except OSError as error:
+            emit(messages.REASON_FAILED_SANDBOX, messages.sandbox_failed(error), kind="Warning")
+            return self._next_retry()
+        for text in self._sandbox.ignored_fields:
+            emit(messages.REASON_FIELD_IGNORED, text, kind="Warning")
         self._retry = _RETRY_FIRST
         self._subscribe()
         return None

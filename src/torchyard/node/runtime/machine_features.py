@@ -9,15 +9,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from torchyard.api.cluster import node_labels
+from torchyard.api.pod.field_support import Rung
 from torchyard.node.resources.cgroups import CgroupSupport
 from torchyard.node.resources.cgroups import find as find_cgroups
 from torchyard.node.shim import namespace_check
-
-Rung = Literal["engine", "sandbox", "process"]
-RUNTIME_LABEL, NETWORK_LABEL = "torchyard.dev/runtime", "torchyard.dev/network"
-OUTBOUND_LABEL = "torchyard.dev/outbound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ class MachineFeatures:
     def labels(self) -> dict[str, str]:
         outbound = "none" if self.network and self.outbound_missing else "tcp" if self.network else "host"
         network = "namespaces" if self.network else "host"
-        return {RUNTIME_LABEL: self.rung, NETWORK_LABEL: network, OUTBOUND_LABEL: outbound}
+        return {node_labels.RUNTIME: self.rung, node_labels.NETWORK: network, node_labels.OUTBOUND: outbound}
 
     def lines(self) -> list[tuple[str, bool, str]]:
         """(feature, available, details): a table for people."""

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 from torchyard.node.shim import memory, output, process, records
 from torchyard.node.shim.event_loop import READ, WRITE, EpollLoop
 
+SAVE_RETRY_SECONDS = 1.0
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchyard.node.shim.record_types import ContainerConfig, ContainerRecord, StartFailure
 
 
@@ -39,10 +43,27 @@ class Container:
             "state": "starting",
             "createdAt": output.timestamp(),
         }
-        self._save()
+        self.saved: Callable[[], None] = lambda: None  # called when a change of the record is on disk, but late
+        try:
+            records.write(self._path, self.record)
+        except OSError:
+            self._log.close()
+            raise
 
     def _save(self) -> None:
-        records.write(self._path, self.record)
+        """Write the record, now or as soon as the disk has room for it."""
+        try:
+            records.write(self._path, self.record)
+        except OSError:  # there is no log either: it is on the same disk
+            self._loop.call_later(SAVE_RETRY_SECONDS, self._save_again)
+
+    def _save_again(self) -> None:
+        try:
+            records.write(self._path, self.record)
+        except OSError:
+            self._loop.call_later(SAVE_RETRY_SECONDS, self._save_again)
+        else:
+            self.saved()
 
     def start(self) -> None:
         """Fork the init process; `failure` becomes readable when it is known whether it came up."""

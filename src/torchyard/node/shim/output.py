@@ -5,6 +5,7 @@ A line on disk is `2026-11-15T10:00:00.123456789Z stdout F text`; `P` marks a pa
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from collections.abc import Callable
 LINE_LIMIT = 16 * 1024
 CHUNK = 64 * 1024
 ATTACH_BUFFER_LIMIT = 256 * 1024
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def timestamp(now_ns: int | None = None) -> str:
@@ -25,6 +27,7 @@ class LogFile:
 
     def __init__(self, path: str, *, max_bytes: int, max_files: int) -> None:
         self._path, self._max_bytes, self._max_files = path, max_bytes, max_files
+        self._is_cut = False  # the last line is incomplete: the disk was full
         self._open()
 
     def _open(self) -> None:
@@ -35,17 +38,33 @@ class LogFile:
         if self._size and self._size + len(data) > self._max_bytes:
             self._rotate()
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
-        self._size += len(data)
+        try:
+            if self._is_cut:
+                os.write(self._file, b"\n")
+                self._is_cut = False
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            # The container runs on; what does not fit is not logged.
+            self._is_cut = len(view) < len(data)
+        self._size += len(data) - len(view)
 
     def _rotate(self) -> None:
         for number in range(self._max_files - 1, 0, -1):
             older = self._path if number == 1 else f"{self._path}.{number - 1}"
             if os.path.exists(older):
                 os.replace(older, f"{self._path}.{number}")
-        os.close(self._file)
-        self._open()
+        full = self._file
+        try:
+            self._open()
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            os.replace(f"{self._path}.1", self._path)  # there is no room for another file: the log goes on in this one
+            return
+        os.close(full)
 
     def close(self) -> None:
         os.close(self._file)

@@ -35,12 +35,15 @@ def configure(config: SandboxConfig) -> None:
         _mount_tmpfs(volume)
     if config["network"]:
         _add_address(config["network"])
+    for name, value in config.get("sysctls", {}).items():
+        _sysctl(name.replace(".", "/"), value)
 
 
 def _mount_tmpfs(volume: TmpfsVolume) -> None:
     size = f",size={volume['size']}" if volume["size"] else ""
     flags = linux.MS_NOSUID | linux.MS_NODEV
-    linux.mount("tmpfs", volume["path"], "tmpfs", flags=flags, data=f"mode=1777{size}")
+    owner = f"mode=2777,gid={volume['gid']}" if "gid" in volume else "mode=0777"
+    linux.mount("tmpfs", volume["path"], "tmpfs", flags=flags, data=f"{owner}{size}")
 
 
 def _add_veth(namespaces: namespace_holder.Namespaces) -> None:

@@ -53,6 +53,7 @@ class PodNetwork(TypedDict):
 class TmpfsVolume(TypedDict):
     path: str
     size: int  # bytes; 0 is unlimited
+    gid: NotRequired[int]  # the group that its files belong to (fsGroup)
 
 
 class SandboxConfig(TypedDict):
@@ -63,6 +64,7 @@ class SandboxConfig(TypedDict):
     network: PodNetwork | None  # None: the pod uses the machine's network
     tmpfs: NotRequired[list[TmpfsVolume]]  # missing until the pod's volumes are mounted
     ipc: NotRequired[NamespaceMode]  # POD unless it is NODE (hostIPC)
+    sysctls: NotRequired[dict[str, str]]
 
 
 class PodRecord(SandboxConfig):

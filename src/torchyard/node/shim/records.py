@@ -6,6 +6,7 @@ of the whole machine could lose it, and that leaves no process for it to describ
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,14 @@ NODE_STOPPED = "The node was stopped"
 
 def write(path: str, content: Mapping[str, object]) -> None:
     temporary = f"{path}.{os.getpid()}"
-    with open(temporary, "w") as out:
-        out.write(json.dumps(content))  # json.dump would not use the C encoder
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w") as out:
+            out.write(json.dumps(content))  # json.dump would not use the C encoder
+        os.replace(temporary, path)
+    except OSError:  # the disk is full, for example
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
 
 
 def read(path: str) -> Any:

@@ -90,6 +90,7 @@ class ShimServer(UnixSocketServer):
         if config is None:
             raise RequestRefused(f"container {name} has no config for attempt {attempt}", wire.NO_CONFIG)
         container = Container(self._pod, config, self.loop)
+        container.saved = lambda: self._notify(container)
         container.start()
         self._containers[name] = container
         self.loop.watch(container.failure, lambda: self._start_finished(channel, container))

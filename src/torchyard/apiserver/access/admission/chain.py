@@ -13,6 +13,7 @@ from torchyard.apiserver.access.admission import (
     limit_ranger,
     namespace_lifecycle,
     node_taints,
+    pod_fields,
     pods,
     role_escalation,
     service_account,
@@ -86,6 +87,10 @@ class BuiltInAdmission:
             (lambda attributes: role_escalation.check_escalation(attributes, authorizer), rbac.RESOURCES),
             *([(kueue.check_queue, kueue.RESOURCES)] if with_queues else []),
         )
+
+    def warnings(self, attributes: AdmissionAttributes) -> list[str]:
+        """Texts of the Warning header about a write that is accepted. Call it before `mutate`."""
+        return pod_fields.unsupported_fields(attributes) if attributes.resource in pod_fields.RESOURCES else []
 
     def mutate(self, attributes: AdmissionAttributes) -> None:
         """Complete the new object, or reject it."""

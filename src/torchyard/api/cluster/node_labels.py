@@ -1,0 +1,5 @@
+"""The labels by which a node says what it gives to pods."""
+
+from __future__ import annotations
+
+RUNTIME, NETWORK, OUTBOUND = "torchyard.dev/runtime", "torchyard.dev/network", "torchyard.dev/outbound"

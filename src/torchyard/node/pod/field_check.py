@@ -1,0 +1,44 @@
+"""The fields of a pod that this node does not honour: refused before its sandbox is used, or named in events."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
+from torchyard.api.pod import kubelet_messages as messages
+from torchyard.api.pod.field_support import Rung, UnsupportedField
+from torchyard.api.pod.fields import POD_FIELDS
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import PodRecord
+
+
+class FieldRefused(YardError):
+    """A field asks for something that the pod must not run without."""
+
+    code = messages.REASON_FAILED_SANDBOX
+
+
+def rung_of(record: PodRecord) -> Rung:
+    return "engine" if record.get("engine") else "sandbox" if record["sandboxed"] else "process"
+
+
+def check_fields(pod: Object, record: PodRecord) -> list[str]:
+    """Texts about fields that have no effect. Raises FieldRefused for the first field that is refused."""
+    ignored = []
+    for field in POD_FIELDS.unsupported(pod["spec"], rung_of(record)):
+        if field.support == "refused" and not field.at.startswith("spec.volumes["):  # the mounter refuses volumes
+            raise FieldRefused(str(field))
+        if field.support == "ignored":
+            ignored.append(str(field))
+    return ignored + [str(field) for field in _missing_rights(pod, record)]
+
+
+def _missing_rights(pod: Object, record: PodRecord) -> list[UnsupportedField]:
+    """Fields that an ordinary user cannot honour."""
+    group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+    if group is None or os.geteuid() == 0 or rung_of(record) == "process":
+        return []
+    return [UnsupportedField("spec.securityContext.fsGroup", "ignored", messages.FS_GROUP_NEEDS_ROOT)]
