@@ -5,6 +5,7 @@ torchft is measured if it is installed (`pip install torchft`); otherwise the ou
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -111,6 +112,13 @@ def _running(folder: Path, workers: int, seconds: float = 90.0) -> list[int]:
     raise TimeoutError("the workers did not start to train")
 
 
+def _kill_workers(folder: Path) -> None:
+    """Kill the workers of torchrun: each leads a session of its own, so a signal to torchrun's does not reach them."""
+    for log in folder.glob("steps-*"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(log.name.partition("-")[2]), signal.SIGKILL)
+
+
 def torchrun(workers: int, *, patience: float = 40.0) -> float:
     """Restarts the whole group; here with a checkpoint at every step, so that no step is lost."""
     with workspace() as folder:
@@ -125,6 +133,7 @@ def torchrun(workers: int, *, patience: float = 40.0) -> float:
         finally:
             os.killpg(group.pid, signal.SIGKILL)
             group.wait()
+            _kill_workers(folder)
 
 
 def torchft(workers: int, *, tuned: bool, patience: float = 40.0) -> float | None:

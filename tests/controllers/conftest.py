@@ -173,10 +173,3 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     clusters = _embedded(tmp_path) if request.param == "embedded" else _real(request.getfixturevalue("kube_full"))
     async for cluster in clusters:
         yield cluster
-
-
-@pytest.fixture
-async def embedded_cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """A plane, for tests that do not apply to a real cluster."""
-    async for cluster in _embedded(tmp_path):
-        yield cluster

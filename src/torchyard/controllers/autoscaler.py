@@ -5,7 +5,6 @@ Any resource with a scale subresource can be a target. Usage comes from the reso
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -21,6 +20,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 
 USAGE = GroupVersionResource("metrics.k8s.io", "v1beta1", "pods")
 # kube-controller-manager's --horizontal-pod-autoscaler-sync-period
@@ -47,9 +47,7 @@ class AutoscalerController:
         self._autoscalers.on_change(self._changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._recorder.run())
-            group.create_task(self.controller.run())
+        await run_parts(recorder=self._recorder.run, controller=self.controller.run)
 
     def _changed(self, change: str, hpa: Object, before: Object | None) -> None:
         """The controller's own status updates are ignored; a new or changed spec is reconciled at once."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -17,6 +16,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 
 
 class CronJobController:
@@ -36,9 +36,7 @@ class CronJobController:
         self._jobs.on_change(self._job_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._recorder.run())
-            group.create_task(self.controller.run())
+        await run_parts(recorder=self._recorder.run, controller=self.controller.run)
 
     def _job_changed(self, _change: str, job: Object, _before: Object | None) -> None:
         for owner in job["metadata"].get("ownerReferences") or ():

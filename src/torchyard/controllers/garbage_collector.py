@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 
@@ -21,6 +20,7 @@ from torchyard.core.garbagecollector.decide import (
 from torchyard.core.garbagecollector.graph import ORPHAN, GraphNode, OwnerGraph, OwnerReference, node_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
+from torchyard.kube.supervisor import run_parts
 from torchyard.kube.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,7 @@ class GarbageCollector:
 
     async def run(self, workers: int = 4) -> None:
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(workers):
-                    group.create_task(self._work())
+            await run_parts(**{f"worker-{number}": self._work for number in range(workers)})
         finally:
             self._queue.close()
 
@@ -86,6 +84,12 @@ class GarbageCollector:
                     "garbage collection failed: uid=%s error=%s retry_seconds=%.2f",
                     uid,
                     error,
+                    self._queue.add_rate_limited(uid),
+                )
+            except Exception:
+                log.exception(
+                    "garbage collection raised an unexpected exception: uid=%s retry_seconds=%.2f",
+                    uid,
                     self._queue.add_rate_limited(uid),
                 )
             finally:

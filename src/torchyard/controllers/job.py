@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -21,6 +20,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_namespace, by_owner
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 
 
 class JobController:
@@ -49,10 +49,7 @@ class JobController:
         self._pods.on_change(self._pod_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._recorder.run())
-            group.create_task(self._controller.run())
-            group.create_task(self._stray_pods.run())
+        await run_parts(recorder=self._recorder.run, controller=self._controller.run, stray_pods=self._stray_pods.run)
 
     def _job_changed(self, change: str, job: Object, _before: Object | None) -> None:
         metadata = job["metadata"]

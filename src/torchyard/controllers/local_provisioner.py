@@ -20,6 +20,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 
 _RETRY_SECONDS = 15.0
 
@@ -41,9 +42,7 @@ class LocalVolumeProvisioner:
 
     async def run(self) -> None:
         await self._create_storage_class()
-        async with asyncio.TaskGroup() as group:
-            for work in (self.recorder.run(), self.claims.run(), self.volumes.run()):
-                group.create_task(work)
+        await run_parts(recorder=self.recorder.run, claims=self.claims.run, volumes=self.volumes.run)
 
     async def _create_storage_class(self) -> None:
         """An existing class belongs to the user and is not changed."""

@@ -17,6 +17,7 @@ from contextvars import ContextVar
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.kube.informer import Informer, Key
+from torchyard.kube.supervisor import run_parts
 from torchyard.kube.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -51,9 +52,10 @@ class Controller:
     async def run(self) -> None:
         try:
             await asyncio.gather(*(informer.synced.wait() for informer in self._informers))
-            await asyncio.gather(*(self._work() for _ in range(self._workers)))
-        finally:
-            self.queue.close()
+            await run_parts(**{f"{self.name}-{number}": self._work for number in range(self._workers)})
+        except asyncio.CancelledError:
+            self.queue.close()  # not after a failure: the controller is started again, and its delayed keys count
+            raise
 
     async def _work(self) -> None:
         while True:

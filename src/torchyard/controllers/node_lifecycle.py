@@ -19,6 +19,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 
 _LEASE_NAMESPACE = "kube-node-lease"
 
@@ -46,9 +47,7 @@ class NodeLifecycleController:
         self._nodes.on_change(self._node_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.recorder.run())
-            group.create_task(self.controller.run())
+        await run_parts(recorder=self.recorder.run, controller=self.controller.run)
 
     def _node_changed(self, change: str, node: Object, before: Object | None) -> None:
         """Whether an unreachable node evicts its pods depends on the other nodes, so all are looked at."""

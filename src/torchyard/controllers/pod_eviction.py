@@ -19,6 +19,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +39,7 @@ class TaintEvictionController:
         self._pods.on_change(self._pod_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.recorder.run())
-            group.create_task(self.controller.run())
+        await run_parts(recorder=self.recorder.run, controller=self.controller.run)
 
     def _node_changed(self, _change: str, node: Object, before: Object | None) -> None:
         if before is None or before["spec"].get("taints") != node["spec"].get("taints"):

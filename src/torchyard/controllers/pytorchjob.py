@@ -26,6 +26,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 from torchyard.kube.transform import strip_and_intern
 
 log = logging.getLogger(__name__)
@@ -140,9 +141,7 @@ class PyTorchJobController:
         """May be called again: work that was cancelled is done again."""
         for job in self._jobs.all():
             self._enqueue(job)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.recorder.run())
-            group.create_task(self.controller.run())
+        await run_parts(recorder=self.recorder.run, controller=self.controller.run)
 
     def _job_changed(self, _change: str, job: Object, before: Object | None) -> None:
         """The controller's own status updates are not urgent."""

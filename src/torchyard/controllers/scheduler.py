@@ -22,6 +22,7 @@ from torchyard.core.volume.view import CLAIM
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +64,7 @@ class Scheduler:
             informer.on_change(lambda *_: self._changed.set())
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.recorder.run())
-            group.create_task(self._passes())
+        await run_parts(recorder=self.recorder.run, passes=self._passes)
 
     async def _passes(self) -> None:
         for informer in self._sources:
@@ -187,9 +186,9 @@ class Scheduler:
             await self._client.create(
                 PODS, binding, metadata["namespace"], name=metadata["name"], subresource="binding"
             )
-        except StatusError as failed:
+        except BaseException as error:
             self._assumed.pop(metadata["uid"], None)
-            if failed.status not in (404, 409):
+            if not isinstance(error, StatusError) or error.status not in (404, 409):
                 raise
             return
         self._last_messages.pop(metadata["uid"], None)

@@ -6,7 +6,6 @@ completes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -21,6 +20,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 
 REFS = {CLAIM: PERSISTENT_VOLUME_CLAIMS, VOLUME: PERSISTENT_VOLUMES}
 NAME = "persistentvolume-controller"  # the source of its events
@@ -47,9 +47,7 @@ class VolumeBinder:
         self._pods.on_change(self._pod_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for work in (self.recorder.run(), self.claims.run(), self.volumes.run()):
-                group.create_task(work)
+        await run_parts(recorder=self.recorder.run, claims=self.claims.run, volumes=self.volumes.run)
 
     def _claim_changed(self, _change: str, claim: Object, before: Object | None) -> None:
         self.claims.queue.add(key_of(claim))

@@ -115,6 +115,12 @@ class EventRecorder:
                 log.warning(
                     "cannot write event: reason=%s name=%s error=%s", event.reason, event.involved["name"], error
                 )
+            except Exception:
+                log.exception(
+                    "event not written because of an unexpected exception: reason=%s name=%s",
+                    event.reason,
+                    event.involved["name"],
+                )
             finally:
                 self._is_writing = False
             if self._is_busy():

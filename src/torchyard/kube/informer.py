@@ -128,6 +128,10 @@ class Informer:
                 failure = error
             except YardError as error:
                 failure = error
+            except Exception as error:
+                # The event that caused it may be half applied: a new list makes the cache right.
+                log.exception("watch raised an unexpected exception: resource=%s", self.ref.plural)
+                self._resource_version, failure = "", YardError(f"{type(error).__name__}: {error}")
             if self._resource_version != last_version:
                 delay, last_version = (
                     _MIN_DELAY,
@@ -241,5 +245,10 @@ class Informer:
                     index.setdefault(value, {})[key] = after
 
     def _notify(self, event_type: str, obj: Object, before: Object | None) -> None:
+        """Call all handlers. One that raises must not keep the change from the others, nor end the watch."""
         for handler in self._handlers:
-            handler(event_type, obj, before)
+            try:
+                handler(event_type, obj, before)
+            except Exception:
+                key = "/".join(key_of(obj))
+                log.exception("event handler failed: resource=%s event=%s key=%s", self.ref.plural, event_type, key)

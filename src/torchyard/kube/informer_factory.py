@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.kube.client import Client
 from torchyard.kube.informer import IndexFunc, Informer, Transform
+from torchyard.kube.supervisor import run_parts
 from torchyard.kube.transform import strip_and_intern
 
 
@@ -53,7 +54,8 @@ class InformerFactory:
 
     async def run(self) -> None:
         """Run all informers until cancelled, even if there are none."""
-        async with asyncio.TaskGroup() as group:
-            for informer in self._shared.values():
-                group.create_task(informer.run(), name=f"{informer.ref.plural} informer")
-            await asyncio.Event().wait()
+        parts = {
+            " ".join(filter(None, (f"{ref.plural}.{ref.group}".rstrip("."), *selection))): informer.run
+            for (ref, *selection), informer in self._shared.items()
+        }
+        await (run_parts(**parts) if parts else asyncio.Event().wait())

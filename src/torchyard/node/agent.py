@@ -17,6 +17,7 @@ from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339_micro
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
+from torchyard.kube.supervisor import Part, run_parts
 from torchyard.node import node_object
 from torchyard.node.context import NodeContext
 from torchyard.node.devices import nvidia
@@ -99,37 +100,34 @@ class NodeAgent:
         self._pods.on_change(self._pod_changed)
         await self._register_with_retry()
         try:
-            async with asyncio.TaskGroup() as group:
-                for coroutine in (
-                    self.context.recorder.run(),
-                    self._services.run(),
-                    self._slices.run(),
-                    self._serve_services(services),
-                    self._start_pods(group),
-                    self._heartbeat(),
-                    self._refresh_status(),
-                    self.metrics.run(),
-                    self._relay_outbound(),
-                ):
-                    group.create_task(coroutine)
+            parts: dict[str, Part] = {
+                "events": self.context.recorder.run,
+                "services": self._services.run,
+                "endpointslices": self._slices.run,
+                "pods": self._run_pods,
+                "heartbeat": self._heartbeat,
+                "status": self._refresh_status,
+                "metrics": self.metrics.run,
+            }
+            if self.machine.network:
+                parts["proxy"] = services.run
+            if self.machine.network and not self.machine.outbound_missing:
+                relay = OutboundRelay(ClusterNetwork(self._settings.root), self._settings.network)
+                parts["outbound"] = relay.run
+            await run_parts(**parts)
         finally:
             await self._leave()
 
-    async def _serve_services(self, services: ClusterServices) -> None:
-        if self.machine.network:
-            await services.run()
-
-    async def _relay_outbound(self) -> None:
-        if self.machine.network and not self.machine.outbound_missing:
-            await OutboundRelay(ClusterNetwork(self._settings.root), self._settings.network).run()
-
-    async def _start_pods(self, group: asyncio.TaskGroup) -> None:
+    async def _run_pods(self) -> None:
         """Pods start only after services are known, so that their hosts files are right from the start."""
         await asyncio.gather(self._services.synced.wait(), self._slices.synced.wait())
-        group.create_task(self._pods.run())
+        await run_parts(informer=self._pods.run, orphans=self._adopt_or_remove)
+
+    async def _adopt_or_remove(self) -> None:
         await self._pods.synced.wait()
         await self._remove_orphans()
         self.ready.set()
+        await asyncio.Event().wait()
 
     def _pod_changed(self, change: str, pod: Object, _: Object | None) -> None:
         uid = pod["metadata"]["uid"]

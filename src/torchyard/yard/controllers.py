@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,9 +40,11 @@ from torchyard.core.queue.lifecycle import QueueSettings
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import Part
 from torchyard.yard.settings import PlaneSettings
 
-Runnable = Coroutine[Any, Any, None]
+# Runs only beside a node of the plane: without one, pods are the business of another scheduler.
+SCHEDULER = "scheduler"
 # Not a controller: a part of `kueue` that can be disabled.
 LOCAL_QUEUES = "local-queues"
 
@@ -60,27 +62,27 @@ class Dependencies:
     settings: PlaneSettings
 
 
-def _namespaces(deps: Dependencies) -> Runnable:
+def _namespaces(deps: Dependencies) -> Part:
     resources = partial(_namespaced, deps.registry.catalog)
-    return NamespaceController(deps.client, deps.informers, resources, deps.registry.clock).run()
+    return NamespaceController(deps.client, deps.informers, resources, deps.registry.clock).run
 
 
-def _quotas(deps: Dependencies) -> Runnable:
+def _quotas(deps: Dependencies) -> Part:
     quotas = QuotaController(deps.client, deps.informers, partial(_served, deps.registry.catalog), deps.registry.clock)
     deps.registry.store.listen("", partial(_report_to_quotas, quotas))
-    return quotas.run()
+    return quotas.run
 
 
-def _garbage(deps: Dependencies) -> Runnable:
+def _garbage(deps: Dependencies) -> Part:
     collector = GarbageCollector(deps.client, partial(_resource_of, deps.registry.catalog), deps.recorder)
     deps.registry.store.listen("", partial(_report_change, collector))
-    return collector.run()
+    return collector.run
 
 
-def _pytorchjobs(deps: Dependencies) -> Runnable:
+def _pytorchjobs(deps: Dependencies) -> Part:
     # On one machine the master is reachable soon, so short retries are cheap.
     settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG, init_tries=1000, init_pause_seconds=0.2)
-    return PyTorchJobController(deps.client, deps.informers, settings, clock=deps.registry.clock).run()
+    return PyTorchJobController(deps.client, deps.informers, settings, clock=deps.registry.clock).run
 
 
 def _queue_settings(file: Path | None) -> QueueSettings:
@@ -94,7 +96,7 @@ def _queue_settings(file: Path | None) -> QueueSettings:
         raise YardError(f"--queue-config {file}: {error.message}", hint=error.hint) from None
 
 
-def _queues(deps: Dependencies) -> Runnable:
+def _queues(deps: Dependencies) -> Part:
     from torchyard.controllers.queue.controller import QueueController  # loads prometheus_client
 
     queues = QueueController(
@@ -106,57 +108,61 @@ def _queues(deps: Dependencies) -> Runnable:
         provision_local_queues=LOCAL_QUEUES in deps.registry.controllers,
     )
     deps.registry.metrics_sources.append(queues.metrics.text)
-    return queues.run()
+    return queues.run
 
 
-BUILDERS: dict[str, Callable[[Dependencies], Runnable]] = {
-    "clusterrole-aggregation-controller": lambda deps: RoleAggregationController(deps.client, deps.informers).run(),
-    "cronjob-controller": lambda deps: CronJobController(deps.client, deps.informers, clock=deps.registry.clock).run(),
-    "endpoints-controller": lambda deps: EndpointsController(deps.client, deps.informers).run(),
-    "endpointslice-controller": lambda deps: EndpointSliceController(deps.client, deps.informers).run(),
-    "ephemeral-volume-controller": lambda deps: EphemeralVolumeController(deps.client, deps.informers).run(),
+BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
+    "clusterrole-aggregation-controller": lambda deps: RoleAggregationController(deps.client, deps.informers).run,
+    "cronjob-controller": lambda deps: CronJobController(deps.client, deps.informers, clock=deps.registry.clock).run,
+    "endpoints-controller": lambda deps: EndpointsController(deps.client, deps.informers).run,
+    "endpointslice-controller": lambda deps: EndpointSliceController(deps.client, deps.informers).run,
+    "ephemeral-volume-controller": lambda deps: EphemeralVolumeController(deps.client, deps.informers).run,
     "garbage-collector-controller": _garbage,
-    "horizontal-pod-autoscaler-controller": lambda deps: AutoscalerController(
-        deps.client, deps.informers, target=partial(_resource_of, deps.registry.catalog), clock=deps.registry.clock
-    ).run(),
-    "job-controller": lambda deps: JobController(deps.client, deps.informers, clock=deps.registry.clock).run(),
+    "horizontal-pod-autoscaler-controller": lambda deps: (
+        AutoscalerController(
+            deps.client, deps.informers, target=partial(_resource_of, deps.registry.catalog), clock=deps.registry.clock
+        ).run
+    ),
+    "job-controller": lambda deps: JobController(deps.client, deps.informers, clock=deps.registry.clock).run,
     "kueue": _queues,
-    "local-volumes": lambda deps: LocalVolumeProvisioner(
-        deps.client, deps.informers, root=deps.settings.volumes, node=deps.settings.node_name
-    ).run(),
+    "local-volumes": lambda deps: (
+        LocalVolumeProvisioner(
+            deps.client, deps.informers, root=deps.settings.volumes, node=deps.settings.node_name
+        ).run
+    ),
     "namespace-controller": _namespaces,
-    "node-lifecycle-controller": lambda deps: NodeLifecycleController(
-        deps.client, deps.informers, clock=deps.registry.clock
-    ).run(),
-    "persistentvolume-binder-controller": lambda deps: VolumeBinder(
-        deps.client, deps.informers, clock=deps.registry.clock
-    ).run(),
-    "persistentvolume-protection-controller": lambda deps: volume_protection(deps.client, deps.informers).run(),
-    "persistentvolumeclaim-protection-controller": lambda deps: claim_protection(deps.client, deps.informers).run(),
-    "pod-garbage-collector-controller": lambda deps: PodGarbageCollector(
-        deps.client, deps.informers, clock=deps.registry.clock
-    ).run(),
+    "node-lifecycle-controller": lambda deps: (
+        NodeLifecycleController(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
+    "persistentvolume-binder-controller": lambda deps: (
+        VolumeBinder(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
+    "persistentvolume-protection-controller": lambda deps: volume_protection(deps.client, deps.informers).run,
+    "persistentvolumeclaim-protection-controller": lambda deps: claim_protection(deps.client, deps.informers).run,
+    "pod-garbage-collector-controller": lambda deps: (
+        PodGarbageCollector(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
     "pytorchjob": _pytorchjobs,
     "resourcequota-controller": _quotas,
-    "root-ca-certificate-publisher-controller": lambda deps: root_ca_publisher(
-        deps.client, deps.informers, deps.authority
-    ).run(),
-    "serviceaccount-token-controller": lambda deps: TokenSecretController(
-        deps.client, deps.informers, authority=deps.authority, sign=deps.sign
-    ).run(),
-    "serviceaccount-controller": lambda deps: default_service_account(deps.client, deps.informers).run(),
-    "ttl-after-finished-controller": lambda deps: TTLAfterFinishedController(
-        deps.client, deps.informers, clock=deps.registry.clock
-    ).run(),
-    "taint-eviction-controller": lambda deps: TaintEvictionController(
-        deps.client, deps.informers, clock=deps.registry.clock
-    ).run(),
+    "root-ca-certificate-publisher-controller": lambda deps: (
+        root_ca_publisher(deps.client, deps.informers, deps.authority).run
+    ),
+    SCHEDULER: lambda deps: Scheduler(deps.client, deps.informers, clock=deps.registry.clock).run,
+    "serviceaccount-token-controller": lambda deps: (
+        TokenSecretController(deps.client, deps.informers, authority=deps.authority, sign=deps.sign).run
+    ),
+    "serviceaccount-controller": lambda deps: default_service_account(deps.client, deps.informers).run,
+    "ttl-after-finished-controller": lambda deps: (
+        TTLAfterFinishedController(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
+    "taint-eviction-controller": lambda deps: (
+        TaintEvictionController(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
 }
 # Started together with another part; cannot be selected alone.
-_ATTACHED: dict[str, dict[str, Callable[[Dependencies], Runnable]]] = {
-    "node": {"scheduler": lambda deps: Scheduler(deps.client, deps.informers, clock=deps.registry.clock).run()},
+_ATTACHED: dict[str, dict[str, Callable[[Dependencies], Part]]] = {
     "pytorchjob": {
-        "operator-pod": lambda deps: OperatorPodController(deps.client, deps.informers, deps.registry.clock).run()
+        "operator-pod": lambda deps: OperatorPodController(deps.client, deps.informers, deps.registry.clock).run
     },
 }
 KNOWN = tuple(BUILDERS)
@@ -168,20 +174,19 @@ def controllers(
     chosen: frozenset[str],
     settings: PlaneSettings,
     *,
+    recorder: EventRecorder,
     authority: str,
     sign: Callable[[dict[str, Any], str], str],
-) -> Iterator[tuple[str, Runnable]]:
-    """The coroutines of the selected controllers by name, and those that feed them."""
-    deps = Dependencies(
-        client, InformerFactory(client), EventRecorder(client, "torchyard"), registry, authority, sign, settings
-    )
+) -> Iterator[tuple[str, Part]]:
+    """The parts that run the selected controllers, by name, and those that feed them."""
+    deps = Dependencies(client, InformerFactory(client), recorder, registry, authority, sign, settings)
     for name in sorted(chosen):
         makers = {name: BUILDERS[name]} if name in BUILDERS else {}
         for part, make in (makers | _ATTACHED.get(name, {})).items():
             yield part, make(deps)
-    yield "events", deps.recorder.run()
+    yield "events", deps.recorder.run
     # Last, because by now every controller has requested its informers.
-    yield "informers", deps.informers.run()
+    yield "informers", deps.informers.run
 
 
 def _resource_of(catalog: Catalog, api_version: str, kind: str) -> GroupVersionResource | None:

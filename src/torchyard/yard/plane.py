@@ -8,15 +8,16 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from torchyard.api.builtins import builtin_resources
+from torchyard.api.cluster import plane_messages as messages
 from torchyard.api.errors import YardError
 from torchyard.api.names import label_value_problems, subdomain_problems
 from torchyard.api.pytorchjob.crd import definition_object
@@ -59,13 +60,16 @@ from torchyard.apiserver.virtual import resource_metrics
 from torchyard.controllers import operator_pod
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import JSON, Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.local import HandlerResponse, LocalTransport
+from torchyard.kube.supervisor import Part, PartFailure, Supervisor, describe
 from torchyard.yard.controller_log import ControllerLog
-from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, controllers
+from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, SCHEDULER, controllers
 from torchyard.yard.listen_address import resolve_listen_address
 from torchyard.yard.lock import PlaneProcess, StateLock
 from torchyard.yard.selection import select_controllers
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
+from torchyard.yard.supervisor_metrics import supervisor_metrics
 from torchyard.yard.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
@@ -74,6 +78,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ADMIN = User("yard-admin", groups=(MASTERS, "system:authenticated"))
+# What events about the plane itself refer to.
+_PLANE_OBJECT = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
 # Why an address cannot be bound, and what to do about it.
 _LISTEN_ERRORS = {
     errno.EADDRINUSE: ("the port is in use", "choose another with --port (0 takes a free one)"),
@@ -93,6 +99,8 @@ class Plane:
         self.stops_pods = False  # whether pods are stopped with the plane, and how many were
         self.stopped_pods = 0
         self._failed: asyncio.Future[None] | None = None
+        self.supervisor = Supervisor(self._part_failed)
+        self._recorder: EventRecorder | None = None
 
     async def __aenter__(self) -> Plane:
         try:
@@ -106,7 +114,7 @@ class Plane:
         await self._closing.aclose()
 
     async def failed(self) -> None:
-        """Never returns; raises when a part of the plane ends, which none should."""
+        """Never returns; raises when the store fails. Other parts that fail are started again."""
         assert self._failed is not None
         await self._failed
 
@@ -114,6 +122,8 @@ class Plane:
         settings = self.settings
         _check_names(settings)
         chosen = select_controllers(settings.controllers, KNOWN) | _parts(settings)
+        if not settings.node:
+            chosen -= {SCHEDULER}
         reached = resolve_listen_address(settings.host)
         names = (*settings.names, *reached.names)
         ensure_state_directory(settings.state)
@@ -121,7 +131,7 @@ class Plane:
         lock.acquire()
         self._closing.callback(lock.release)
         self._failed = asyncio.get_running_loop().create_future()
-        store = Store(settings.database, fsync=settings.fsync)
+        store = Store(settings.database, fsync=settings.fsync, on_failure=self._store_failed)
         self._closing.push_async_callback(store.close)
         credentials = certificates.ensure(settings.credentials, names=names)
         self.registry = self._registry(store, chosen)
@@ -137,23 +147,21 @@ class Plane:
         definitions += queue_definitions() if "kueue" in chosen else []
         await bootstrap(self.registry, ADMIN, url=self.url, definitions=definitions)
         self._write_kubeconfig(credentials)  # from here on clients can connect
-        self._start_task("crds", crd_controller.run())
-        self._start_task("certificates", renew_certificates(credentials, context, names=names))
-        self._start_task("upkeep", Compactor(self.registry).run())
+        self._start_part("crds", crd_controller.run)
+        self._start_part("certificates", partial(renew_certificates, credentials, context, names=names))
+        self._start_part("upkeep", Compactor(self.registry).run)
         authority = credentials.authority.read_text()
         if "pytorchjob" in chosen:
             self._serve_controller_log()
         client = self.client("torchyard-controllers")
+        self._recorder = EventRecorder(client, "torchyard")
         sign = self.server.access_control.service_account_tokens.issue_for_secret
-        for name, work in controllers(client, self.registry, chosen, settings, authority=authority, sign=sign):
-            self._start_task(name, work)
+        for name, part in controllers(
+            client, self.registry, chosen, settings, recorder=self._recorder, authority=authority, sign=sign
+        ):
+            self._start_part(name, part)
         if settings.node:
-            from torchyard.yard.node import make_agent, node_settings  # not imported by a plane without a node
-
-            node = node_settings(settings, port)
-            self.agent = await make_agent(node, self.client("torchyard-node"), self.registry)
-            self._closing.push_async_callback(self._stop_pods, node.root)  # after the agent has released them
-            self._start_task("node", self.agent.run())
+            await self._start_node(port)
         node_name = settings.node_name if settings.node else ""
         lock.write(PlaneProcess(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
 
@@ -166,6 +174,24 @@ class Plane:
         watchdog = LoopWatchdog(metrics, self.settings.watchdog_threshold)
         watchdog.start()
         self._closing.callback(watchdog.stop)
+
+    async def _start_node(self, port: int) -> None:
+        from torchyard.yard.node import make_agent, node_settings  # not imported by a plane without a node
+
+        node = node_settings(self.settings, port)
+        self.agent = await make_agent(node, self.client("torchyard-node"), self.registry)
+
+        async def run() -> None:
+            """Run the agent; after a failure a new one, which adopts the pods."""
+            if self.agent is None:
+                self.agent = await make_agent(node, self.client("torchyard-node"), self.registry)
+            try:
+                await self.agent.run()
+            finally:
+                self.agent = None
+
+        self._closing.push_async_callback(self._stop_pods, node.root)  # after the agent has released them
+        self._start_part("node", run)
 
     async def _stop_pods(self, root: Path) -> None:
         from torchyard.node.shutdown import stop_pods
@@ -206,7 +232,10 @@ class Plane:
         self._closing.push_async_callback(admission.close)
         access_control = AccessControl(authentication, authorizer, accounts)
         metrics = RequestMetrics(registry.store)
-        return Router(registry, access_control, NonResourceHandler(registry, accounts, metrics), metrics)
+        registry.metrics_sources.append(partial(supervisor_metrics, self.supervisor))
+        non_resource = NonResourceHandler(registry, accounts, metrics)
+        non_resource.add_check("parts", self._down_parts)
+        return Router(registry, access_control, non_resource, metrics)
 
     def _admin_token(self) -> str:
         """The admin's bearer token, created once and readable only by its owner."""
@@ -250,9 +279,8 @@ class Plane:
 
         return Client(LocalTransport(handle), manager=manager)
 
-    def _start_task(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        task.add_done_callback(self._task_ended)
+    def _start_part(self, name: str, part: Part) -> None:
+        task = asyncio.get_running_loop().create_task(self.supervisor.run(name, part), name=name)
 
         async def stop() -> None:
             task.cancel()
@@ -260,11 +288,19 @@ class Plane:
 
         self._closing.push_async_callback(stop)
 
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or self._failed is None or self._failed.done():
-            return
-        error = task.exception() or RuntimeError("it returned")
-        self._failed.set_exception(YardError(f"part {task.get_name()!r} of the plane ended unexpectedly: {error}"))
+    def _part_failed(self, failure: PartFailure) -> None:
+        if self._recorder is not None:
+            message = messages.part_failed(failure.part, describe(failure.error), failure.delay)
+            self._recorder.event(_PLANE_OBJECT, "Warning", messages.PART_FAILED, message)
+
+    def _store_failed(self, error: Exception) -> None:
+        """End the process: what is in memory no longer matches the disk, which is right."""
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(YardError(f"the store failed: {describe(error)}", hint="start the plane again"))
+
+    def _down_parts(self) -> str:
+        """A health check: the parts that wait for their restart."""
+        return "; ".join(f"{part}: {error}" for part, error in sorted(self.supervisor.down().items()))
 
     def _write_kubeconfig(self, credentials: certificates.CertificateDir) -> None:
         authority = credentials.authority.read_bytes()

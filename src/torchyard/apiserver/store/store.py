@@ -55,7 +55,16 @@ class Store:
     KEEP_REVISIONS = 200_000
     CHECKPOINT_BYTES = 4 << 20
 
-    def __init__(self, path: Path, *, fsync: Fsync = "normal", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fsync: Fsync = "normal",
+        clock: Callable[[], float] = time.monotonic,
+        on_failure: Callable[[Exception], None] = lambda _error: None,
+    ) -> None:
+        """`on_failure` is called when the store cannot go on; a write that fails is only reported to its writer."""
+        self._on_failure = on_failure
         self._log = Log(path, fsync=fsync)
         self._checkpointer = Checkpointer(self._log)
         self._waits_for_disk = fsync == "full"
@@ -165,7 +174,16 @@ class Store:
         if in_thread:
             self._commit_task = asyncio.get_running_loop().create_task(self._commit_in_thread(prepared))
         else:
+            self._publish_or_fail(prepared)
+
+    def _publish_or_fail(self, prepared: list[_PreparedWrite]) -> None:
+        """Publish committed writes. An error here leaves the memory behind the disk: the store cannot go on."""
+        try:
             self._publish(prepared)
+        except Exception as error:
+            logger.exception("store failed: committed changes could not be published")
+            self._fail(prepared, error)
+            self._on_failure(error)
 
     async def _commit_in_thread(self, prepared: list[_PreparedWrite]) -> None:
         """Only the wait for the disk happens in a thread: every other SQLite call there would contend for the GIL."""
@@ -174,7 +192,7 @@ class Store:
         except Exception as error:
             self._fail(prepared, error)
         else:
-            self._publish(prepared)
+            self._publish_or_fail(prepared)
             if self._checkpointer.is_restart_due:
                 await self._checkpointer.restart_log()
         finally:
@@ -223,7 +241,10 @@ class Store:
                 collection.put(record)
                 event = StoreEvent("MODIFIED" if previous else "ADDED", record, previous)
             for listener in (*self._listeners.get(prefix, ()), *self._listeners.get("", ())):
-                listener(event)
+                try:
+                    listener(event)
+                except Exception:  # the write is committed: a listener must not keep it from the others
+                    logger.exception("store listener failed: key=%s revision=%d", write.key, row.rev)
             for watcher in self._watchers.get(prefix, ()):
                 watcher.offer(event)
             record.end_publication()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
 
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import JOBS
@@ -24,10 +22,7 @@ from torchyard.core.queue.integrations import BatchJobIntegration, JobIntegratio
 from torchyard.core.queue.lifecycle import QueueSettings
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
-
-
-class _Runnable(Protocol):
-    async def run(self) -> None: ...
+from torchyard.kube.supervisor import Part, run_parts
 
 
 class QueueController:
@@ -59,22 +54,21 @@ class QueueController:
             for integration, gvr in integrations
         ]
         pod_groups = PodGroupReconciler(store, informers)
-        controllers: list[_Runnable] = [
-            pod_groups,
-            SchedulerController(store, scheduler_recorder, self.metrics),
-            WorkloadReconciler(store, workload_recorder, self.metrics, settings),
-            QueueStatusController(store, self.metrics),
-            *jobs,
-            SliceReconciler(store, informers, jobs[0].recorder),
-        ]
-        recorders = [scheduler_recorder, workload_recorder, pod_groups.recorder, *(job.recorder for job in jobs)]
+        self._parts: dict[str, Part] = {
+            "scheduler": SchedulerController(store, scheduler_recorder, self.metrics).run,
+            "scheduler-events": scheduler_recorder.run,
+            "workloads": WorkloadReconciler(store, workload_recorder, self.metrics, settings).run,
+            "workload-events": workload_recorder.run,
+            "pod-groups": pod_groups.run,
+            "pod-group-events": pod_groups.recorder.run,
+            "queue-status": QueueStatusController(store, self.metrics).run,
+            "slices": SliceReconciler(store, informers, jobs[0].recorder).run,
+        }
+        for (_, gvr), job in zip(integrations, jobs, strict=True):
+            self._parts |= {gvr.plural: job.run, f"{gvr.plural}-events": job.recorder.run}
         if provision_local_queues:
             provisioner = LocalQueueProvisioner(store, informers)
-            controllers.append(provisioner)
-            recorders.append(provisioner.recorder)
-        self._runnables: list[_Runnable] = [*recorders, *controllers]
+            self._parts |= {"local-queues": provisioner.run, "local-queue-events": provisioner.recorder.run}
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for runnable in self._runnables:
-                group.create_task(runnable.run())
+        await run_parts(**self._parts)

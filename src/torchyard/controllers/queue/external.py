@@ -6,7 +6,6 @@ v1beta1, create the client with `kueue_v1beta1.KueueV1Beta1Transport` around its
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -16,6 +15,7 @@ from torchyard.controllers.queue.stores import WorkloadStore
 from torchyard.core.queue.integrations import PyTorchJobIntegration
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
 
 
 class ExternalIntegration:
@@ -28,6 +28,4 @@ class ExternalIntegration:
         self._jobs = JobReconciler(store, informers, PyTorchJobIntegration(), PYTORCHJOBS)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._jobs.recorder.run())
-            group.create_task(self._jobs.run())
+        await run_parts(recorder=self._jobs.recorder.run, jobs=self._jobs.run)

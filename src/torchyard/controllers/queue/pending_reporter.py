@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from typing import NamedTuple
 
 from torchyard.api.errors import YardError
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 _GPU, _GPU_PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
 # While workloads are admitted, reports take a tenth of the time: each is followed by a pause of nine times its length.
 _PAUSE_FACTOR = 9.0
+_RETRY_SECONDS = 1.0
 
 
 class _Report(NamedTuple):
@@ -38,6 +40,7 @@ class PendingReporter:
         self._pending = store.state.pending
         self._heads: dict[Key, StayPending] = {}
         self._heaps: dict[PendingHeap, None] = {}  # heaps that may have workloads without a report
+        self._failed: deque[_Report] = deque()  # to be written again
         self._has_work = asyncio.Event()
 
     def add(self, decision: StayPending) -> None:
@@ -57,20 +60,40 @@ class PendingReporter:
         while True:
             await self._has_work.wait()
             self._has_work.clear()
-            while self._heads or self._heaps or self._pending.unreported:
+            while self._failed or self._heads or self._heaps or self._pending.unreported:
                 started = time.perf_counter()
                 report = self._next_report()
                 if report is None:
                     continue
                 try:
                     await self._write(report.info, report.why)
-                except YardError as error:
-                    log.warning("pending reason not written: workload=%s/%s error=%s", *report.info.key, error)
+                except Exception as error:
+                    self._retry_later(report, error)
                 if self._store.is_busy():
                     await asyncio.sleep((time.perf_counter() - started) * _PAUSE_FACTOR)
 
+    def _retry_later(self, report: _Report, error: Exception) -> None:
+        namespace, name = report.info.key
+        log.warning(
+            "pending reason not written: workload=%s/%s retry_seconds=%g error=%s",
+            namespace,
+            name,
+            _RETRY_SECONDS,
+            error,
+            exc_info=not isinstance(error, YardError),
+        )
+
+        def retry() -> None:
+            self._failed.append(report)
+            self._has_work.set()
+
+        asyncio.get_running_loop().call_later(_RETRY_SECONDS, retry)
+
     def _next_report(self) -> _Report | None:
         workloads, pending = self._store.state.cache.workloads, self._pending
+        if self._failed:
+            report = self._failed.popleft()
+            return report if workloads.get(report.info.key) is report.info else None
         if self._heads:
             key = next(iter(self._heads))
             decision = self._heads.pop(key)
@@ -94,9 +117,14 @@ class PendingReporter:
         message = why.message + self._hint(info, why.reason)
         if info.pending_message == message:
             return
-        info.pending_message = message
-        status = lifecycle.set_pending(info.obj, why.reason, message, self._store.now())
-        if await self._store.writer.write_status(info.key, info.obj, status) is not None:
+        before, info.pending_message = info.pending_message, message
+        try:
+            status = lifecycle.set_pending(info.obj, why.reason, message, self._store.now())
+            written = await self._store.writer.write_status(info.key, info.obj, status)
+        except BaseException:
+            info.pending_message = before
+            raise
+        if written is not None:
             self._recorder.event(workload_reference(info), "Warning", why.reason, message)
 
     def _hint(self, info: WorkloadInfo, reason: str) -> str:

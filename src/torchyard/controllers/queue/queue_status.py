@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
@@ -20,6 +21,7 @@ from torchyard.kube.informer import Informer
 
 log = logging.getLogger(__name__)
 
+_RETRY_SECONDS = 1.0
 _DELAY = 0.1  # seconds from a change to the status
 # While workloads are admitted, statuses take a twentieth of the time: a pause of nineteen times their length follows.
 _PAUSE_FACTOR, _MAX_PAUSE = 19.0, 60.0
@@ -38,10 +40,7 @@ class QueueStatusController:
             await asyncio.sleep(_DELAY)
             self._changed.clear()
             started = time.perf_counter()
-            try:
-                await self._write_changed()
-            except YardError as error:
-                log.warning("queue status not written: error=%s", error)
+            await self._write_changed()
             await self._pause(min((time.perf_counter() - started) * _PAUSE_FACTOR, _MAX_PAUSE))
 
     async def _pause(self, seconds: float) -> None:
@@ -63,13 +62,30 @@ class QueueStatusController:
             local_queues.setdefault(spec.get("clusterQueue", ""), []).append(key)
         now = to_rfc3339(self._store.clock())
         for name in sorted(changed):
-            cq = state.cache.cluster_queues.get(name)
-            if cq is not None:
-                status = cluster_queue_status(cq, now)
-                await self._write(CLUSTER_QUEUES, self._store.cluster_queues, ("", name), status)
-                self._set_metrics(cq)
-            for key in local_queues.get(name, ()):
-                status = local_queue_status(key, state, now)
+            try:
+                await self._write_statuses(name, local_queues.get(name, ()), now)
+            except Exception as error:
+                state.cache.changed.add(name)  # written again after the next pause
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._changed.set)
+                log.warning(
+                    "queue status not written: cluster_queue=%s retry_seconds=%g error=%s",
+                    name,
+                    _RETRY_SECONDS,
+                    error,
+                    exc_info=not isinstance(error, YardError),
+                )
+
+    async def _write_statuses(self, name: str, local_queues: Iterable[Key], now: str) -> None:
+        """Write the status of a ClusterQueue and of its LocalQueues. Any of them may be deleted meanwhile."""
+        cache = self._store.state.cache
+        cq = cache.cluster_queues.get(name)
+        if cq is not None:
+            status = cluster_queue_status(cq, now)
+            await self._write(CLUSTER_QUEUES, self._store.cluster_queues, ("", name), status)
+            self._set_metrics(cq)
+        for key in local_queues:
+            if key in cache.local_queues:
+                status = local_queue_status(key, self._store.state, now)
                 await self._write(LOCAL_QUEUES, self._store.local_queues, key, status)
 
     def _set_metrics(self, cq: ClusterQueue) -> None:

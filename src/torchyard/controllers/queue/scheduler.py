@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
@@ -18,9 +19,10 @@ from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.writer import QueuedWrite
 from torchyard.core.queue import lifecycle
 from torchyard.core.queue.preemption import PreemptionTarget
-from torchyard.core.queue.scheduler import Admit, Preempt, StayPending, schedule
+from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingFailure, StayPending, schedule
 from torchyard.core.queue.workload_info import WorkloadInfo
 from torchyard.kube.event_recorder import EventRecorder
+from torchyard.kube.supervisor import run_parts
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +43,7 @@ class SchedulerController:
 
     async def run(self) -> None:
         await asyncio.gather(*(informer.synced.wait() for informer in self._store.informers))
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._run_cycles())
-            group.create_task(self._reporter.run())
+        await run_parts(cycles=self._run_cycles, reporter=self._reporter.run)
 
     async def _run_cycles(self) -> None:
         state = self._store.state
@@ -57,21 +57,33 @@ class SchedulerController:
             # All writes are queued before the first starts: from now on the watch must not undo what was assumed.
             to_write: list[tuple[Admit | Preempt, list[QueuedWrite]]] = []
             for decision in decisions:
-                if isinstance(decision, StayPending):
-                    self._reporter.add(decision)
-                else:
-                    to_write.append((decision, self._enqueue_writes(decision)))
-            for decision, writes in to_write:
-                await self._write_slots.acquire()
-                self._spawn(self._write_decision(decision, writes))
+                match decision:
+                    case StayPending():
+                        self._reporter.add(decision)
+                    case SchedulingFailure(cluster_queue, error):
+                        log.error("scheduling failed: cluster_queue=%s", cluster_queue, exc_info=error)
+                    case _:
+                        to_write.append((decision, self._enqueue_writes(decision)))
+            await self._start_writes(to_write)
             self._reporter.collect()
             if not state.pending.active:
                 await self._changed.wait()
             await asyncio.sleep(0)
 
+    async def _start_writes(self, to_write: list[tuple[Admit | Preempt, list[QueuedWrite]]]) -> None:
+        remaining = deque(to_write)
+        try:
+            while remaining:
+                await self._write_slots.acquire()
+                self._spawn(self._write_decision(*remaining.popleft()))
+        finally:
+            # Only after a failure: what is queued but never written would count as being written for ever.
+            for decision, writes in remaining:
+                for info, write in zip(_infos(decision), writes, strict=True):
+                    self._store.writer.abandon(write, info.obj)
+
     def _enqueue_writes(self, decision: Admit | Preempt) -> list[QueuedWrite]:
-        infos = [decision.info] if isinstance(decision, Admit) else [target.info for target in decision.targets]
-        return [self._store.writer.enqueue(info.key) for info in infos]
+        return [self._store.writer.enqueue(info.key) for info in _infos(decision)]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -97,7 +109,11 @@ class SchedulerController:
 
     async def _write_admission(self, decision: Admit, write: QueuedWrite) -> None:
         info, now = decision.info, self._store.now()
-        spec = self._store.state.cache.cluster_queues[decision.cluster_queue].spec
+        cq = self._store.state.cache.cluster_queues.get(decision.cluster_queue)
+        if cq is None:  # it was deleted since the decision
+            self._store.writer.abandon(write, info.obj)
+            return
+        spec = cq.spec
         written = await self._store.writer.write_queued(
             write, info.obj, lambda obj: lifecycle.reserve_quota(obj, spec, decision.assignment, now)
         )
@@ -140,3 +156,8 @@ class SchedulerController:
 
     def _record(self, info: WorkloadInfo, reason: str, message: str) -> None:
         self._recorder.event(workload_reference(info), "Normal", reason, message)
+
+
+def _infos(decision: Admit | Preempt) -> list[WorkloadInfo]:
+    """The workloads that a decision writes."""
+    return [decision.info] if isinstance(decision, Admit) else [target.info for target in decision.targets]

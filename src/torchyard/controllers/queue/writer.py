@@ -65,12 +65,19 @@ class WorkloadWriter:
             if error.status not in (404, 409):
                 raise
         finally:
-            if write.next is None:
-                del self._last[write.key]
-                self._on_written(write.key, known)
-            elif not write.next.cancelled():
-                write.next.set_result(written)
+            self._finish(write, known, written)
         return written
+
+    def abandon(self, write: QueuedWrite, known: Object) -> None:
+        """Give up a write that has not started. `known` is the latest known version of the workload."""
+        self._finish(write, known, None)
+
+    def _finish(self, write: QueuedWrite, known: Object, written: Object | None) -> None:
+        if write.next is None:
+            del self._last[write.key]
+            self._on_written(write.key, known)
+        elif not write.next.cancelled():
+            write.next.set_result(written)
 
     async def _patch_status(self, obj: Object, status: Object) -> Object:
         """Send only what differs, with the resource version: the pod templates need not travel."""

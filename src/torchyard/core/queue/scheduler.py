@@ -52,7 +52,15 @@ class StayPending:
     why: ReasonMessage
 
 
-SchedulingDecision = Admit | Preempt | StayPending
+@dataclass(frozen=True)
+class SchedulingFailure:
+    """A ClusterQueue whose head could not be scheduled because of an unexpected exception. It waits for a change."""
+
+    cluster_queue: str
+    error: Exception
+
+
+SchedulingDecision = Admit | Preempt | StayPending | SchedulingFailure
 
 
 def schedule(state: QueueState, now: float) -> list[SchedulingDecision]:
@@ -73,7 +81,10 @@ class SchedulingCycle:
         preemptors = self._pending.preemptors.under({entry.cq.node.root for entry in nominated})
         targeted = {key for entry in preemptors for key in entry.target_keys}
         for entry in sorted([*nominated, *preemptors], key=lambda entry: entry.order):
-            self._process(entry, targeted)
+            try:
+                self._process(entry, targeted)
+            except Exception as error:  # what was decided for the other queues is already counted, and must be written
+                self._fail(entry.cq, error)
         self._pending.requeuer.requeue_retries()
         return self._decisions
 
@@ -81,12 +92,21 @@ class SchedulingCycle:
         nominated: list[NominatedWorkload] = []
         for name in sorted(self._pending.active):
             cq = self._cache.cluster_queues.get(name)
-            entry = self._nominate(cq) if cq is not None else None
             if cq is None:
                 del self._pending.active[name]
-            elif entry is not None:
+                continue
+            try:
+                entry = self._nominate(cq)
+            except Exception as error:
+                self._fail(cq, error)
+                continue
+            if entry is not None:
                 nominated.append(entry)
         return nominated
+
+    def _fail(self, cq: ClusterQueue, error: Exception) -> None:
+        self._pending.park(cq)
+        self._decisions.append(SchedulingFailure(cq.name, error))
 
     def _process(self, entry: NominatedWorkload, targeted: set[Key]) -> None:
         snapshot = self._snapshot

@@ -48,6 +48,7 @@ class ClusterServices:
     async def run(self) -> None:
         """Serve DNS and the Services' addresses inside the pod network."""
         transport = await self._serve_dns()
+        self._dirty.set()  # a start after a failure has to open every port again
         try:
             while True:
                 await self._dirty.wait()

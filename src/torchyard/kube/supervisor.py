@@ -1,0 +1,108 @@
+"""Keeps the concurrent parts of a process running: a part that raises is logged, counted and started again.
+
+A part is an async function that runs until it is cancelled. It is named after what it does; parts of a part are named
+after both (`kueue/recorder`). Parts find the supervisor of their process through a context variable, which their tasks
+inherit, so that a controller can be used without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import NamedTuple
+
+log = logging.getLogger(__name__)
+
+Part = Callable[[], Awaitable[None]]
+
+_MIN_DELAY, _MAX_DELAY = 0.1, 30.0
+# A part that ran this long is healthy again: its next failure starts with the shortest delay.
+_HEALTHY_AFTER = 60.0
+
+
+class PartFailure(NamedTuple):
+    """One failure of a part."""
+
+    part: str
+    error: BaseException
+    delay: float  # seconds until it is started again
+    failures: int  # how many times it has failed so far
+
+
+class Supervisor:
+    """Runs parts. `on_failure` is called for each failure; it must not raise."""
+
+    def __init__(
+        self,
+        on_failure: Callable[[PartFailure], None] = lambda _failure: None,
+        *,
+        min_delay: float = _MIN_DELAY,
+        max_delay: float = _MAX_DELAY,
+    ) -> None:
+        self._on_failure = on_failure
+        self._min_delay, self._max_delay = min_delay, max_delay
+        self.failures: dict[str, int] = {}  # by part, since the start of the process
+        self._down: dict[str, str] = {}  # parts that wait for their restart, and why they failed
+
+    def down(self) -> dict[str, str]:
+        """The parts that do not run now, and their last errors."""
+        return dict(self._down)
+
+    async def run(self, name: str, part: Part) -> None:
+        """Run a part until this is cancelled."""
+        _current.set((self, name))
+        delay = self._min_delay
+        while True:
+            started = time.monotonic()
+            try:
+                await part()
+                error: BaseException = RuntimeError("it returned")
+            except asyncio.CancelledError as cancelled:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                error = cancelled  # the part waited for something that was cancelled; it was not
+            except Exception as raised:
+                error = raised
+            if time.monotonic() - started >= _HEALTHY_AFTER:
+                delay = self._min_delay
+            self._report(name, error, delay)
+            self._down[name] = describe(error)
+            try:
+                await asyncio.sleep(delay)
+            finally:
+                self._down.pop(name, None)
+            delay = min(delay * 2, self._max_delay)
+
+    def _report(self, name: str, error: BaseException, delay: float) -> None:
+        count = self.failures[name] = self.failures.get(name, 0) + 1
+        log.error(
+            "part failed and is started again: part=%s failures=%d delay_seconds=%.1f",
+            name,
+            count,
+            delay,
+            exc_info=error,
+        )
+        self._on_failure(PartFailure(name, error, delay, count))
+
+
+def describe(error: BaseException) -> str:
+    """The error in one line; of a group, its first error."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+_current: ContextVar[tuple[Supervisor, str] | None] = ContextVar("supervisor", default=None)
+
+
+async def run_parts(**parts: Part) -> None:
+    """Run the parts of the current part at the same time, each with its own restarts, until this is cancelled."""
+    supervisor, owner = _current.get() or (Supervisor(), "")
+    async with asyncio.TaskGroup() as group:
+        for name, part in parts.items():
+            full_name = f"{owner}/{name}" if owner else name
+            group.create_task(supervisor.run(full_name, part), name=full_name)

@@ -1,0 +1,145 @@
+"""A part of the plane that fails does not end the plane, and its failure is visible."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.support import queues
+from tests.support.waiting import first_answer
+
+from torchyard.api.gvr import CONFIG_MAPS, EVENTS
+from torchyard.api.objects import Object
+from torchyard.apiserver.store.store import Store
+from torchyard.apiserver.store.watch import StoreEvent
+from torchyard.controllers.queue import queue_status
+from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, LOCAL_QUEUES
+from torchyard.controllers.queue.scheduler import SchedulerController
+from torchyard.kube.client import Client
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import PlaneSettings
+
+
+def _settings(tmp_path: Path, controllers: str) -> PlaneSettings:
+    return PlaneSettings(state=tmp_path / "state", port=0, controllers=controllers, node=False)
+
+
+def _typed(kind: str, obj: Object) -> Object:
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, **obj}
+
+
+async def _raw(plane: Plane, path: str) -> tuple[int, str]:
+    response = await plane.client("test")._transport.request("GET", path)
+    return response.status, response.body.decode()
+
+
+async def test_a_failing_part_is_restarted_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, calls = SchedulerController._run_cycles, 0
+
+    async def fails_at_first(self: SchedulerController) -> None:
+        nonlocal calls
+        calls += 1
+        if calls <= 2:
+            raise KeyError("missing")
+        await original(self)
+
+    monkeypatch.setattr(SchedulerController, "_run_cycles", fails_at_first)
+    async with Plane(_settings(tmp_path, "kueue,namespace-controller")) as plane:
+        client = plane.client("test")
+        await first_answer(lambda: _count(plane, "kueue/scheduler/cycles", 2))
+        assert "missing" in (await first_answer(lambda: _event(client)))["message"]
+        _, metrics = await _raw(plane, "/metrics")
+        assert 'torchyard_part_failures_total{part="kueue/scheduler/cycles"} 2' in metrics
+        await first_answer(lambda: _is_ready(plane))
+        # The queue works again.
+        await client.create(CLUSTER_QUEUES, _typed("ClusterQueue", queues.queue("team")))
+        await first_answer(lambda: _has_status(client))
+
+
+async def _count(plane: Plane, part: str, at_least: int) -> bool:
+    return plane.supervisor.failures.get(part, 0) >= at_least
+
+
+async def _event(client: Client) -> Object | None:
+    events = (await client.list(EVENTS, "default", fields="reason=PartFailed")).items
+    return events[0] if events else None
+
+
+async def _is_ready(plane: Plane) -> bool:
+    return await _raw(plane, "/readyz") == (200, "ok")
+
+
+async def _has_status(client: Client) -> bool:
+    return bool((await client.get(CLUSTER_QUEUES, "team")).get("status"))
+
+
+async def test_readyz_names_a_part_that_is_down(tmp_path: Path) -> None:
+    async with Plane(_settings(tmp_path, "-*")) as plane:
+        plane.supervisor._min_delay = 60
+
+        async def fails() -> None:
+            raise ValueError("bad value")
+
+        plane._start_part("extra", fails)
+        await first_answer(lambda: _count(plane, "extra", 1))
+        await asyncio.sleep(0)
+        status, text = await _raw(plane, "/readyz")
+        assert status == 500
+        assert "[-]parts failed: extra: ValueError: bad value" in text
+
+
+async def test_local_queues_deleted_while_statuses_are_written_end_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_status, "_DELAY", 0.0)
+    async with Plane(_settings(tmp_path, "kueue,namespace-controller")) as plane:
+        client = plane.client("test")
+        await client.create(CLUSTER_QUEUES, _typed("ClusterQueue", queues.queue("team")))
+        names = [f"q-{number}" for number in range(200)]
+
+        async def create_and_delete(name: str) -> None:
+            await client.create(LOCAL_QUEUES, _typed("LocalQueue", queues.local(name)), "default")
+            await asyncio.sleep(0)
+            await client.delete(LOCAL_QUEUES, name, "default")
+
+        await asyncio.gather(*(create_and_delete(name) for name in names))
+        await client.create(LOCAL_QUEUES, _typed("LocalQueue", queues.local("last")), "default")
+
+        async def status() -> Object | None:
+            return (await client.get(LOCAL_QUEUES, "last", "default")).get("status")
+
+        assert (await first_answer(status))["conditions"]
+        assert plane.supervisor.failures == {}
+
+
+async def test_a_failure_of_the_store_ends_the_plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Plane(_settings(tmp_path, "-*")) as plane:
+        failed = asyncio.ensure_future(plane.failed())
+
+        def broken(*_: object) -> None:
+            raise MemoryError("no memory")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Store, "_publish", broken)
+            with pytest.raises(Exception, match="no memory"):
+                await plane.client("test").create(CONFIG_MAPS, _config_map(), "default")
+        with pytest.raises(Exception, match="the store failed: MemoryError: no memory"):
+            await asyncio.wait_for(failed, 10)
+
+
+def _config_map() -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+
+
+async def test_a_listener_that_raises_does_not_fail_the_write(tmp_path: Path) -> None:
+    async with Plane(_settings(tmp_path, "namespace-controller")) as plane:
+
+        def broken(event: StoreEvent) -> None:
+            if event.record.key.startswith("/configmaps"):
+                raise KeyError("missing")
+
+        plane.registry.store.listen("", broken)
+        client = plane.client("test")
+        created = await client.create(CONFIG_MAPS, _config_map(), "default")
+        assert (await client.get(CONFIG_MAPS, "a", "default"))["metadata"]["uid"] == created["metadata"]["uid"]
