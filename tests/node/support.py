@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,13 @@ from torchyard.node.shim import records
 from torchyard.node.shim.client import ClusterNetwork, ShimClient, ShimNotRunning, ZygoteClient
 
 if TYPE_CHECKING:
-    from torchyard.node.shim.record_types import ClusterNetworkConfig, ContainerConfig, ContainerRecord, SandboxConfig
+    from torchyard.node.shim.record_types import (
+        ClusterNetworkConfig,
+        ContainerConfig,
+        ContainerRecord,
+        PidsLimit,
+        SandboxConfig,
+    )
 
 NETWORK: ClusterNetworkConfig = {
     "bridge": "yard0",
@@ -45,6 +51,12 @@ def need_sandbox() -> None:
         pytest.skip(f"no sandbox on this machine: {machine().sandbox_missing}")
 
 
+def need_seccomp() -> None:
+    need_sandbox()
+    if not machine().seccomp:
+        pytest.skip(f"no seccomp on this machine: {machine().seccomp_missing}")
+
+
 def need_network() -> None:
     if not machine().network:
         pytest.skip(f"no pod network on this machine: {machine().network_missing or machine().sandbox_missing}")
@@ -59,19 +71,20 @@ def need_outbound() -> None:
 class ShimHarness:
     """One node's state directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, pids: PidsLimit | None = None) -> None:
         self.root = root
         self.sandboxed = machine().sandbox
-        self.zygote = ZygoteClient(root, {"namespaces": self.sandboxed, "network": NETWORK})
+        self.zygote = ZygoteClient(root, {"namespaces": self.sandboxed, "network": NETWORK, "pids": pids})
         self.pods: list[Path] = []
 
-    async def pod(self, name: str, *, sandboxed: bool = True, address: str = "") -> ShimClient:
+    async def pod(self, name: str, *, sandboxed: bool = True, address: str = "", **more: Any) -> ShimClient:
+        """Start a pod's shim; `more` overrides any field of its config."""
         pod_dir = self.root / name
         pod_dir.mkdir()
         config: SandboxConfig = {"sandboxed": sandboxed, "hostname": name, "tmpfs": [], "network": None}
         if address:
             config["network"] = {"address": address, "prefix": NETWORK["prefix"], "gateway": NETWORK["gateway"]}
-        records.write(records.pod_path(str(pod_dir)), config)
+        records.write(records.pod_path(str(pod_dir)), {**config, **more})
         self.pods.append(pod_dir)
         await self.zygote.start_shim(pod_dir)
         return ShimClient(pod_dir)
@@ -87,9 +100,17 @@ class ShimHarness:
         steps = more.pop("steps", None)
         if sandboxed and steps is None:
             root = rootfs_steps.RootfsSource(machine=True, prefixes=(Path(sys.prefix), Path(sys.base_prefix)))
+            privileged = more.get("privileged", False)
             steps = rootfs_steps.rootfs_steps(
-                root, more.pop("mounts", []), scratch=directory / f"{attempt}.rw", devices=[]
+                root,
+                more.pop("mounts", []),
+                scratch=directory / f"{attempt}.rw",
+                devices=[],
+                privileged=privileged,
+                may_remount=privileged or 21 in more.get("capabilities", ()),  # SYS_ADMIN
+                host_pid=more.get("pid") == "NODE",
             )
+        capabilities = more.get("capabilities", list(CAPABILITIES))
         config: ContainerConfig = {
             "container": name,
             "attempt": attempt,
@@ -106,15 +127,18 @@ class ShimHarness:
             "root_directory": str(scratch),
             "read_only_root": False,
             "privileged": False,
-            "capabilities": list(CAPABILITIES),
+            "capabilities": capabilities,
             "no_new_privileges": False,
-            "seccomp": filters.filter_file(self.root, filters.RUNTIME_DEFAULT, CAPABILITIES),
+            "seccomp": self.seccomp_filter(capabilities),
             "masked_paths": list(rootfs_steps.MASKED_PATHS),
             "read_only_paths": list(rootfs_steps.READ_ONLY_PATHS),
             "cgroups": [],
             "memory_limit": None,
         }
         records.write(records.config_path(str(pod.pod), name, attempt), {**config, **more})
+
+    def seccomp_filter(self, capabilities: Collection[int] = CAPABILITIES) -> str:
+        return filters.filter_file(self.root, filters.RUNTIME_DEFAULT, capabilities) if machine().seccomp else ""
 
     async def run(self, pod: ShimClient, name: str, argv: list[str], **more: Any) -> ContainerRecord:
         """Start a container and wait for its end."""
@@ -164,8 +188,8 @@ def _is_locked(lock: Path) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def shim_harness(root: Path) -> AsyncIterator[ShimHarness]:
-    harness = ShimHarness(root)
+async def shim_harness(root: Path, *, pids: PidsLimit | None = None) -> AsyncIterator[ShimHarness]:
+    harness = ShimHarness(root, pids=pids)
     try:
         yield harness
     finally:

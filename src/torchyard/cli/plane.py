@@ -59,6 +59,14 @@ def up(
             help="Run every image that podman or docker has in that engine, not only images unknown to the node.",
         ),
     ] = False,
+    pod_pids_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=-1,
+            help="Processes and threads a pod may have; -1: no limit. Default: 1024, and 128 for each CPU.",
+        ),
+    ] = None,
     keep_pods: Annotated[
         bool,
         typer.Option("--keep-pods", help="Keep pods running on Ctrl-C and SIGTERM; the next `yard up` adopts them."),
@@ -97,6 +105,7 @@ def up(
         python=python,
         keep_pods=keep_pods,
         engine=engine,
+        pod_pids_limit=pod_pids_limit,
         watchdog_threshold=watchdog_threshold,
     )
     if detach:

@@ -16,6 +16,7 @@ from pathlib import Path
 from torchyard.kube import kubeconfig
 from torchyard.kube.connect import open_client
 from torchyard.node.agent import NodeAgent
+from torchyard.node.resources.cgroups import default_pids_limit
 from torchyard.node.settings import NodeSettings
 
 
@@ -28,10 +29,17 @@ def main() -> None:
     parser.add_argument("--name", default=socket.gethostname().lower(), help="name of the node")
     parser.add_argument("--python", default="", help="Python interpreter of mapped images")
     parser.add_argument("--engine", action="store_true", help="run every image that podman or docker has there")
+    parser.add_argument(
+        "--pod-pids-limit", type=int, default=default_pids_limit(), help="processes and threads a pod may have"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = NodeSettings(
-        root=arguments.root.resolve(), name=arguments.name, python=arguments.python, engine=arguments.engine
+        root=arguments.root.resolve(),
+        name=arguments.name,
+        python=arguments.python,
+        engine=arguments.engine,
+        pod_pids_limit=arguments.pod_pids_limit,
     )
     asyncio.run(_run(settings, arguments.kubeconfig))
 

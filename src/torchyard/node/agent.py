@@ -62,7 +62,11 @@ class NodeAgent:
         admitted = [record for record in peers.all_records(settings.pods) if not record.get("released")]
         devices = [record.get("devices") or {} for record in admitted]
         network = settings.network.for_namespace_holder() if self.machine.network else None
-        zygote_settings: ZygoteSettings = {"namespaces": self.machine.sandbox, "network": network}
+        zygote_settings: ZygoteSettings = {
+            "namespaces": self.machine.sandbox,
+            "network": network,
+            "pids": cgroups.pids_limit(self.machine.cgroups, settings.pod_pids_limit),
+        }
         self.context = NodeContext(
             client=client,
             settings=settings,

@@ -123,7 +123,7 @@ def conditions(settings: NodeSettings, machine: MachineFeatures, *, before: list
     disk_low = is_disk_low(settings.root)
     limit = _text("/proc/sys/kernel/pid_max")
     pids_low = limit.isdigit() and len(psutil.pids()) > int(limit) * (1 - _PIDS_LOW)
-    missing = machine.sandbox_missing or machine.network_missing
+    missing = machine.sandbox_missing or machine.network_missing or machine.seccomp_missing
     cgroups = machine.cgroups
     not_isolated = (messages.REASON_NOT_ISOLATED, messages.not_isolated(missing))
     limits = messages.REASON_LIMITS_ENFORCED if cgroups.enforced else messages.REASON_LIMITS_NOT_ENFORCED

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchyard.node.network.addresses import NetworkSettings
+from torchyard.node.resources.cgroups import default_pids_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class NodeSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     api_address: tuple[str, int] | None = None  # the endpoint of the kubernetes service
     max_pods: int = 110
+    pod_pids_limit: int = field(default_factory=default_pids_limit)  # processes and threads of a pod; -1: unlimited
     labels: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)  # overrides what the machine has
     log_max_bytes: int = 10 << 20

@@ -8,6 +8,7 @@ from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.streams.pod_handler import PodStreamHandler
 from torchyard.kube.client import Client
 from torchyard.node.agent import NodeAgent
+from torchyard.node.resources.cgroups import default_pids_limit
 from torchyard.node.settings import NodeSettings
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.settings import PlaneSettings
@@ -25,6 +26,7 @@ def node_settings(settings: PlaneSettings, port: int) -> NodeSettings:
         engine=settings.engine,
         api_address=(settings.host, port),
         labels=labels,
+        pod_pids_limit=default_pids_limit() if settings.pod_pids_limit is None else settings.pod_pids_limit,
     )
 
 

@@ -113,6 +113,7 @@ def _arguments(settings: PlaneSettings) -> list[str]:
     arguments += ["--node-name", settings.node_name, "--assume-gpu-product", settings.gpu_product]
     arguments += ["--local-queues" if settings.local_queues else "--no-local-queues"]
     arguments += ["--engine"] if settings.engine else []
+    arguments += ["--pod-pids-limit", str(settings.pod_pids_limit)] if settings.pod_pids_limit is not None else []
     arguments += ["--keep-pods"] if settings.keep_pods else []
     if settings.queue_config is not None:
         arguments += ["--queue-config", str(settings.queue_config)]

@@ -71,6 +71,7 @@ class PlaneSettings:
     python: str = ""  # the interpreter of mapped images; empty: the active environment
     keep_pods: bool = False  # keep pods running when the plane stops
     engine: bool = False  # run every image that podman or docker has with it, not only images unknown to the plane
+    pod_pids_limit: int | None = None  # processes and threads of a pod; -1: unlimited; None: the node's default
     watchdog_threshold: float = THRESHOLD_SECONDS  # seconds; 0: no watchdog
 
     @property

@@ -3,3 +3,4 @@
 from __future__ import annotations
 
 RUNTIME, NETWORK, OUTBOUND = "torchyard.dev/runtime", "torchyard.dev/network", "torchyard.dev/outbound"
+SECCOMP, PIDS_LIMIT = "torchyard.dev/seccomp", "torchyard.dev/pids-limit"

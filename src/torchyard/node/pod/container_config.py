@@ -60,6 +60,7 @@ class ContainerOptions:
     devices: tuple[Path, ...] = ()
     shared_memory: Path | None = None
     cgroups: tuple[Path, ...] = ()
+    seccomp: bool = True  # False: this machine cannot filter system calls
 
 
 def build_config(options: ContainerOptions) -> ContainerConfig:
@@ -85,14 +86,19 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
     message_file.chmod(0o666)
     steps = None
     context = container.get("securityContext") or {}
-    privileged = bool(context.get("privileged"))
+    privileged, capability_numbers = bool(context.get("privileged")), capabilities(context)
     if options.sandboxed:
         scratch = pod_dir.container(name) / f"{attempt}.layer"
         mounts = container_mounts(options, message_file)
         steps = rootfs_steps(
-            options.image.root, mounts, scratch=scratch, devices=list(options.devices), privileged=privileged
+            options.image.root,
+            mounts,
+            scratch=scratch,
+            devices=list(options.devices),
+            privileged=privileged,
+            may_remount=privileged or CAPABILITIES["SYS_ADMIN"] in capability_numbers,
+            host_pid=bool(options.pod["spec"].get("hostPID")),
         )
-    capability_numbers = capabilities(context)
     memory = _limit(container, "memory")
     return {
         "container": name,
@@ -127,7 +133,7 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
 
 def _seccomp(options: ContainerOptions, capability_numbers: list[int]) -> str:
     """The filter program of the container's seccomp profile."""
-    if not filters.is_supported():
+    if not options.seccomp:
         return ""
     try:
         return filters.filter_file(options.settings.root, seccomp_profile(options), capability_numbers)

@@ -41,6 +41,7 @@ async def create(context: NodeContext, sandbox: PodSandbox, container: Object, i
         devices=tuple(nvidia.device_files()) if devices else (),
         shared_memory=sandbox.shared_memory(),
         cgroups=tuple(_create_cgroups(context, sandbox, container)),
+        seccomp=context.machine.seccomp,
     )
     config = build_config(options)
     if image.engine:
@@ -120,4 +121,11 @@ def _create_cgroups(context: NodeContext, sandbox: PodSandbox, container: Object
     memory = quantity.parse(str(limits["memory"])).value if "memory" in limits else None
     cpu = quantity.parse(str(limits["cpu"])).milli if "cpu" in limits else None
     uid = sandbox.pod["metadata"]["uid"]
-    return cgroups.create(context.machine.cgroups, uid, container["name"], memory=memory, cpu_milli=cpu)
+    return cgroups.create(
+        context.machine.cgroups,
+        uid,
+        container["name"],
+        memory=memory,
+        cpu_milli=cpu,
+        shim_pid=records.shim_pid(str(sandbox.dir.path)),
+    )

@@ -21,6 +21,7 @@ from torchyard.node.pod.pod_data import PodData
 from torchyard.node.pod.pod_dir import PodDir
 from torchyard.node.pod.pod_volumes import PodVolumes
 from torchyard.node.resources import cgroups
+from torchyard.node.shim import records
 from torchyard.node.shim.client import ShimClient, ShimNotRunning
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.mounter import NFS, volumes_dir
@@ -194,6 +195,7 @@ class PodSandbox:
     async def stop_shim(self) -> None:
         """End everything that runs. Address and devices are free for other pods, though this pod still exists."""
         self.ready = False
+        shim_pid = records.shim_pid(str(self.dir.path))
         try:
             async with await self.shim.channel() as channel:
                 await self.shim.shutdown()
@@ -202,7 +204,8 @@ class PodSandbox:
         except ShimNotRunning:
             pass
         for name in self.dir.container_names():
-            cgroups.remove(self._context.machine.cgroups, self.pod["metadata"]["uid"], name)
+            cgroups.remove(self._context.machine.cgroups, self.pod["metadata"]["uid"], name, shim_pid=shim_pid)
+        cgroups.remove_pod(self._context.machine.cgroups, shim_pid)
         record = self.record
         if record and not record.get("released"):
             if network := record.get("network"):

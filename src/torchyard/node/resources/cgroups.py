@@ -1,6 +1,7 @@
-"""Memory and CPU limits by cgroups, where this user may create some: version 2 delegated, or version 1 as root.
+"""Limits by cgroups, where this user may create some: version 2 delegated, or version 1 as root.
 
-Without cgroups the shim checks a container's memory itself, and a CPU limit only sets the number of threads.
+Memory and CPU are limited per container, processes per pod (see `shim.pids`). Without cgroups the shim checks a
+container's memory itself, a CPU limit only sets the number of threads, and nothing limits the processes of one pod.
 """
 
 from __future__ import annotations
@@ -9,9 +10,16 @@ import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchyard.node.shim import pids
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import PidsLimit
 
 _PERIOD = 100_000
-_CONTROLLERS_V1 = ("memory", "cpu", "pids")
+_CONTROLLERS_V1 = ("memory", "cpu")
+_PIDS_BASE, _PIDS_PER_CPU = 1024, 128  # a rank of a training job has threads for each CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,7 @@ class CgroupSupport:
     version: int
     parents: tuple[Path, ...]
     description: str
+    pids: Path | None = None  # where the groups of pods are created; None: their processes cannot be limited
 
     @property
     def enforced(self) -> bool:
@@ -31,11 +40,15 @@ def find(root: Path = Path("/sys/fs/cgroup")) -> CgroupSupport:
     """The cgroups in which this process may create children."""
     if (root / "cgroup.controllers").exists():
         return _find_v2(root)
+    pids_parent = root / "pids" if (root / "pids").is_dir() and _can_create(root / "pids") else None
     parents = [root / name for name in _CONTROLLERS_V1 if os.access(root / name, os.W_OK)]
     if root / "memory" in parents and _can_create(root / "memory"):
-        return CgroupSupport(1, tuple(parents), "cgroup version 1")
+        return CgroupSupport(1, tuple(parents), "cgroup version 1", pids_parent)
     return CgroupSupport(
-        0, (), "no cgroups may be created: the shim checks memory, and a CPU limit sets the number of threads"
+        0,
+        (),
+        "no cgroups may be created: the shim checks memory, and a CPU limit sets the number of threads",
+        pids_parent,
     )
 
 
@@ -44,7 +57,8 @@ def _find_v2(root: Path) -> CgroupSupport:
     for parent in (own, root) if os.geteuid() == 0 else (own,):
         controllers = _read_words(parent / "cgroup.controllers")
         if "memory" in controllers and os.access(parent / "cgroup.procs", os.W_OK) and _can_create(parent):
-            return CgroupSupport(2, (parent,), f"cgroup version 2 under {parent}")
+            pids_parent = parent if "pids" in controllers else None
+            return CgroupSupport(2, (parent,), f"cgroup version 2 under {parent}", pids_parent)
     hint = "start it with: systemd-run --user --scope -p Delegate=yes yard up"
     return CgroupSupport(0, (), f"no cgroup with a memory controller is delegated to this user ({hint})")
 
@@ -83,19 +97,47 @@ def prepare(support: CgroupSupport) -> None:
     for pid in _read_words(parent / "cgroup.procs"):
         with contextlib.suppress(OSError):
             (agent / "cgroup.procs").write_text(pid)
+    (parent / "cgroup.subtree_control").write_text(_delegated_controllers(parent))
+
+
+def _delegated_controllers(parent: Path) -> str:
     controllers = {"memory", "cpu", "pids"} & set(_read_words(parent / "cgroup.controllers"))
-    (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)))
+    return " ".join(f"+{name}" for name in sorted(controllers))
 
 
-def _groups(support: CgroupSupport, uid: str, container: str) -> list[Path]:
-    return [parent / f"torchyard-{uid}-{container}" for parent in support.parents]
+def default_pids_limit() -> int:
+    """Enough for training with threads and data loaders on every CPU, too few for a fork bomb to hurt the machine."""
+    return _PIDS_BASE + _PIDS_PER_CPU * (os.cpu_count() or 1)
+
+
+def pids_limit(support: CgroupSupport, limit: int) -> PidsLimit | None:
+    """The limit as shims enforce it; None without a limit (-1), or where it cannot be enforced."""
+    if support.pids is None or limit < 0:
+        return None
+    delegate = _delegated_controllers(support.pids) if support.version == 2 else ""
+    return {"parent": str(support.pids), "limit": limit, "delegate": delegate}
+
+
+def _groups(support: CgroupSupport, uid: str, container: str, shim_pid: int | None) -> list[Path]:
+    """Version 2 has one hierarchy: a container's group is below that of the pod, where there is one."""
+    parents = support.parents
+    if support.version == 2 and support.pids and shim_pid:
+        pod = Path(pids.group_of(str(support.pids), shim_pid))
+        parents = (pod,) if pod.is_dir() else parents
+    return [parent / f"torchyard-{uid}-{container}" for parent in parents]
 
 
 def create(
-    support: CgroupSupport, uid: str, container: str, *, memory: int | None, cpu_milli: int | None
+    support: CgroupSupport,
+    uid: str,
+    container: str,
+    *,
+    memory: int | None,
+    cpu_milli: int | None,
+    shim_pid: int | None = None,
 ) -> list[Path]:
     """The cgroups of one container, with its limits; a process joins them through `cgroup.procs`."""
-    groups = _groups(support, uid, container)
+    groups = _groups(support, uid, container, shim_pid)
     for group in groups:
         group.mkdir(exist_ok=True)
     settings = _settings_v2(memory, cpu_milli) if support.version == 2 else _settings_v1(memory, cpu_milli)
@@ -124,8 +166,14 @@ def _settings_v1(memory: int | None, cpu_milli: int | None) -> dict[str, str]:
     return settings
 
 
-def remove(support: CgroupSupport, uid: str, container: str) -> None:
+def remove(support: CgroupSupport, uid: str, container: str, *, shim_pid: int | None = None) -> None:
     """Remove the cgroups of a container whose last process has ended; without limits it has none."""
-    for group in _groups(support, uid, container):
+    for group in _groups(support, uid, container, shim_pid):
         with contextlib.suppress(OSError):
             group.rmdir()
+
+
+def remove_pod(support: CgroupSupport, shim_pid: int | None) -> None:
+    """Remove the group of a pod whose shim has ended, after those of its containers."""
+    if support.pids and shim_pid:
+        pids.remove(str(support.pids), shim_pid)

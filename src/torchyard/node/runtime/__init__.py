@@ -2,5 +2,5 @@
 request), the sandbox (namespaces), a plain process. Each ends in the same thing, a config that the shim starts from.
 
 Reading order: `machine_features` (which rungs this machine has, and why not the others), `rootfs_steps` (the root of a
-container in the sandbox).
+container in the sandbox), `seccomp` (the filter of its system calls).
 """

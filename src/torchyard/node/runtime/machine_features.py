@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from torchyard.api.cluster import node_labels
 from torchyard.api.pod.field_support import Rung
 from torchyard.node.resources.cgroups import CgroupSupport
 from torchyard.node.resources.cgroups import find as find_cgroups
+from torchyard.node.runtime.seccomp import filters
 from torchyard.node.shim import namespace_check
 
 
@@ -28,6 +30,7 @@ class MachineFeatures:
     outbound_missing: str  # empty: pods can open connections to the outside
     cgroups: CgroupSupport
     user: str
+    seccomp_missing: str = ""  # empty: system calls of pods in the sandbox are filtered
 
     @property
     def sandbox(self) -> bool:
@@ -38,6 +41,10 @@ class MachineFeatures:
         return self.sandbox and not self.network_missing
 
     @property
+    def seccomp(self) -> bool:
+        return self.sandbox and not self.seccomp_missing
+
+    @property
     def rung(self) -> Rung:
         """The rung of pods whose images do not need the engine."""
         return "sandbox" if self.sandbox else "process"
@@ -45,13 +52,24 @@ class MachineFeatures:
     def labels(self) -> dict[str, str]:
         outbound = "none" if self.network and self.outbound_missing else "tcp" if self.network else "host"
         network = "namespaces" if self.network else "host"
-        return {node_labels.RUNTIME: self.rung, node_labels.NETWORK: network, node_labels.OUTBOUND: outbound}
+        return {
+            node_labels.RUNTIME: self.rung,
+            node_labels.NETWORK: network,
+            node_labels.OUTBOUND: outbound,
+            node_labels.SECCOMP: filters.RUNTIME_DEFAULT if self.seccomp else "none",
+            node_labels.PIDS_LIMIT: "cgroup" if self.cgroups.pids else "none",
+        }
 
     def lines(self) -> list[tuple[str, bool, str]]:
         """(feature, available, details): a table for people."""
         return [
             ("container engine", bool(self.engine), self.engine or self.engine_missing),
-            ("sandbox", self.sandbox, self.sandbox_missing or f"user, mount, pid and uts namespaces, as {self.user}"),
+            (
+                "sandbox",
+                self.sandbox,
+                self.sandbox_missing or f"user, mount, pid, ipc and uts namespaces, as {self.user}",
+            ),
+            ("seccomp", self.seccomp, self._seccomp_details()),
             ("pod network", self.network, self.network_missing or "a network namespace per pod"),
             (
                 "outbound network",
@@ -59,7 +77,18 @@ class MachineFeatures:
                 "the machine's own" if not self.network else self.outbound_missing or "TCP from every pod, and names",
             ),
             ("memory and cpu limits", self.cgroups.enforced, self.cgroups.description),
+            ("process limit", self.cgroups.pids is not None, self._pids_details()),
         ]
+
+    def _seccomp_details(self) -> str:
+        if not self.sandbox:
+            return "only pods in the sandbox get a filter"
+        return self.seccomp_missing or "the profile RuntimeDefault, unless a pod asks for another"
+
+    def _pids_details(self) -> str:
+        if self.cgroups.pids:
+            return f"per pod, by cgroups under {self.cgroups.pids}"
+        return "no pids cgroup may be created: all pods together have the limit of this user (ulimit -u)"
 
 
 def detect(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> MachineFeatures:
@@ -76,7 +105,12 @@ def detect(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> MachineFeatures:
         outbound_missing=namespaces["outbound"],
         cgroups=find_cgroups(cgroup_root),
         user="root" if os.geteuid() == 0 else "an ordinary user",
+        seccomp_missing=namespaces["seccomp"] or _unknown_architecture(),
     )
+
+
+def _unknown_architecture() -> str:
+    return "" if filters.is_supported() else f"the system calls of {platform.machine()} are not known"
 
 
 def _try_namespaces() -> dict[str, str]:

@@ -65,13 +65,17 @@ def rootfs_steps(
     scratch: Path,
     devices: list[Path],
     privileged: bool = False,
+    may_remount: bool = False,
     host_pid: bool = False,
 ) -> list[RootfsStep]:
-    """All steps in order. `scratch` is a directory for what the container writes into its layers."""
+    """All steps in order. `scratch` is a directory for what the container writes into its layers.
+
+    A container that `may_remount` (CAP_SYS_ADMIN) could make a read-only bind mount writable: it gets none.
+    """
     steps: list[RootfsStep] = []
     if root.machine:
-        steps += _machine(root, scratch)
-        steps += _prefixes(root.prefixes)
+        of_machine = _machine(root, scratch) + _prefixes(root.prefixes)
+        steps += [_without_bind(step) for step in of_machine] if may_remount else of_machine
     elif root.layers:
         steps.append(_overlay("/", [(str(layer), "") for layer in reversed(root.layers)], scratch, 0))
     steps += _standard(devices, privileged=privileged, host_pid=host_pid)
@@ -96,6 +100,11 @@ def _bind(mount: Mount) -> RootfsStep:
     if mount.refusal:
         step["refusal"] = mount.refusal
     return step
+
+
+def _without_bind(step: RootfsStep) -> RootfsStep:
+    is_read_only = step["op"] == "bind" and step.get("read_only")
+    return {"op": "machine", "source": step["source"], "target": step["target"]} if is_read_only else step
 
 
 @functools.cache

@@ -11,7 +11,7 @@ Reading order:
 - `wire`, `event_loop`, `socket_server`: packets, epoll, requests by name
 - `namespace_holder`: holds the node's user and network namespaces
 - `zygote`, `__main__`: forks shims
-- `pod_namespaces`: the namespaces of one pod
+- `pod_namespaces`, `pids`: the namespaces of one pod, the limit on its processes
 - `shim_server`: the requests about one pod
 - `container`, `output`, `memory`: one attempt of a container, its log, its memory limit
 - `process`, `rootfs`, `tar`: between fork and exec

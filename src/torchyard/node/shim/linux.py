@@ -108,11 +108,11 @@ def make_read_only(target: str) -> None:
     except OSError as error:
         if error.errno != _ENOSYS:
             raise
-        for mount_point in _mounts_below(target):  # a kernel before 5.12
+        for mount_point in mounts_below(target):  # a kernel before 5.12
             remount_read_only(mount_point)
 
 
-def _mounts_below(target: str) -> list[str]:
+def mounts_below(target: str) -> list[str]:
     """The mount points at a path and below it, each once."""
     path = os.path.realpath(target)
     with open("/proc/self/mountinfo", "rb") as lines:

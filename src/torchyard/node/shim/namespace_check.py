@@ -1,4 +1,6 @@
-"""`python -I -S …/namespace_check.py`: try each namespace in a throw-away process; print, as JSON, why each failed."""
+"""`python -I -S …/namespace_check.py`: try each namespace, and seccomp, in a throw-away process; print, as JSON, why
+each failed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import ClusterNetworkConfig
 
-STEPS = ("user", "mount", "pid", "network", "outbound")
+STEPS = ("user", "mount", "pid", "network", "outbound", "seccomp")
+_ALLOW_ALL = b"\x06\x00\x00\x00\x00\x00\xff\x7f"  # the seccomp program `return SECCOMP_RET_ALLOW`
 
 
 def main() -> None:
@@ -39,7 +42,25 @@ def main() -> None:
         problems[step] = "" if letter in progress[:3] else "refused by the kernel"
     outbound = progress[3:].decode()
     problems["outbound"] = outbound.removeprefix("o") if outbound else "pods have no network of their own"
+    problems["seccomp"] = _try_seccomp()
     json.dump(problems, sys.stdout)
+
+
+def _try_seccomp() -> str:
+    from torchyard.node.shim import linux
+
+    reason_read, reason_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            linux.forbid_new_privileges()
+            linux.install_seccomp_filter(_ALLOW_ALL)
+        except OSError as error:
+            os.write(reason_write, str(error).encode())
+        os._exit(0)
+    os.close(reason_write)
+    os.waitpid(pid, 0)
+    return os.read(reason_read, 4096).decode()
 
 
 def _try_each(progress: int, mapped: int) -> None:

@@ -94,7 +94,11 @@ def detach_old_root(pid: int, sender: socket.socket) -> None:
     """Unmount the machine's root in a container that runs already, in the background."""
     with sender:
         _, files, _, _ = socket.recv_fds(sender, 1, 1, socket.MSG_CMSG_CLOEXEC)
-    if files and os.fork() == 0:
+    try:
+        pid_of_helper = os.fork() if files else -1
+    except BlockingIOError:
+        pid_of_helper = -1  # the pod is at its limit of processes; what it cannot unmount stays covered
+    if pid_of_helper == 0:
         try:
             close_inherited(files)  # the shim's lock above all
             linux.setns(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC), linux.NEWNS)

@@ -27,11 +27,20 @@ class ClusterNetworkConfig(TypedDict):
     relay: NotRequired[int]  # the gateway's port for connections that leave the cluster
 
 
+class PidsLimit(TypedDict):
+    """How many processes and threads a pod may have."""
+
+    parent: str  # the cgroup in which pods get theirs
+    limit: int
+    delegate: str  # cgroup version 2: what a pod's group passes on to its containers' groups; version 1: empty
+
+
 class ZygoteSettings(TypedDict):
-    """`zygote.json`: which namespaces the zygote may use."""
+    """`zygote.json`: which namespaces the zygote may use, and the limit of its pods."""
 
     namespaces: bool
     network: ClusterNetworkConfig | None
+    pids: NotRequired[PidsLimit | None]
 
 
 class NamespaceHolderRecord(TypedDict):
@@ -98,7 +107,11 @@ class LogConfig(TypedDict):
 class RootfsStep(TypedDict, total=False):
     """One step of building a container's root; `op` says which of the other fields it has."""
 
-    op: Required[Literal["directory", "bind", "tmpfs", "proc", "sys", "terminals", "mqueue", "link", "file", "overlay"]]
+    op: Required[
+        Literal[
+            "directory", "bind", "machine", "tmpfs", "proc", "sys", "terminals", "mqueue", "link", "file", "overlay"
+        ]
+    ]
     target: Required[str]  # a path in the container
     source: str
     goal: str  # of a symbolic link

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from torchyard.node.shim.record_types import ContainerConfig, ContainerRecord, PodRecord
 
+SHIM_LOCK = "shim.lock"
 STARTING, RUNNING, EXITED = "starting", "running", "exited"
 # Termination messages. They stand here and not in `api`, which a shim does not import.
 LOST = "The process that supervised the container was killed"
@@ -42,6 +43,16 @@ def read(path: str) -> Any:
     except FileNotFoundError:
         return None
     return content if isinstance(content, dict) else None
+
+
+def shim_pid(pod: str) -> int | None:
+    """The process that is, or was last, the pod's shim."""
+    try:
+        with open(f"{pod}/{SHIM_LOCK}") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return None
+    return int(text) if text.isdigit() else None
 
 
 def pod_path(pod: str) -> str:

@@ -22,6 +22,7 @@ _COVER, _OLD_ROOT = ".machine", "root"  # in /dev: a tmpfs over a directory that
 _PSEUDO = ("/proc", "/sys", "/dev")  # an image must not have links in their place
 _PATH = os.O_PATH | os.O_CLOEXEC
 _opened: list[int] = []  # descriptors of the current step
+_EMPTY = "/dev/.empty"  # the second layer of an overlay, which the kernel demands; hidden by the container's /dev
 
 
 def build(config: ContainerConfig, steps: list[RootfsStep]) -> int:
@@ -165,6 +166,28 @@ def _mounted(root: str, path: str, source: int) -> str:
     return mounted
 
 
+def _machine(root: str, step: RootfsStep) -> None:
+    """A file or directory of the machine for a container that may remount: not even that makes it writable.
+
+    A directory becomes an overlay that has no writable layer, as has each mount below it; a file becomes a copy.
+    """
+    source, target = step["source"], step["target"]
+    if not os.path.exists(source):
+        return  # as an optional bind
+    if not os.path.isdir(source):
+        with open(source, "rb") as original:
+            _write(root, target, original.read())
+        return
+    _ensure(root, _EMPTY, directory=True)
+    empty = _opened[-1]
+    for mount_point in [source, *(path for path in linux.mounts_below(source) if path != source)]:
+        if os.path.isdir(mount_point):
+            lower = _open(os.open(mount_point, _PATH | os.O_DIRECTORY))
+            data = f"lowerdir=/proc/self/fd/{lower}:/proc/self/fd/{empty}"
+            covered = _ensure(root, target + mount_point[len(source) :], directory=True)
+            linux.mount("overlay", covered, "overlay", flags=linux.MS_RDONLY, data=data)
+
+
 def _tmpfs(root: str, step: RootfsStep) -> None:
     target = _ensure(root, step["target"], directory=True)
     data = f"mode={step.get('mode', 0o755):o}" + (f",size={step['size']}" if step.get("size") else "")
@@ -219,11 +242,15 @@ def _link(root: str, step: RootfsStep) -> None:
 
 
 def _file(root: str, step: RootfsStep) -> None:
-    target = _ensure(root, step["target"], directory=False)
+    _write(root, step["target"], step["text"].encode())
+
+
+def _write(root: str, path: str, content: bytes) -> None:
+    target = _ensure(root, path, directory=False)
     if not stat.S_ISREG(os.fstat(_opened[-1]).st_mode):
-        raise OSError(errno.EINVAL, f"{step['target']} is not a regular file")
-    with open(target, "w") as out:
-        out.write(step["text"])
+        raise OSError(errno.EINVAL, f"{path} is not a regular file")
+    with open(target, "wb") as out:
+        out.write(content)
 
 
 def _overlay(root: str, step: RootfsStep) -> None:
@@ -348,6 +375,7 @@ def _copy_entry(source: int, name: str, copy: int) -> None:
 _OPERATIONS = {
     "directory": _directory,
     "bind": _bind,
+    "machine": _machine,
     "tmpfs": _tmpfs,
     "proc": _proc,
     "sys": _sys,

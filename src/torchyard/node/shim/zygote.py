@@ -17,7 +17,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from torchyard.node.shim import legacy, linux, namespace_holder, pod_namespaces, records, wire
+from torchyard.node.shim import legacy, linux, namespace_holder, pids, pod_namespaces, records, wire
 from torchyard.node.shim.output import timestamp
 from torchyard.node.shim.shim_server import ShimServer
 from torchyard.node.shim.socket_server import UnixSocketServer, close_inherited
@@ -25,7 +25,7 @@ from torchyard.node.shim.socket_server import UnixSocketServer, close_inherited
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchyard.node.shim.record_types import ErrorReply, HelloReply, StartShimRequest, ZygoteSettings
+    from torchyard.node.shim.record_types import ErrorReply, HelloReply, PidsLimit, StartShimRequest, ZygoteSettings
 
 SOCKET, SETTINGS, LOG, LOCK = "zygote.sock", "zygote.json", "zygote.log", "zygote.lock"
 SPARE_SHIMS = 4  # forked ahead, already attached to the network: as many as a usual job has replicas
@@ -43,7 +43,10 @@ def main(root: str) -> None:
     legacy.shut_down_zygote(root)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     namespaces = namespace_holder.find_or_start(root, settings) if settings and settings["namespaces"] else None
-    zygote = ShimZygote(root, namespaces)
+    pids_limit = settings.get("pids") if settings else None
+    if pids_limit:
+        pids.remove_unused(pids_limit["parent"])
+    zygote = ShimZygote(root, namespaces, pids_limit)
     linux.set_process_name("yard-zygote")
     gc.freeze()  # otherwise the first collection in a shim copies every page that holds an object
     zygote.loop.run()
@@ -69,9 +72,11 @@ def _answers(root: str) -> bool:
 
 
 class ShimZygote(UnixSocketServer):
-    def __init__(self, root: str, namespaces: namespace_holder.Namespaces | None) -> None:
+    def __init__(
+        self, root: str, namespaces: namespace_holder.Namespaces | None, pids_limit: PidsLimit | None = None
+    ) -> None:
         super().__init__(root, SOCKET)
-        self._namespaces = namespaces
+        self._namespaces, self._pids_limit = namespaces, pids_limit
         self._spares: list[socket.socket] = []
         self._refill_due = False
         if namespaces and namespaces.bridge:
@@ -89,7 +94,9 @@ class ShimZygote(UnixSocketServer):
         # One fork is enough: SIGCHLD is ignored, so a child that ends leaves no zombie.
         if not (has_network and self._assign_spare(channel, pod)) and os.fork() == 0:
             namespaces = self._namespaces if config is not None and config.get("sandboxed") else None
-            _run_shim(lambda: (channel, pod), namespaces, keep=channel.fileno(), has_network=has_network)
+            _run_shim(
+                lambda: (channel, pod), namespaces, self._pids_limit, keep=channel.fileno(), has_network=has_network
+            )
         self.close_channel(channel)
 
     def _assign_spare(self, channel: socket.socket, pod: str) -> bool:
@@ -113,7 +120,7 @@ class ShimZygote(UnixSocketServer):
             return
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
-            _run_shim(lambda: _await_pod(far), self._namespaces, keep=far.fileno(), has_network=True)
+            _run_shim(lambda: _await_pod(far), self._namespaces, self._pids_limit, keep=far.fileno(), has_network=True)
         far.close()
         self._spares.append(near)
         self._refill_later()
@@ -136,6 +143,7 @@ def _await_pod(link: socket.socket) -> tuple[socket.socket, str]:
 def _run_shim(
     assignment: Callable[[], tuple[socket.socket, str]],
     namespaces: namespace_holder.Namespaces | None,
+    pids_limit: PidsLimit | None,
     *,
     keep: int,
     has_network: bool,
@@ -146,11 +154,13 @@ def _run_shim(
         os.setsid()
         close_inherited([keep, *(namespaces.files if namespaces else ())])
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if pids_limit:
+            _join_pids_group(pids_limit)
         problem = _prepare(namespaces, has_network=has_network)
         channel, pod = assignment()
         linux.set_process_name("yard-shim")
         _redirect_output(f"{pod}/shim.log")
-        lock = lock_file(f"{pod}/shim.lock")
+        lock = lock_file(f"{pod}/{records.SHIM_LOCK}")
         if lock is None:
             _refuse(channel, "the pod's shim is running already", wire.ALREADY_RUNNING)
             os._exit(0)
@@ -181,6 +191,13 @@ def _refuse(channel: socket.socket, text: str, code: str) -> None:
     reply: ErrorReply = {"error": text, "code": code}
     with contextlib.suppress(OSError):  # the client may be gone
         wire.send(channel, reply)
+
+
+def _join_pids_group(limit: PidsLimit) -> None:
+    try:
+        pids.join(limit)
+    except OSError as error:
+        os.write(2, f"the pod's processes are not limited: reason={str(error)!r}\n".encode())
 
 
 def _prepare(namespaces: namespace_holder.Namespaces | None, *, has_network: bool) -> OSError | None:
