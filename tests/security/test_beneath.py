@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.security.exchange import exchanging
 
 from torchyard.node.shim import beneath
-
-EXCHANGE = """
-import ctypes, os, sys
-libc = ctypes.CDLL(None, use_errno=True)
-left, right = os.fsencode(sys.argv[1]), os.fsencode(sys.argv[2])
-print("ready", flush=True)
-while True:
-    libc.renameat2(-100, left, -100, right, 2)
-"""
 
 
 @pytest.fixture(params=["openat2", "component by component"])
@@ -40,21 +29,6 @@ def opened(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def exchanging(left: Path, right: Path) -> Iterator[None]:
-    """Another process exchanges two names, as fast as it can."""
-    if not hasattr(ctypes.CDLL(None), "renameat2"):
-        pytest.skip("this C library has no renameat2")
-    process = subprocess.Popen([sys.executable, "-c", EXCHANGE, left, right], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout
-        process.stdout.readline()
-        yield
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def place(descriptor: int) -> str:

@@ -6,6 +6,7 @@ pipe that a successful exec closes.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -17,7 +18,7 @@ import termios
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from torchyard.node.shim import linux, mount_sources, rootfs
+from torchyard.node.shim import beneath, linux, mount_sources, rootfs
 from torchyard.node.shim.socket_server import close_inherited
 
 if TYPE_CHECKING:
@@ -212,14 +213,30 @@ def _set_up_and_exec(
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    if config["root"] is not None:
-        os.makedirs(config["cwd"], exist_ok=True)
-    os.chdir(config["cwd"])
+    _change_directory(config)
     os.umask(0o022)
     _set_user(config, seccomp)
     # Last of all: a change of user clears it.
     linux.die_with_parent()
     _exec(argv, env)
+
+
+def _change_directory(config: ContainerConfig) -> None:
+    """To the container's working directory, created if missing.
+
+    No link in /proc to a file that this process has open is followed: that could be a directory of the machine.
+    """
+    if config["root"] is None:
+        os.chdir(config["cwd"])
+        return
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = beneath.make_directories(root, config["cwd"], in_root=True)
+    try:
+        os.fchdir(directory)
+    except NotADirectoryError:
+        raise OSError(errno.ENOTDIR, f'chdir to cwd ("{config["cwd"]}") failed: not a directory') from None
+    os.close(directory)
+    os.close(root)
 
 
 def _open_terminal(send_to: socket.socket, size: TerminalSize | None) -> int:

@@ -1,0 +1,229 @@
+"""Volumes that other pods change while a pod starts: nothing outside a volume is ever mounted, created or removed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.node import support
+from tests.node.conftest import RunningNode, running_node
+from tests.security.exchange import exchanging
+
+from torchyard.api.gvr import CONFIG_MAPS
+from torchyard.api.objects import Object
+
+REFUSED = 'failed to prepare subPath for volumeMount "v" of container "main"'
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
+    support.need_sandbox()
+    async with running_node(tmp_path / "state") as running:
+        yield running
+
+
+def host_path(path: Path, **source: str) -> Object:
+    return {"volumes": [{"name": "v", "hostPath": {"path": str(path), **source}}]}
+
+
+def mounted(**mount: Any) -> Object:
+    return {"volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]}
+
+
+def waiting(pod: Object) -> Object:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    return (statuses[0].get("state") or {}).get("waiting") or {}
+
+
+def has_ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or bool(
+        waiting(pod).get("reason") not in (None, "ContainerCreating", "PodInitializing")
+    )
+
+
+async def test_a_sub_path_that_another_pod_exchanges_never_leads_out_of_the_volume(
+    node: RunningNode, tmp_path: Path
+) -> None:
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+    for directory in (volume / "dir", outside):
+        directory.mkdir(parents=True)
+    (outside / "secret").write_text("the secret")
+    (volume / "link").symlink_to(outside)
+    script = "cat /v/secret 2>/dev/null; touch /v/written; echo ended"
+    count = 24
+    with exchanging(volume / "dir", volume / "link"):
+        names = [f"p{number}" for number in range(count)]
+        for name in names:
+            await node.script(name, script, container=mounted(subPath="dir"), **host_path(volume))
+        pods = [await node.until(name, has_ended) for name in names]
+    refused = [pod for pod in pods if waiting(pod)]
+    for pod in refused:
+        assert waiting(pod) == {"reason": "CreateContainerConfigError", "message": REFUSED}
+    assert len(refused) < count, "none was started"
+    for pod in pods:
+        if not waiting(pod):
+            assert await node.log(pod["metadata"]["name"]) == "ended\n"
+    assert os.listdir(outside) == ["secret"]
+
+
+@pytest.mark.parametrize(
+    ("link", "sub_path"),
+    [("/etc", "link"), ("../outside", "link"), ("../outside", "link/new/deep"), ("/proc/self/root", "link/etc")],
+)
+async def test_a_sub_path_that_leads_out_is_refused_and_tried_again(
+    node: RunningNode, tmp_path: Path, link: str, sub_path: str
+) -> None:
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+    for directory in (volume, outside):
+        directory.mkdir()
+    (volume / "link").symlink_to(link)
+    await node.script("p", "echo started", container=mounted(subPath=sub_path), **host_path(volume))
+    pod = await node.until("p", waiting)
+    assert waiting(await node.until("p", has_ended)) == {"reason": "CreateContainerConfigError", "message": REFUSED}
+    assert (await node.messages("p"))["Failed"] == f"Error: {REFUSED}"
+    (volume / "link").unlink()
+    pod = await node.phase("p", "Succeeded")
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert os.listdir(outside) == []
+
+
+async def test_sub_paths_that_stay_in_their_volume_are_mounted(node: RunningNode, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    (volume / "real").mkdir(parents=True)
+    (volume / "real" / "file").write_text("in the volume\n")
+    (volume / "inner").symlink_to("real")
+    (volume / "absolute").symlink_to(volume / "real")
+    volume.chmod(0o750)
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"key": "of the map\n"}}
+    await node.client.create(CONFIG_MAPS, config, "default")
+    mounts = [
+        {"name": "v", "mountPath": "/inner", "subPath": "inner"},
+        {"name": "v", "mountPath": "/absolute", "subPath": "absolute"},
+        {"name": "v", "mountPath": "/file", "subPath": "real/file"},
+        {"name": "v", "mountPath": "/new", "subPathExpr": "$(NAME)/deep"},
+        {"name": "m", "mountPath": "/memory", "subPath": "a/b"},
+        {"name": "c", "mountPath": "/key", "subPath": "key"},
+    ]
+    volumes = [
+        *host_path(volume)["volumes"],
+        {"name": "m", "emptyDir": {"medium": "Memory"}},
+        {"name": "c", "configMap": {"name": "cm"}},
+    ]
+    container = {"volumeMounts": mounts, "env": [{"name": "NAME", "value": "expanded"}]}
+    script = "cat /inner/file /absolute/file /file /key; touch /new/x /memory/x && stat -c %a /new"
+    await node.script("p", script, container=container, volumes=volumes)
+    await node.phase("p", "Succeeded")
+    assert await node.log("p") == "in the volume\n" * 3 + "of the map\n750\n"
+    assert (volume / "expanded" / "deep" / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("../up", "unable to provision SubPath `../up`: must not contain '..'"),
+        ("/etc", "error SubPath `/etc` must not be an absolute path"),
+    ],
+)
+async def test_an_expanded_sub_path_is_checked_as_a_written_one(
+    node: RunningNode, tmp_path: Path, value: str, message: str
+) -> None:
+    container = {**mounted(subPathExpr="$(PLACE)"), "env": [{"name": "PLACE", "value": value}]}
+    await node.script("p", "true", container=container, **host_path(tmp_path / "volume"))
+    pod = await node.until("p", has_ended)
+    assert waiting(pod) == {"reason": "CreateContainerConfigError", "message": message}
+
+
+async def test_a_host_path_that_is_exchanged_never_shows_the_state_of_the_plane(
+    node: RunningNode, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    (shared / "dir").mkdir(parents=True)
+    (shared / "link").symlink_to(tmp_path / "state" / "pki")
+    script = "cat /v/*.key 2>/dev/null; touch /v/written; ls /v"
+    names = [f"p{number}" for number in range(16)]
+    with exchanging(shared / "dir", shared / "link"):
+        for name in names:
+            await node.script(name, script, container=mounted(), **host_path(shared / "dir", type="Directory"))
+        await asyncio.gather(*(node.until(name, has_ended_or_refused(node, name)) for name in names))
+        for name in names:
+            log = await logged(node, name)
+            assert log in ("", "written\n"), log
+    assert not (tmp_path / "state" / "pki" / "written").exists()
+
+
+def has_ended_or_refused(node: RunningNode, name: str) -> Any:
+    """A pod whose volume was refused when it was mounted stays in ContainerCreating and gets an event."""
+    checks = iter(range(10_000))
+    return lambda pod: has_ended(pod) or next(checks) > 100
+
+
+async def logged(node: RunningNode, name: str) -> str:
+    pod = await node.get(name)
+    assert pod
+    return await node.log(name) if (pod.get("status") or {}).get("phase") == "Succeeded" else ""
+
+
+@pytest.mark.parametrize("kind", ["", "DirectoryOrCreate", "FileOrCreate"])
+async def test_a_host_path_is_not_created_in_the_state_of_the_plane(
+    node: RunningNode, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "state" / "pki")
+    await node.script("p", "true", container=mounted(), **host_path(tmp_path / "link" / "new", type=kind))
+    for _ in range(200):
+        if "FailedMount" in await node.events("p"):
+            break
+        await asyncio.sleep(0.05)
+    assert "holds the node's own state" in (await node.messages("p"))["FailedMount"]
+    assert not (tmp_path / "state" / "pki" / "new").exists()
+
+
+async def test_nothing_can_be_mounted_where_the_machines_root_is_put_aside(node: RunningNode, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (volume / "root").symlink_to("/")
+    await node.script("p", "ls /v /dev/.machine", container=mounted(mountPath="/dev/.machine"), **host_path(volume))
+    pod = await node.phase("p", "Failed")
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["reason"], "/dev/.machine is reserved" in ended["message"]) == ("StartError", True), ended
+
+
+async def test_the_uid_of_an_owner_is_not_a_path(node: RunningNode, tmp_path: Path) -> None:
+    """The directory of a job's shared memory was named by it, made writable for all, mounted, and removed."""
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    (victim / "file").write_text("precious")
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "none",
+        "uid": f"../../..{victim}",
+        "controller": True,
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "busybox", "command": ["ls", "/dev/shm"]}],
+    }
+    await node.create("p", spec, ownerReferences=[owner])
+    await node.gone("p")  # its owner does not exist
+    assert node.plane.agent
+    pods = node.plane.agent.context.settings.pods
+    for _ in range(200):
+        if not os.listdir(pods):
+            break
+        await asyncio.sleep(0.05)
+    assert victim.stat().st_mode & 0o7777 == 0o700
+    assert (victim / "file").read_text() == "precious"
+
+
+async def test_a_working_directory_is_not_a_file_that_the_shim_has_open(node: RunningNode) -> None:
+    names = [f"p{number}" for number in range(3, 20)]
+    for number, name in enumerate(names, 3):
+        container = {"workingDir": f"/proc/self/fd/{number}"}
+        await node.script(name, "pwd; ls -d ../../../../../../root/.. ../../../../etc/shadow", container=container)
+    for name in names:
+        pod = await node.until(name, has_ended)
+        assert pod["status"]["phase"] == "Failed", await node.log(name)
