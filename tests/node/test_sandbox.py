@@ -11,7 +11,7 @@ import pytest
 from tests.node import support
 
 from torchyard.node.runtime.rootfs_steps import Mount
-from torchyard.node.shim import rootfs
+from torchyard.node.shim import beneath
 
 
 @pytest.fixture
@@ -170,11 +170,17 @@ def test_targets_are_resolved_inside_the_root(tmp_path: Path, path: str, goal: s
     os.symlink("/etc", tmp_path / "absolute")
     os.symlink("etc", tmp_path / "relative")
     os.symlink("../../../..", tmp_path / "climbing")
-    assert rootfs.inside(str(tmp_path), path) == f"{tmp_path}/{goal}"
+    root = os.open(tmp_path, os.O_PATH)
+    target = beneath.make_directories(root, path, in_root=True)
+    assert Path(f"/proc/self/fd/{target}").readlink() == tmp_path / goal
+    os.close(target)
+    os.close(root)
 
 
 def test_a_cycle_of_links_is_refused(tmp_path: Path) -> None:
     os.symlink("b", tmp_path / "a")
     os.symlink("a", tmp_path / "b")
+    root = os.open(tmp_path, os.O_PATH)
     with pytest.raises(OSError, match="symbolic links"):
-        rootfs.inside(str(tmp_path), "/a/x")
+        beneath.open_path(root, "/a/x", in_root=True)
+    os.close(root)

@@ -9,7 +9,7 @@ import hashlib
 import os
 import secrets
 import shutil
-import tarfile
+import stat
 import time
 import urllib.request
 from collections.abc import Callable
@@ -17,13 +17,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchyard.node.images import load
+from torchyard.node.images import tree
 from torchyard.node.images.dockerfile import DockerfileError, Instruction, assignments, parse, split_flags, substitute
 from torchyard.node.images.dockerignore import DockerIgnore
 from torchyard.node.images.model import Image, ImageConfig, full_name
 from torchyard.node.images.run import RunError, run_in_sandbox
 from torchyard.node.images.store import ImageStore
-from torchyard.node.runtime.rootfs_steps import RootfsSource
+from torchyard.node.images.tree import TreeError
+from torchyard.node.images.unpack import BadArchive, is_archive
+from torchyard.node.images.unpack import unpack as unpack_archive
+from torchyard.node.runtime.rootfs_steps import SYSTEM, RootfsSource
+from torchyard.node.shim import beneath
 
 ENVIRONMENT = "/opt/env"
 # --chown has no effect: every file of an image belongs to its builder.
@@ -48,6 +52,7 @@ class ImageBuilder:
         full_name(name)  # raises for an invalid name, before anything is built
         instructions = parse(dockerfile.read_text())
         self._layer.mkdir(parents=True)
+        self._layer.chmod(0o755)  # the container's root, whatever the umask is
         try:
             for number, instruction in enumerate(instructions, 1):
                 self._print_line(f"Step {number}/{len(instructions)} : {instruction.keyword} {instruction.text}")
@@ -72,7 +77,7 @@ class ImageBuilder:
             raise DockerfileError(f"line {instruction.line}: {instruction.keyword} needs an argument")
         try:
             await _INSTRUCTIONS[instruction.keyword](self, instruction)
-        except ValueError as error:  # invalid shell quoting
+        except (ValueError, TreeError, BadArchive, OSError) as error:  # invalid shell quoting; what cannot be copied
             raise DockerfileError(f"line {instruction.line}: {instruction.keyword} {text}: {error}") from error
 
     async def _from(self, instruction: Instruction) -> None:
@@ -95,7 +100,7 @@ class ImageBuilder:
     async def _workdir(self, instruction: Instruction) -> None:
         directory = os.path.normpath(Path(self._config.directory) / instruction.text)
         self._config = replace(self._config, directory=directory)
-        self._inside(directory).mkdir(parents=True, exist_ok=True)
+        self._directory(directory)
 
     async def _user(self, instruction: Instruction) -> None:
         self._config = replace(self._config, user=instruction.text)
@@ -126,7 +131,7 @@ class ImageBuilder:
 
     def _create_environment(self) -> None:
         """A Python environment in the image that can import from the mapped one; pip installs into it."""
-        environment = self._inside(ENVIRONMENT)
+        environment = self._directory(ENVIRONMENT)
         if (environment / "bin" / "python").is_symlink() or not self._base or not self._base.root.machine:
             return
         python = self._store.python
@@ -167,12 +172,10 @@ class ImageBuilder:
                 sources += self._matching(pattern, instruction)
         target = str(Path(self._config.directory) / destination)
         is_dir = (
-            destination.endswith("/") or destination in (".", "..") or len(sources) > 1 or self._inside(target).is_dir()
+            destination.endswith("/") or destination in (".", "..") or len(sources) > 1 or self._is_directory(target)
         )
         for source in sources:
-            for path in self._copy_source(source, target, into=is_dir, unpack=instruction.keyword == "ADD"):
-                if mode is not None and not path.is_symlink():
-                    path.chmod(mode)
+            self._copy_source(source, target, into=is_dir, unpack=instruction.keyword == "ADD", mode=mode)
 
     def _matching(self, pattern: str, instruction: Instruction) -> list[Path]:
         """The files of the build context that a pattern matches, and never others."""
@@ -190,7 +193,9 @@ class ImageBuilder:
                 raise DockerfileError(
                     f"line {instruction.line}: {pattern} is a link that leads out of the build context"
                 )
-        if not paths or not all(path.exists() for path in paths):
+        # what is ignored is not in the context, by whichever name
+        hidden = (ignore.excludes(path.resolve().relative_to(self._context), directory=path.is_dir()) for path in paths)
+        if not paths or any(hidden) or not all(path.exists() for path in paths):
             raise DockerfileError(
                 f"line {instruction.line}: {pattern}: not found in the build context {self._context.name}"
             )
@@ -205,7 +210,8 @@ class ImageBuilder:
         return self._layer.with_name(f"{self._layer.name}.download")
 
     def _download(self, url: str, instruction: Instruction) -> Path:
-        name = url.rstrip("/").rsplit("/", 1)[-1] or "download"
+        name = url.rstrip("/").rsplit("/", 1)[-1]
+        name = "download" if name in ("", ".", "..") else name
         file = self._downloads / name
         file.parent.mkdir(exist_ok=True)
         try:
@@ -215,44 +221,67 @@ class ImageBuilder:
             raise DockerfileError(f"line {instruction.line}: {url} cannot be downloaded: {error}") from error
         return file
 
-    def _copy_source(self, source: Path, target: str, *, into: bool, unpack: bool) -> list[Path]:
-        """Returns the paths of the copies."""
-        copy = self._inside(target)
-        if unpack and source.is_file() and tarfile.is_tarfile(source):
-            copy.mkdir(parents=True, exist_ok=True)
+    def _copy_source(self, source: Path, target: str, *, into: bool, unpack: bool, mode: int | None) -> None:
+        """Copy one file or directory of the context. Links in a directory are copied as links."""
+        if unpack and source.is_file() and is_archive(source):
             with source.open("rb") as stream:
-                load.unpack(stream, copy)
-            return []
-        if source.is_dir():
+                unpack_archive(stream, self._directory(target))
+            return
+        real = source.resolve()
+        shown = os.path.relpath(source, self._context)
+        if real.is_dir():
             ignore = self._dockerignore()
 
-            def excluded(directory: str, names: list[str]) -> list[str]:
-                here = Path(directory).relative_to(self._context)
-                return [
-                    name for name in names if ignore.excludes(here / name, directory=Path(directory, name).is_dir())
-                ]
+            def excluded(path: str, is_directory: bool) -> bool:
+                return ignore.excludes((real / path).relative_to(self._context), directory=is_directory)
 
-            shutil.copytree(source, copy, dirs_exist_ok=True, symlinks=True, ignore=excluded)
-            copies = (copy / path.relative_to(source) for path in source.rglob("*"))
-            return [path for path in copies if path.exists()]
-        copy = copy / source.name if into else copy
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, copy)
-        return [copy]
+            with tree.opened(real) as directory, tree.opened(self._directory(target)) as copy:
+                tree.copy(directory, copy, excluded=excluded, mode=mode)
+            return
+        parent, name = (target, source.name) if into else os.path.split(os.path.normpath(target))
+        if self._is_directory(f"{parent}/{name}"):
+            raise TreeError(f"{shown} cannot replace the directory {target}")
+        with tree.opened(real.parent) as directory, tree.opened(self._directory(parent)) as copy:
+            tree.copy_file(real.name, directory, name, copy, path=shown, mode=mode)
 
-    def _inside(self, path: str) -> Path:
-        """A path in the new layer. `..` and links cannot lead out of it."""
-        parts = [part for part in os.path.normpath("/" + path).split("/") if part]
-        here = self._layer
-        for part in parts:
-            here = here / part
-            if here.is_symlink() and not here.resolve().is_relative_to(self._layer):
-                raise DockerfileError(f"{path} leads out of the image through the link {here.name}")
-        return here
+    def _directory(self, path: str) -> Path:
+        """A directory of the new layer, created if missing; links are followed as a container would follow them."""
+        with tree.opened(self._layer) as layer:
+            descriptor = beneath.make_directories(layer, path, in_root=True)
+            try:
+                directory = Path(f"/proc/self/fd/{descriptor}").readlink()
+            finally:
+                os.close(descriptor)
+        if not directory.is_dir():
+            raise TreeError(f"{path} is a file of the image, not a directory")
+        return directory
+
+    def _is_directory(self, path: str) -> bool:
+        with tree.opened(self._layer) as layer:
+            try:
+                descriptor = beneath.open_path(layer, path, in_root=True)
+            except OSError:
+                return False
+            try:
+                return stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            finally:
+                os.close(descriptor)
+
+    def _check_top_level(self) -> None:
+        """Refuse what would be lost: a file or link in place of a directory that every container has."""
+        assert self._base
+        required = {"proc", "sys", "dev", "etc"} | (set(SYSTEM) if self._base.root.machine else set())
+        for name in sorted(required & {path.name for path in self._layer.iterdir()}):
+            path = self._layer / name
+            if path.is_symlink() or not path.is_dir():
+                kind = "link" if path.is_symlink() else "file"
+                raise DockerfileError(f"/{name} of the image is a {kind}: it cannot replace that directory")
 
     def _finish(self, name: str) -> str:
         assert self._base
-        digest, size = _digest(self._layer)
+        self._check_top_level()
+        with tree.opened(self._layer) as opened:
+            digest, size = tree.digest(opened)
         layers = self._store.directory / "layers"
         layer = layers / digest
         if layer.exists():
@@ -288,17 +317,3 @@ _INSTRUCTIONS = {
     "COPY": ImageBuilder._copy,
     "ADD": ImageBuilder._copy,
 }
-
-
-def _digest(tree: Path) -> tuple[str, int]:
-    """A hash of names, modes and contents, and the size: equal trees are one layer."""
-    hashed, size = hashlib.sha256(), 0
-    for path in sorted(tree.rglob("*")):
-        status = path.lstat()
-        hashed.update(f"{path.relative_to(tree)}\0{status.st_mode:o}\0".encode())
-        if path.is_symlink():
-            hashed.update(os.fsencode(path.readlink()))
-        elif path.is_file():
-            hashed.update(path.read_bytes())
-            size += status.st_size
-    return hashed.hexdigest(), size

@@ -1,7 +1,6 @@
 """Loads images: OCI archives and what `docker save` and `podman save` write, unpacked without an engine.
 
-All layers become one tree. Nothing in an archive is trusted: names and links are followed inside the tree only, and
-every blob must have the digest that it is named by.
+All layers become one tree (`unpack`). Every blob must have the digest that it is named by.
 """
 
 from __future__ import annotations
@@ -9,142 +8,138 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import secrets
 import shutil
 import tarfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from torchyard.api.errors import YardError
-from torchyard.api.objects import Object
-from torchyard.node.images.model import ImageError, full_name
+from torchyard.node.images import unpack
+from torchyard.node.images.model import ImageConfig, ImageError, full_name
 from torchyard.node.images.store import ImageStore
-from torchyard.node.shim.rootfs import inside
+from torchyard.node.images.unpack import BadArchive, BoundedReader, Budget
 
-_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_MAX_JSON, _MAX_MEMBERS = 8 << 20, 100_000
 
 
 def load(store: ImageStore, archive: Path, *, name: str = "") -> list[str]:
     """Returns the names of the loaded image."""
     if not archive.exists():
         raise ImageError(f"{archive} does not exist", code="NoArchive", hint="yard image save writes an archive")
-    if not archive.is_file() or not tarfile.is_tarfile(archive):
+    if not archive.is_file() or not unpack.is_archive(archive):
         raise ImageError(f"{archive} is not an image archive", code="NoArchive", hint="yard image save writes one")
-    with tarfile.open(archive) as packed:
-        config_path, layers, names = _read_manifest(packed)
-        names = [name] if name else names
-        if not names:
-            raise ImageError(f"the image in {archive} has no name", hint="name it: yard image load --name")
-        config_data = _read(packed, config_path)
-        image_id = f"sha256:{hashlib.sha256(config_data).hexdigest()}"
-        config = json.loads(config_data)
-        layer = f"loaded-{secrets.token_hex(8)}"
-        tree = store.directory / "layers" / layer
-        tree.mkdir(parents=True)
-        try:
-            for path in layers:
-                with _open(packed, path) as stream:
-                    unpack(stream, tree)
-        except BaseException:
-            shutil.rmtree(tree, ignore_errors=True)
-            raise
+    try:
+        with archive.open("rb") as stream, unpack.opened(stream) as (packed, reader):
+            return _load(store, _Archive(packed, reader), name)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise BadArchive(f"{archive} is not a valid image archive: {type(error).__name__}: {error}") from error
+
+
+def _load(store: ImageStore, packed: _Archive, name: str) -> list[str]:
+    config_path, layers, names = _read_manifest(packed)
+    names = [full_name(text) for text in ([name] if name else names)]
+    if not names:
+        raise ImageError("the image of the archive has no name", hint="name it: yard image load --name")
+    config_data = packed.read(config_path)
+    image_id = f"sha256:{hashlib.sha256(config_data).hexdigest()}"
+    config = _checked_config(json.loads(config_data))
+    layer = f"loaded-{secrets.token_hex(8)}"
+    directory = store.directory / "layers" / layer
+    directory.mkdir(parents=True)
+    directory.chmod(0o755)  # the container's root, whatever the umask is
+    try:
+        budget = Budget.for_disk(directory)
+        for path in layers:
+            with packed.opened(path) as stream:
+                unpack.unpack(stream, directory, budget)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    content = {"config": config.get("config") or {}, "layers": [layer], "machine": False, "created": created}
+    content = {"config": config, "layers": [layer], "machine": False, "created": created}
     for image_name in names:
         store.add(image_name, image_id, content)
-    return [full_name(image_name) for image_name in names]
+    return names
 
 
-def _read_manifest(packed: tarfile.TarFile) -> tuple[str, list[str], list[str]]:
+def _checked_config(document: Any) -> dict[str, Any]:
+    """The part of an image's config that containers are started with; anything else in its place is refused."""
+    config = document.get("config") or {}
+    for key in ("Env", "Entrypoint", "Cmd"):
+        words = config.get(key) or []
+        if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
+            raise BadArchive(f"config.{key} of the image is not a list of strings")
+    for key in ("WorkingDir", "User"):
+        if not isinstance(config.get(key) or "", str):
+            raise BadArchive(f"config.{key} of the image is not a string")
+    labels = config.get("Labels") or {}
+    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+        raise BadArchive("config.Labels of the image is not a map of strings")
+    return ImageConfig.from_dict(config).as_dict()
+
+
+class _Archive:
+    """The files of an archive by name."""
+
+    def __init__(self, packed: tarfile.TarFile, reader: BoundedReader) -> None:
+        self._packed, self._reader = packed, reader
+        self.members: dict[str, tarfile.TarInfo] = {}
+        count = 0
+        while (member := packed.next()) is not None:
+            self.members[member.name.removeprefix("./")] = member
+            count += 1
+            if count > _MAX_MEMBERS:
+                raise BadArchive(f"the archive has more than {_MAX_MEMBERS} files")
+
+    @contextlib.contextmanager
+    def opened(self, path: str) -> Iterator[IO[bytes]]:
+        """One file. A file that is named by a digest must have it."""
+        if path not in self.members:
+            raise BadArchive(f"the archive has no file {path}")
+        stream = self._packed.extractfile(self.members[path])
+        if stream is None:
+            raise BadArchive(f"{path} of the archive is not a file")
+        self._reader.in_content = True
+        try:
+            _, _, digest = path.rpartition("blobs/sha256/")
+            if path.startswith("blobs/"):
+                actual = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # only read() is used
+                if actual != digest:
+                    raise BadArchive(f"{path} of the archive is damaged: its digest is {actual}")
+                stream.seek(0)
+            yield stream
+        finally:
+            self._reader.in_content = False
+
+    def read(self, path: str) -> bytes:
+        with self.opened(path) as stream:
+            data = stream.read(_MAX_JSON + 1)
+        if len(data) > _MAX_JSON:
+            raise BadArchive(f"{path} of the archive has more than {_MAX_JSON} bytes")
+        return data
+
+
+def _read_manifest(packed: _Archive) -> tuple[str, list[str], list[str]]:
     """(path of the config, paths of the layers, names), from whichever manifest the archive has."""
-    names = packed.getnames()
-    if "manifest.json" in names:
-        first = json.loads(_read(packed, "manifest.json"))[0]
+    if "manifest.json" in packed.members:
+        first = json.loads(packed.read("manifest.json"))[0]
         return first["Config"], first["Layers"], first.get("RepoTags") or []
-    if "index.json" not in names:
+    if "index.json" not in packed.members:
         raise ImageError("the archive is neither an OCI archive nor one of `docker save`: it has no index.json")
-    entry = json.loads(_read(packed, "index.json"))["manifests"][0]
+    entry = json.loads(packed.read("index.json"))["manifests"][0]
     annotations = entry.get("annotations") or {}
     name = annotations.get("io.containerd.image.name") or ""
-    manifest = json.loads(_read(packed, _blob(entry)))
+    manifest = json.loads(packed.read(_blob(entry)))
     for layer in manifest["layers"]:
         if layer["mediaType"].endswith("zstd"):
             raise ImageError("layers compressed with zstd are not supported", hint="save it with gzip or uncompressed")
     return _blob(manifest["config"]), [_blob(layer) for layer in manifest["layers"]], [name] if name else []
 
 
-def _blob(entry: Object) -> str:
+def _blob(entry: dict[str, Any]) -> str:
     algorithm, _, digest = str(entry["digest"]).partition(":")
-    return f"blobs/{algorithm}/{digest}"
-
-
-def _open(packed: tarfile.TarFile, path: str) -> IO[bytes]:
-    """One file of the archive. A file that is named by a digest must have it."""
-    member = packed.getmember(path)
-    stream = packed.extractfile(member)
-    if stream is None:
-        raise ImageError(f"{path} of the archive is not a file")
-    if path.startswith("blobs/sha256/"):
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # only read() is used
-        if digest != Path(path).name:
-            raise ImageError(f"{path} of the archive is damaged: its digest is {digest}")
-        stream.seek(0)
-    return stream
-
-
-def _read(packed: tarfile.TarFile, path: str) -> bytes:
-    with _open(packed, path) as stream:
-        return stream.read()
-
-
-def unpack(stream: IO[bytes], tree: Path) -> None:
-    """Unpack an archive over a tree; neither its paths nor its links can lead out of it."""
-    with tarfile.open(fileobj=stream) as layer:
-        for member in layer:
-            parts = [part for part in member.name.split("/") if part not in ("", ".")]
-            if ".." in parts:
-                raise YardError(f"{member.name}: a path of an image must not lead out of it", code="BadImage")
-            if parts:
-                parent = Path(inside(str(tree), "/".join(parts[:-1])))
-                _unpack_member(layer, member, parent, parts[-1], tree)
-
-
-def _unpack_member(layer: tarfile.TarFile, member: tarfile.TarInfo, parent: Path, name: str, tree: Path) -> None:
-    parent.mkdir(parents=True, exist_ok=True)
-    if name == _OPAQUE:
-        for entry in parent.iterdir():
-            _remove(entry)
-        return
-    if name.startswith(_WHITEOUT):
-        _remove(parent / name.removeprefix(_WHITEOUT))
-        return
-    target = parent / name
-    if member.isdir() and target.is_dir() and not target.is_symlink():
-        pass
-    else:
-        _remove(target)
-        if member.isdir():
-            target.mkdir()
-        elif member.issym():
-            target.symlink_to(member.linkname)
-        elif member.islnk():
-            target.hardlink_to(inside(str(tree), member.linkname))
-        elif member.isreg():
-            with target.open("wb") as out, layer.extractfile(member) as source:  # type: ignore[union-attr]  # a file
-                shutil.copyfileobj(source, out)
-        else:
-            return  # the sandbox provides device files, not the image
-    if os.geteuid() == 0:
-        os.chown(target, member.uid, member.gid, follow_symlinks=False)
-    if not member.issym():
-        target.chmod(member.mode & 0o7777)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+    if algorithm != "sha256":
+        raise BadArchive(f"the digest {entry['digest']} is not supported; use sha256")
+    return f"blobs/sha256/{digest}"

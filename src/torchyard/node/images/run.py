@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
 from torchyard.node.images import tree
-from torchyard.node.images.written import WrittenTree, stubs_of
+from torchyard.node.images.written import WrittenTree
 from torchyard.node.network.addresses import NetworkSettings
 from torchyard.node.runtime.rootfs_steps import (
     CONFIGURATION,
@@ -153,7 +153,7 @@ async def _run_to_end(shim: ShimClient) -> ContainerRecord:
 
 def _merge(steps: list[RootfsStep], layer: Path, lower: list[Path]) -> None:
     """Merge the upper directories of all overlays, without the mount points that the sandbox created in them."""
-    written = WrittenTree(layer, stubs=stubs_of([step["target"] for step in steps]), lower=lower)
+    written = WrittenTree(layer, steps=steps, lower=lower)
     for step in steps:
         if step["op"] == "overlay":
             try:

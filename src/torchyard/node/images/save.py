@@ -9,15 +9,19 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import platform
+import stat
 import tarfile
 import tempfile
 from pathlib import Path
 from typing import IO
 
 from torchyard.api.objects import Object
+from torchyard.node.images import tree
 from torchyard.node.images.model import ImageError, full_name
 from torchyard.node.images.store import ImageStore
+from torchyard.node.images.unpack import OPAQUE_WHITEOUT, WHITEOUT
 from torchyard.node.runtime.rootfs_steps import CONFIGURATION, SYSTEM
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -35,8 +39,8 @@ def save(store: ImageStore, name: str, target: Path, *, with_machine: bool = Tru
         if image.root.machine and with_machine:
             paths = [Path("/") / name for name in (*SYSTEM, *(f"etc/{file}" for file in CONFIGURATION))]
             layers.append(_pack(Path(scratch) / "machine.tar", [*paths, *image.root.prefixes], root=Path("/")))
-        for number, tree in enumerate(image.root.layers):
-            layers.append(_pack(Path(scratch) / f"{number}.tar", sorted(tree.iterdir()), root=tree))
+        for number, layer in enumerate(image.root.layers):
+            layers.append(_pack_layer(Path(scratch) / f"{number}.tar", layer))
         complete = Path(scratch) / "image.tar"  # renamed at the end, so that the target is never incomplete
         with tarfile.open(complete, "w") as archive:
             _write_layout(archive, layers, image.config.as_dict(), full_name(name))
@@ -52,9 +56,38 @@ def _pack(target: Path, paths: list[Path], *, root: Path) -> Path:
     return target
 
 
+def _pack_layer(target: Path, layer: Path) -> Path:
+    """A layer with its whiteouts as the files that stand for them in an OCI layer."""
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive, tree.opened(layer) as root:
+        _add_directory(archive, root, layer, "")
+    return target
+
+
+def _add_directory(archive: tarfile.TarFile, directory: int, path: Path, prefix: str) -> None:
+    if tree.is_opaque(directory):
+        _add(archive, f"{prefix}{OPAQUE_WHITEOUT}", b"")
+    for name in sorted(os.listdir(directory)):
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if tree.is_whiteout(status):
+            _add(archive, f"{prefix}{WHITEOUT}{name}", b"")
+        else:
+            archive.add(path / name, arcname=f"{prefix}{name}", recursive=False, filter=_with_owner)
+            if stat.S_ISDIR(status.st_mode):
+                with tree.opened(name, directory) as below:
+                    _add_directory(archive, below, path / name, f"{prefix}{name}/")
+
+
 def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = "root"
+    return member
+
+
+def _with_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Files of the user who built or loaded the image are root's, as in the container; others keep their number."""
+    member.uid = 0 if member.uid == os.geteuid() else member.uid
+    member.gid = 0 if member.gid == os.getegid() else member.gid
+    member.uname = member.gname = ""
     return member
 
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchyard.node.images import tree
 from torchyard.node.shim import beneath
 
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import RootfsStep
+
 
 class WrittenTree:
-    """Merges into one layer. `stubs` are the mount points of the sandbox, `lower` the trees below the layer."""
+    """Merges into one layer. `steps` are those of the sandbox, `lower` the trees below the layer."""
 
-    def __init__(self, layer: Path, *, stubs: Collection[str], lower: Collection[Path]) -> None:
-        self._layer, self._stubs, self._lower = layer, set(stubs), lower
+    def __init__(self, layer: Path, *, steps: Collection[RootfsStep], lower: Collection[Path]) -> None:
+        self._layer, self._lower = layer, lower
+        self._links = {step["target"].strip("/"): step["goal"] for step in steps if step["op"] == "link"}
+        self._stubs = _with_parents(step["target"].strip("/") for step in steps)
 
     def merge(self, upper: Path, path: str) -> None:
         """Merge an upper directory that was mounted at `path` of the container."""
@@ -41,8 +47,14 @@ class WrittenTree:
             elif stat.S_ISFIFO(status.st_mode):
                 tree.remove(name, target)
                 os.mkfifo(name, stat.S_IMODE(status.st_mode), dir_fd=target)
-            elif not stat.S_ISSOCK(status.st_mode) and not (where in self._stubs and status.st_size == 0):
+            elif not stat.S_ISSOCK(status.st_mode) and not self._is_stub(name, source, where, status):
                 tree.copy_file(name, source, name, target, path=f"/{where}")
+
+    def _is_stub(self, name: str, source: int, where: str, status: os.stat_result) -> bool:
+        """Whether the sandbox created it: a mount point or a link, and the command left it as it was."""
+        if stat.S_ISLNK(status.st_mode):
+            return where in self._links and os.readlink(name, dir_fd=source) == self._links[where]
+        return where in self._stubs and status.st_size == 0
 
     def _merge_directory(self, name: str, source: int, target: int, where: str) -> None:
         is_new = tree.make_directory(name, target)
@@ -68,10 +80,9 @@ class WrittenTree:
         return any(os.path.lexists(lower / path) for lower in self._lower)
 
 
-def stubs_of(targets: Collection[str]) -> set[str]:
-    """The targets of a sandbox's mounts and all their parents."""
+def _with_parents(targets: Iterable[str]) -> set[str]:
     paths: set[str] = set()
     for target in targets:
-        parts = target.strip("/").split("/")
+        parts = target.split("/")
         paths |= {"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
     return paths

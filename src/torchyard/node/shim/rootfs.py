@@ -105,31 +105,6 @@ def detach_old_root(old_root: int) -> None:
     os.rmdir(f"/dev/{_COVER}")
 
 
-def inside(root: str, path: str) -> str:
-    """The path outside the container of `path` in it; links are followed as the container would follow them."""
-    resolved: list[str] = []
-    remaining = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-    links = 0
-    while remaining:
-        part = remaining.pop()
-        if part == "..":
-            del resolved[-1:]
-            continue
-        here = "/".join([root, *resolved, part])
-        try:
-            destination = os.readlink(here)
-        except OSError:
-            resolved.append(part)
-            continue
-        links += 1
-        if links > 40:
-            raise OSError(40, f"too many levels of symbolic links in {path}")
-        if destination.startswith("/"):
-            resolved.clear()
-        remaining.extend(piece for piece in reversed(destination.split("/")) if piece not in ("", "."))
-    return "/".join([root, *resolved])
-
-
 def _directory(root: str, step: RootfsStep) -> None:
     target = _ensure(root, step["target"], directory=True)
     if "mode" in step:
