@@ -201,7 +201,7 @@ async def test_a_link_that_was_copied_does_not_lead_the_next_copy_out(store: Ima
     outside = context.parent / "outside"
     outside.mkdir()
     (context / "tree").mkdir()
-    for name, goal in {"absolute": outside, "climbing": "../../../../../../../.." + str(outside)}.items():
+    for name, goal in {"absolute": str(outside), "climbing": f"../../../../../../../..{outside}"}.items():
         (context / "tree" / name).symlink_to(goal)
     (context / "file").write_text("text")
     with tarfile.open(context / "packed.tar", "w") as packed:
