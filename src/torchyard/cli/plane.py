@@ -86,6 +86,12 @@ def up(
             help="Record what blocks the plane for longer, in its log and its metrics; 0 records nothing.",
         ),
     ] = THRESHOLD_SECONDS,
+    max_connections: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Connections to the API server; 0: as many as the limit of open files allows."
+        ),
+    ] = 0,
 ) -> None:
     """Start the plane: an API server for kubectl and the SDKs, its controllers, and a node."""
     from torchyard.yard import process
@@ -107,6 +113,7 @@ def up(
         engine=engine,
         pod_pids_limit=pod_pids_limit,
         watchdog_threshold=watchdog_threshold,
+        max_connections=max_connections,
     )
     if detach:
         holder = process.start_detached(settings)

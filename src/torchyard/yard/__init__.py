@@ -5,6 +5,7 @@
 - `controllers`, `selection`: the controllers and how each is built; the syntax of `--controllers`.
 - `node`, `images`: the plane's node, and its image store.
 - `listen_address`, `lock`: where the plane listens, and one plane per state directory.
+- `open_files`: the limit of open files.
 - `watchdog`: records what blocks the event loop.
 - `process`: the plane as a process: foreground, detached, stopped, inspected.
 - `backups`: backup and restore of the store.

@@ -42,6 +42,8 @@ from torchyard.apiserver.access.webhooks.strategies import with_expression_check
 from torchyard.apiserver.admission.controller import AdmissionController
 from torchyard.apiserver.crd.controller import CrdController, with_crd_strategy
 from torchyard.apiserver.handlers.non_resource import NonResourceHandler
+from torchyard.apiserver.http.limits import limits_for
+from torchyard.apiserver.http.metrics import HttpMetrics
 from torchyard.apiserver.http.server import HttpServer
 from torchyard.apiserver.lifecycle.bootstrap import bootstrap
 from torchyard.apiserver.lifecycle.compactor import Compactor
@@ -67,6 +69,7 @@ from torchyard.yard.controller_log import ControllerLog
 from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, SCHEDULER, controllers
 from torchyard.yard.listen_address import resolve_listen_address
 from torchyard.yard.lock import PlaneProcess, StateLock
+from torchyard.yard.open_files import open_file_limit
 from torchyard.yard.selection import select_controllers
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 from torchyard.yard.supervisor_metrics import supervisor_metrics
@@ -138,7 +141,9 @@ class Plane:
         self.server = self._server(self.registry, credentials)
         self._start_watchdog()
         crd_controller = CrdController(self.registry, ADMIN)
-        front = HttpServer(self.server)
+        limits = limits_for(open_file_limit(), connections=settings.max_connections)
+        front = HttpServer(self.server, limits)
+        self.registry.metrics_sources.append(HttpMetrics(front).text)
         context = server_context(credentials)
         port = await self._listen(front, context)
         self._closing.push_async_callback(front.stop)

@@ -17,6 +17,7 @@ from pathlib import Path
 from torchyard.api.errors import YardError
 from torchyard.kube.process import prefer_uvloop, tune_garbage_collector
 from torchyard.yard.lock import AlreadyRunning, PlaneProcess, running
+from torchyard.yard.open_files import raise_open_file_limit
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 
 # The first garbage collection of a new plane: not while its first client waits.
@@ -35,6 +36,7 @@ def run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
     """
     gc.disable()  # until `calm_collector`: objects created during the start are long-lived
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    raise_open_file_limit()
     prefer_uvloop()
     return asyncio.run(_run(settings, ready))
 
@@ -109,6 +111,7 @@ def _arguments(settings: PlaneSettings) -> list[str]:
     arguments = ["--state", str(settings.state), "--host", settings.host, "--port", str(settings.port)]
     arguments += ["--fsync", settings.fsync, "--controllers", settings.controllers]
     arguments += ["--watchdog-threshold", str(settings.watchdog_threshold)]
+    arguments += ["--max-connections", str(settings.max_connections)]
     arguments += ["--node" if settings.node else "--no-node", "--python", settings.python]
     arguments += ["--node-name", settings.node_name, "--assume-gpu-product", settings.gpu_product]
     arguments += ["--local-queues" if settings.local_queues else "--no-local-queues"]

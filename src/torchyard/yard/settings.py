@@ -73,6 +73,7 @@ class PlaneSettings:
     engine: bool = False  # run every image that podman or docker has with it, not only images unknown to the plane
     pod_pids_limit: int | None = None  # processes and threads of a pod; -1: unlimited; None: the node's default
     watchdog_threshold: float = THRESHOLD_SECONDS  # seconds; 0: no watchdog
+    max_connections: int = 0  # of the API server; 0: as many as the limit of open files allows, up to 32,768
 
     @property
     def name(self) -> str:

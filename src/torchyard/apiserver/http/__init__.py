@@ -1,10 +1,16 @@
-"""The HTTP/1.1 server: a fast path for plain requests, aiohttp for all others.
+"""The HTTP/1.1 server: its limits, its connections, and aiohttp for connections that are upgraded.
 
 Read in this order:
-- `server`: the listening socket and its connections;
-- `connection`: one connection of the fast path;
-- `request_head`: the heads of plain requests, parsed;
+- `limits`: sizes, numbers and deadlines;
+- `server`: the server, its connections and their deadlines;
+- `listener`: accepts connections and shakes hands;
+- `connection_table`: who is connected, and whose connection is closed when there are too many;
+- `connection`: one connection: reads requests, writes responses;
+- `request_head`: the heads of requests, parsed;
+- `body_reader`, `chunked`: the bodies of requests that did not come with their heads; chunked bodies;
+- `fair_queue`: whose request runs next;
 - `response_head`: the heads of all responses, written;
 - `write_buffer`: the writes of one event-loop iteration, sent together;
-- `fallback`: aiohttp, for upgrades, chunked bodies, old versions and malformed requests.
+- `upgrade_handler`: aiohttp, for exec, attach and port-forward;
+- `metrics`: connections and requests that wait, in Prometheus' text format.
 """

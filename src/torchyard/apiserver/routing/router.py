@@ -14,13 +14,14 @@ from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.selectors import parse_fields
 from torchyard.apiserver.access.access_control import AccessControl
+from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.access.rbac import AuthorizerAttributes
 from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext, read_options
-from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
 from torchyard.apiserver.request.route import Route, parse
 from torchyard.apiserver.subresources.handlers import SUBRESOURCE_HANDLERS
@@ -54,6 +55,15 @@ class Router:
             self._metrics.count(labels, time.perf_counter() - start if is_whole else None)
         return response
 
+    def authorize(self, method: str, path: str, query: Query, user: User) -> None:
+        """Raise 403 unless the user may send such a request. `handle` checks this too, with the whole request."""
+        request = Request(method, path, query, {}, b"", user)
+        route = parse(method, path, watch=query.flag("watch"))
+        if route is None or not route.plural:
+            self._authorize_path(request)
+        else:
+            self._authorize(request, route)
+
     def _is_served(self, route: Route) -> bool:
         return self.registry.catalog.find(route.group, route.version, route.plural) is not None
 
@@ -70,9 +80,7 @@ class Router:
 
     async def _handle(self, request: Request, route: Route | None) -> Response:
         if route is None or not route.plural:
-            self.access_control.authorizer.check(
-                request.user, AuthorizerAttributes(request.method.lower(), path=request.path)
-            )
+            self._authorize_path(request)
             return await self._non_resource.handle(request, route)
         resource = self.registry.catalog.find(route.group, route.version, route.plural)
         self._authorize(request, route)
@@ -103,6 +111,10 @@ class Router:
         if ctx.warnings:
             response.warnings = [*ctx.warnings, *response.warnings]
         return response
+
+    def _authorize_path(self, request: Request) -> None:
+        attributes = AuthorizerAttributes(request.method.lower(), path=request.path)
+        self.access_control.authorizer.check(request.user, attributes)
 
     def _authorize(self, request: Request, route: Route) -> None:
         self.access_control.authorizer.check(

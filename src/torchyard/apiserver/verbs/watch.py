@@ -25,6 +25,8 @@ SHORTEST_WATCH = 1800.0
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 # Initial events are sent in chunks of about this size.
 _CHUNK_BYTES = 256 << 10
+# Later events are sent in chunks of at most so many.
+_BATCH_EVENTS = 64
 
 
 class EventEncoder(Protocol[_Chunk_co]):
@@ -147,7 +149,8 @@ async def _stream(
             if events is None:
                 return
             if events:
-                yield encoder.chunk(events)
+                for batch in _batches(events):
+                    yield encoder.chunk(batch)
                 await asyncio.sleep(registry.store.batch_pause(watcher, len(events)))
             elif loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + BOOKMARK_SECONDS
@@ -155,10 +158,16 @@ async def _stream(
         last = watcher.drain()
         if bookmarks and not watcher.overrun:
             last.append(encoder.bookmark(registry.store.revision))
-        if last:
-            yield encoder.chunk(last)
+        for batch in _batches(last):
+            yield encoder.chunk(batch)
     finally:
         registry.store.unwatch(watcher)
+
+
+def _batches(events: list[Any]) -> Iterator[list[Any]]:
+    """Events that share a chunk. A client that fell behind does not get all it missed as one copy in memory."""
+    for start in range(0, len(events), _BATCH_EVENTS):
+        yield events[start : start + _BATCH_EVENTS]
 
 
 async def _single(chunk: Chunk) -> AsyncGenerator[Chunk, None]:

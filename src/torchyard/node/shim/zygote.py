@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from torchyard.node.shim.record_types import ErrorReply, HelloReply, PidsLimit, StartShimRequest, ZygoteSettings
 
 SOCKET, SETTINGS, LOG, LOCK = "zygote.sock", "zygote.json", "zygote.log", "zygote.lock"
+SOFT_LIMIT_VARIABLE = "TORCHYARD_SOFT_NOFILE"  # set by the plane
 SPARE_SHIMS = 4  # forked ahead, already attached to the network: as many as a usual job has replicas
 REFILL_SECONDS = 0.2
 HANDOVER_SECONDS = 30.0
@@ -35,6 +37,7 @@ HANDOVER_SECONDS = 30.0
 
 def main(root: str) -> None:
     """Become the node's zygote, unless there is one. `zygote.json` says which namespaces it may use."""
+    _restore_open_file_limit()
     settings: ZygoteSettings | None = records.read(f"{root}/{SETTINGS}")
     daemonize(f"{root}/{LOG}")
     lock = _take_over(root)
@@ -50,6 +53,14 @@ def main(root: str) -> None:
     linux.set_process_name("yard-zygote")
     gc.freeze()  # otherwise the first collection in a shim copies every page that holds an object
     zygote.loop.run()
+
+
+def _restore_open_file_limit() -> None:
+    """The plane raises its own limit of open files; pods get the one that the plane was started with."""
+    soft = os.environ.pop(SOFT_LIMIT_VARIABLE, "")
+    if soft:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(int(soft), hard) if hard >= 0 else int(soft), hard))
 
 
 def _take_over(root: str) -> int | None:

@@ -1,0 +1,141 @@
+"""aiohttp, for requests that upgrade their connection: exec, attach and port-forward.
+
+Loaded by the first such request. A connection serves one of them and is closed afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_request import BaseRequest
+
+from torchyard.api.errors import StatusError
+from torchyard.apiserver.access.tls import peer_certificate
+from torchyard.apiserver.http.connection import ServerConnection
+from torchyard.apiserver.http.connection_table import ConnectionTable
+from torchyard.apiserver.http.response_head import content_length_lines, format_response_head
+from torchyard.apiserver.request.request import Query, Request
+from torchyard.apiserver.request.response import Response, error_response
+from torchyard.apiserver.routing.router import Router
+
+log = logging.getLogger(__name__)
+
+
+class _WithoutTraceback(logging.Filter):
+    """Malformed HTTP is the client's error: it is logged in one line, as a warning."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            record.msg, record.args, record.exc_info = f"{record.getMessage()}: {error.message}", (), None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
+log.addFilter(_WithoutTraceback())
+
+
+class UpgradedConnection:
+    """A connection that aiohttp has taken over: it counts, and is not closed for others."""
+
+    is_idle = False
+
+    def __init__(self, transport: asyncio.Transport, address: str, user_name: str) -> None:
+        self.transport = transport
+        self.address = address
+        self.user_name = user_name
+        self.idle_since = time.monotonic()
+
+    def evict(self) -> None:
+        self.transport.abort()
+
+
+class UpgradeHandler:
+    """Takes connections over, authenticates their requests, passes them to the router and writes the responses."""
+
+    def __init__(self, router: Router, table: ConnectionTable) -> None:
+        self._router = router
+        self._access_control = router.access_control
+        self._table = table
+        self._connections: set[UpgradedConnection] = set()
+        self._protocols = web.Server(
+            self._handle, access_log=None, keepalive_timeout=0, logger=log, max_line_size=65536, max_field_size=65536
+        )
+
+    def take(self, connection: ServerConnection) -> None:
+        """Continue a connection whose next bytes are in its buffer."""
+        transport, data = connection.transport, bytes(connection.buffer)
+        upgraded = UpgradedConnection(transport, connection.address, connection.user_name)
+        connection.forget()
+        self._connections.add(upgraded)
+        self._table.add(upgraded)
+        self._table.authenticated(upgraded)
+        protocol = self._protocols()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        transport.resume_reading()
+        protocol.data_received(data)
+
+    def remove_closed(self) -> None:
+        for upgraded in [upgraded for upgraded in self._connections if upgraded.transport.is_closing()]:
+            self._connections.discard(upgraded)
+            self._table.remove(upgraded)
+
+    async def stop(self, seconds: float) -> None:
+        await self._protocols.shutdown(seconds)
+
+    async def _handle(self, incoming: BaseRequest) -> web.StreamResponse:
+        path, _, query = incoming.raw_path.partition("?")
+        try:
+            user = self._access_control.authenticate(incoming.headers, _certificate(incoming))
+        except StatusError as error:
+            return await _write(incoming, error_response(error))
+        request = Request(
+            method=incoming.method,
+            path=path,
+            query=Query(query),
+            headers=incoming.headers,
+            body=b"",
+            user=user,
+            incoming=incoming,
+        )
+        response = await self._router.handle(request)
+        if isinstance(response.upgraded, web.StreamResponse):
+            return response.upgraded
+        return await _write(incoming, response)
+
+
+def _certificate(incoming: BaseRequest) -> bytes | None:
+    transport = incoming.transport
+    return peer_certificate(transport.get_extra_info("ssl_object")) if transport is not None else None
+
+
+class WrittenResponse(web.StreamResponse):
+    """Stands for a response that was written already."""
+
+    @property
+    def keep_alive(self) -> bool:
+        return False
+
+    async def prepare(self, request: BaseRequest) -> None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+
+async def _write(incoming: BaseRequest, response: Response) -> WrittenResponse:
+    """Write a response to a request that did not upgrade its connection, which is closed then."""
+    body = response.body
+    assert isinstance(body, bytes)
+    head = format_response_head(response, *content_length_lines(response, len(body)), "Connection: close")
+    try:
+        await incoming.writer.write(head)
+        await incoming.writer.write(b"" if incoming.method == "HEAD" else body)
+    except ConnectionResetError:
+        log.debug("client is gone: path=%s", incoming.path)
+    return WrittenResponse()
