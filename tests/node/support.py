@@ -96,7 +96,7 @@ class ShimHarness:
             more = {"seccomp": "", "masked_paths": [], "read_only_paths": [], **more}
         directory = pod.pod / "containers" / name
         scratch = directory / f"{attempt}.root"
-        scratch.mkdir(parents=True)
+        scratch.mkdir(parents=True, exist_ok=True)
         steps = more.pop("steps", None)
         if sandboxed and steps is None:
             root = rootfs_steps.RootfsSource(machine=True, prefixes=(Path(sys.prefix), Path(sys.base_prefix)))

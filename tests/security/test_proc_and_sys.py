@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from tests.node import support
 from tests.security.sandbox_support import output_of
 
-from torchyard.node.runtime.rootfs_steps import MASKED_PATHS, READ_ONLY_PATHS
+from torchyard.node.runtime import rootfs_steps
+from torchyard.node.runtime.rootfs_steps import MASKED_PATHS, READ_ONLY_PATHS, Mount
 
 
 @pytest.fixture
@@ -84,3 +86,27 @@ async def test_a_pod_cannot_lift_its_own_limits_through_sys(harness: support.Shi
 async def test_a_container_sees_its_own_cgroup_as_the_root(harness: support.ShimHarness) -> None:
     lines = (await output_of(harness, "cut -d: -f3 /proc/self/cgroup")).splitlines()
     assert set(lines) <= {"/"}
+
+
+@pytest.mark.parametrize("target", ["/proc/sys", "/proc/self", "/link/keys", "/link"])
+async def test_nothing_is_mounted_inside_proc(harness: support.ShimHarness, tmp_path: Path, target: str) -> None:
+    """Not through a link of the image either."""
+    (tmp_path / "volume").mkdir()
+    pod = await harness.pod("p")
+    root = pod.pod / "containers" / "main" / "0.root"
+    root.mkdir(parents=True)
+    os.symlink("/proc", root / "link")
+    steps = rootfs_steps.rootfs_steps(
+        rootfs_steps.RootfsSource(machine=True),
+        [Mount(tmp_path / "volume", target)],
+        scratch=tmp_path / "scratch",
+        devices=[],
+    )
+    ended = await harness.run(pod, "main", ["true"], steps=steps)
+    assert ended["exitCode"] != 0
+    assert "cannot be mounted because it is inside /proc" in ended["message"]
+
+
+@pytest.mark.parametrize("target", ["/proc", "//proc", "/x/../proc/", "/", "/sys", "/dev/."])
+def test_the_pseudo_file_systems_themselves_are_reserved(target: str) -> None:
+    assert rootfs_steps.is_reserved(target)

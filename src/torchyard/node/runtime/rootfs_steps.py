@@ -33,6 +33,7 @@ MASKED_PATHS = (
     "/sys/firmware",
 )  # fmt: skip
 READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_DEV_BYTES = 64 << 20  # of what a container writes to its /dev
 _PSEUDO = {"/proc", "/sys", "/dev"}
 
 
@@ -215,7 +216,7 @@ def _standard(devices: list[Path], *, privileged: bool, host_pid: bool) -> list[
     steps: list[RootfsStep] = [
         {"op": "proc", "target": "/proc", "source": "/proc"} if host_pid else {"op": "proc", "target": "/proc"},
         {"op": "sys", "target": "/sys"},
-        {"op": "tmpfs", "target": "/dev"},
+        {"op": "tmpfs", "target": "/dev", "size": _DEV_BYTES},
         {"op": "terminals", "target": "/dev/pts"},
         {"op": "mqueue", "target": "/dev/mqueue"},
         {"op": "link", "target": "/dev/fd", "goal": "/proc/self/fd"},
@@ -236,4 +237,4 @@ def _standard(devices: list[Path], *, privileged: bool, host_pid: bool) -> list[
 
 def is_reserved(target: str) -> bool:
     """Whether a path must not be covered by a volume."""
-    return os.path.normpath(target) in _PSEUDO | {"/"}
+    return os.path.normpath(f"/{target.lstrip('/')}") in _PSEUDO | {"/"}

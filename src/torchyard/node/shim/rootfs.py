@@ -22,6 +22,11 @@ _COVER, _OLD_ROOT = ".machine", "root"  # in /dev: a tmpfs over a directory that
 _PSEUDO = ("/proc", "/sys", "/dev")  # an image must not have links in their place
 _PATH = os.O_PATH | os.O_CLOEXEC
 _opened: list[int] = []  # descriptors of the current step
+_proc_devices: list[int] = []  # of the container's /proc, once it is mounted
+# What runc allows to be mounted inside /proc: files that lxcfs emulates.
+_EMULATED = frozenset(
+    f"/proc/{name}" for name in ("cpuinfo", "diskstats", "meminfo", "stat", "swaps", "uptime", "loadavg", "slabinfo")
+)
 _EMPTY = "/dev/.empty"  # the second layer of an overlay, which the kernel demands; hidden by the container's /dev
 
 
@@ -118,6 +123,8 @@ def _bind(root: str, step: RootfsStep) -> None:
         return
     _open(source)
     target = _ensure(root, step["target"], directory=stat.S_ISDIR(os.fstat(source).st_mode))
+    if os.fstat(_opened[-1]).st_dev in _proc_devices and step["target"] not in _EMULATED:
+        raise OSError(errno.EPERM, f'"{step["target"]}" cannot be mounted because it is inside /proc')
     recursive = linux.MS_REC if step.get("recursive", True) else 0
     try:
         linux.mount(f"/proc/self/fd/{source}", target, flags=linux.MS_BIND | recursive)
@@ -176,10 +183,12 @@ def _proc(root: str, step: RootfsStep) -> None:
         linux.mount(step["source"], target, flags=linux.MS_BIND | linux.MS_REC)
     else:
         linux.mount("proc", target, "proc", flags=linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+    _ensure(root, step["target"], directory=True)
+    _proc_devices.append(os.fstat(_opened[-1]).st_dev)
 
 
 def _sys(root: str, step: RootfsStep) -> None:
-    """A sysfs of the pod's own network namespace, or else the machine's with all that is mounted there; read-only."""
+    """A sysfs of the pod's own network namespace, or else the machine's, without its cgroups; read-only."""
     target = _ensure(root, step["target"], directory=True)
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | linux.MS_RDONLY
     try:
@@ -187,6 +196,9 @@ def _sys(root: str, step: RootfsStep) -> None:
     except OSError:
         linux.mount("/sys", target, flags=linux.MS_BIND | linux.MS_REC)
         linux.make_read_only(_mounted(root, step["target"], _open(os.open("/sys", _PATH))))
+        if os.path.isdir("/sys/fs/cgroup"):
+            cgroups = _ensure(root, f"{step['target']}/fs/cgroup", directory=True)
+            linux.mount("tmpfs", cgroups, "tmpfs", flags=linux.MS_RDONLY, data="size=0k")
 
 
 def _terminals(root: str, step: RootfsStep) -> None:
@@ -274,6 +286,7 @@ def _ensure(root: str, path: str, *, directory: bool) -> str:
 
 
 _MAX_COPIES = 40  # at most one for each component of a path
+_COPY_SIZE = "64m"  # it has mount points only, and what the container writes beside them
 
 
 def _open_or_create(top: int, path: str, *, directory: bool) -> int:
@@ -310,7 +323,7 @@ def _replace_by_writable_copy(failure: beneath.CannotCreate) -> None:
     reader = _open(os.open(f"/proc/self/fd/{covered}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     entries = os.listdir(reader)
     flags = linux.MS_NOSUID | linux.MS_NODEV
-    linux.mount("tmpfs", f"/proc/self/fd/{covered}", "tmpfs", flags=flags, data="mode=755")
+    linux.mount("tmpfs", f"/proc/self/fd/{covered}", "tmpfs", flags=flags, data=f"mode=755,size={_COPY_SIZE}")
     copy = _open(_open_cover(covered, parent))
     for name in entries:
         source = os.open(name, _PATH | os.O_NOFOLLOW, dir_fd=covered)
