@@ -76,6 +76,12 @@ def install_busybox(tree: Path) -> None:
     _add_common_files(tree)
 
 
+def install_file(tree: Path, path: Path) -> None:
+    """Copy a program of this machine with its libraries."""
+    _copy(path, tree)
+    _copy_libraries(tree, [path])
+
+
 def _add_common_files(tree: Path) -> None:
     for name in ("dev", "proc", "sys", "tmp", "etc", "var"):
         (tree / name).mkdir(parents=True, exist_ok=True)

@@ -25,8 +25,8 @@ def yard(*arguments: str, state: Path, timeout: float = 30) -> subprocess.Comple
     )
 
 
-def _command() -> list[str]:
-    return [sys.executable, "-m", "torchyard.cli"]
+def _command(*python: str) -> list[str]:
+    return [*(python or (sys.executable,)), "-m", "torchyard.cli"]
 
 
 def _environment() -> dict[str, str]:
@@ -37,8 +37,17 @@ class Yard:
     """`yard up` in `directory`; a test can kill it and start it again on the same state."""
 
     def __init__(
-        self, directory: Path, *, controllers: str = "", users: str = "", port: int = 0, flags: tuple[str, ...] = ()
+        self,
+        directory: Path,
+        *,
+        controllers: str = "",
+        users: str = "",
+        port: int = 0,
+        flags: tuple[str, ...] = (),
+        node: bool = False,
+        python: tuple[str, ...] = (),
     ) -> None:
+        """`node`: with a node that runs pods. `python` starts another interpreter, such as one of another user."""
         self.directory = directory
         self.state = directory / "state"
         self.log = directory / "yard.log"
@@ -46,6 +55,8 @@ class Yard:
         self.users = users
         self.port = port
         self.flags = flags
+        self.node = node
+        self.python = python
         self.process: Process | None = None
 
     def __enter__(self) -> Server:
@@ -74,14 +85,16 @@ class Yard:
     def launch(self) -> Process:
         """Start (again) without waiting until it is ready."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        flags: list[str] = ["--state", str(self.state), "--port", str(self.port), "--no-node", *self.flags]
+        flags: list[str] = ["--state", str(self.state), "--port", str(self.port), *self.flags]
+        if not self.node:
+            flags.append("--no-node")
         if self.controllers:
             flags += ["--controllers", self.controllers]
         if self.users:
             tokens = self.directory / "tokens.csv"
             tokens.write_text(self.users)
             flags += ["--token-auth-file", str(tokens)]
-        self.process = Process([*_command(), "up", *flags], self.log, _environment())
+        self.process = Process([*_command(*self.python), "up", *flags], self.log, _environment())
         return self.process
 
     def stop(self) -> None:

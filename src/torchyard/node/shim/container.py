@@ -8,7 +8,7 @@ import select
 import socket
 from typing import TYPE_CHECKING
 
-from torchyard.node.shim import memory, output, process, records
+from torchyard.node.shim import memory, output, process, records, wire
 from torchyard.node.shim.event_loop import READ, WRITE, EpollLoop
 
 SAVE_RETRY_SECONDS = 1.0
@@ -112,7 +112,7 @@ class Container:
         return True
 
     def _receive_terminal(self, sender: socket.socket) -> None:
-        _, files, _, _ = socket.recv_fds(sender, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        _, files = wire.receive_files(sender, 1, 1)
         sender.close()
         self.input = files[0]
         self._add_stream("stdout", os.dup(self.input))

@@ -18,7 +18,7 @@ import termios
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from torchyard.node.shim import beneath, linux, mount_sources, rootfs
+from torchyard.node.shim import beneath, linux, mount_sources, rootfs, wire
 from torchyard.node.shim.socket_server import close_inherited
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _may_unmount(config: ContainerConfig) -> bool:
 def detach_old_root(pid: int, sender: socket.socket) -> None:
     """Unmount the machine's root in a container that runs already, in the background."""
     with sender:
-        _, files, _, _ = socket.recv_fds(sender, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        _, files = wire.receive_files(sender, 1, 1)
     try:
         pid_of_helper = os.fork() if files else -1
     except BlockingIOError:

@@ -153,7 +153,7 @@ class ShimServer(UnixSocketServer):
         terminal: list[int] = []
         if child.terminal:
             if not report:
-                _, terminal, _, _ = socket.recv_fds(child.terminal, 1, 1, socket.MSG_CMSG_CLOEXEC)
+                _, terminal = wire.receive_files(child.terminal, 1, 1)
             child.terminal.close()
         reply: ExecReply
         if report:

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 128 * 1024
 MAX_FILES = 4
+_DESCRIPTOR = struct.Struct("i")
 
 # Codes of error replies.
 ALREADY_RUNNING = "AlreadyRunning"  # the pod has a shim, or the container a running attempt
@@ -37,9 +39,24 @@ def send(channel: socket.socket, message: Mapping[str, object], files: Sequence[
         channel.send(data)
 
 
+def receive_files(channel: socket.socket, size: int, count: int) -> tuple[bytes, list[int]]:
+    """Data and open files, which no program that this process starts inherits.
+
+    Not `socket.recv_fds`: it does not pass its flags on, so that the files would be inherited.
+    """
+    space = socket.CMSG_SPACE(count * _DESCRIPTOR.size)
+    data, messages, _, _ = channel.recvmsg(size, space, socket.MSG_CMSG_CLOEXEC)
+    files: list[int] = []
+    for level, kind, content in messages:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            whole = len(content) - len(content) % _DESCRIPTOR.size
+            files += [number for (number,) in _DESCRIPTOR.iter_unpack(content[:whole])]
+    return data, files
+
+
 def receive(channel: socket.socket) -> tuple[Message | None, list[int]]:
     """The next message and its files; None when the other side closed the connection."""
-    data, files, _, _ = socket.recv_fds(channel, MAX_MESSAGE, MAX_FILES, socket.MSG_CMSG_CLOEXEC)
+    data, files = receive_files(channel, MAX_MESSAGE, MAX_FILES)
     if not data:
         return None, files
     message = json.loads(data)
