@@ -119,7 +119,7 @@ def test_a_job_resumes_from_its_newest_valid_checkpoint(tmp_path: Path, alone: A
         chaos.shut_down()
         chaos.wait(60)
     newest = files.list_checkpoints(checkpoints)[-1]
-    (newest / "skeleton.pt").write_bytes(b"torn")
+    (newest / "state.json").write_bytes(b"torn")
     newest_valid = files.newest_valid(checkpoints)
     assert newest_valid is not None
     with ChaosJob(settings) as again:

@@ -195,7 +195,13 @@ class Job:
         shared = os.environ.get("TORCHYARD_ELASTIC_MEMORY")
         memory = Path(shared) if shared else Path(mkdtemp(prefix="torchyard-elastic-"))
         return CheckpointManager(
-            sampler, job=job, name=name, memory=memory, snapshot_every=snapshot_every, checkpoints=checkpoints
+            sampler,
+            job=job,
+            name=name,
+            memory=memory,
+            snapshot_every=snapshot_every,
+            checkpoints=checkpoints,
+            token=self._config.token if self._config else "",
         )
 
     def _run(self, trainer: Trainer) -> Iterator[Step]:

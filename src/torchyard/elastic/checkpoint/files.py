@@ -2,6 +2,9 @@
 
 A checkpoint is written under a temporary name and renamed when its manifest and all files are on disk. So a checkpoint
 with its final name is complete. The manifest contains the size and sha256 of every file, and the step.
+
+The hashes reveal damage. They do not reveal an attacker, who can write a manifest too: the safety of a load rests on
+formats that contain no code, and on reading nothing but regular files of the checkpoint's own directory.
 """
 
 from __future__ import annotations
@@ -9,16 +12,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
+import stat
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NoReturn, TypedDict
 
 from torchyard.elastic.errors import ElasticError
 
 MANIFEST = "manifest.json"
-FORMAT = "torchyard-checkpoint/1"
+LARGEST_MANIFEST = 16 << 20
+FORMAT = "torchyard-checkpoint/2"
+DCP_FORMAT = "torchyard-checkpoint/1"
+"""What Torchyard 0.1 wrote."""
 PREFIX = "step-"
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_NAME = re.compile(r"step-[0-9]{10,19}", re.ASCII)
 
 
 class FileRecord(TypedDict):
@@ -56,8 +67,37 @@ def checkpoint_path(root: Path, step: int) -> Path:
     return root / f"{PREFIX}{step:010d}"
 
 
+def foreign(path: Path, problem: str) -> ElasticError:
+    """Return the error for a file that this runtime has not written."""
+    return ElasticError(
+        "ForeignCheckpoint",
+        f"{path} is not a file of a checkpoint: {problem}",
+        hint="pass a checkpoint that this runtime has written; nothing in the file was executed",
+    )
+
+
+def open_regular(path: Path) -> int:
+    """Open a file for reading. A link, which may lead out of the checkpoint, or a device is refused."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise foreign(path, os.strerror(error.errno or 0)) from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise foreign(path, "it is not a regular file")
+    return handle
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """Return the content of a file of at most `limit` bytes."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        if (size := os.fstat(file.fileno()).st_size) > limit:
+            raise foreign(path, f"it has {size} bytes, more than {limit}")
+        return file.read(limit)
+
+
 def hash_file(path: Path) -> str:
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -104,23 +144,49 @@ def _sync(path: Path) -> None:
 
 def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a checkpoint."""
+    path = folder / MANIFEST
+    if not path.exists():
+        raise ElasticError(
+            "ForeignCheckpoint", f"{folder} has no {MANIFEST}", hint="pass a directory that this runtime has written"
+        )
+    content = read_regular(path, LARGEST_MANIFEST)
     try:
-        raw = json.loads((folder / MANIFEST).read_text())
-        if raw.get("format") != FORMAT:
+        raw = json.loads(content)
+        if raw.get("format") not in (FORMAT, DCP_FORMAT):
             raise ElasticError(
                 "ForeignCheckpoint",
                 f"{folder} has format {raw.get('format')!r}, not {FORMAT!r}",
                 hint="pass a directory that this runtime has written",
             )
-        return Manifest(**raw)
-    except FileNotFoundError as error:
-        raise ElasticError(
-            "ForeignCheckpoint", f"{folder} has no {MANIFEST}", hint="pass a directory that this runtime has written"
-        ) from error
-    except (ValueError, TypeError, AttributeError) as error:
+        manifest = Manifest(**raw)
+        _check_manifest(manifest)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise ElasticError(
             "DamagedCheckpoint", f"the manifest of {folder} is not valid: {error}", hint="use an older checkpoint"
         ) from error
+    return manifest
+
+
+def _check_manifest(manifest: Manifest) -> None:
+    texts = (manifest.job, manifest.sha256, manifest.digest)
+    if not _is_count(manifest.step) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("step, job, sha256 or digest has the wrong type")
+    if not isinstance(manifest.order, dict) or not isinstance(manifest.files, dict):
+        raise TypeError("order and files must be objects")
+    for name, file in manifest.files.items():
+        if not is_file_name(name) or name == MANIFEST:
+            raise ValueError(f"{name!r} is not the name of a file in the checkpoint")
+        if not _is_count(file["size"]) or not _SHA256.fullmatch(file["sha256"]):
+            raise ValueError(f"the size or the hash of {name!r} is not valid")
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a name cannot lead out of its directory."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def verify(folder: Path) -> Manifest:
@@ -128,37 +194,50 @@ def verify(folder: Path) -> Manifest:
     manifest = read_manifest(folder)
     for name, file in manifest.files.items():
         path = folder / name
-        size = path.stat().st_size if path.exists() else -1
-        if size != file["size"]:
-            problem = "is missing" if size < 0 else f"has {size} bytes, but {file['size']} were written"
-            raise ElasticError("DamagedCheckpoint", f"{path} {problem}", hint="use an older checkpoint")
+        if not os.path.lexists(path):
+            _raise_damaged(f"{path} is missing")
+        if (size := path.lstat().st_size) != file["size"] and not path.is_symlink():
+            _raise_damaged(f"{path} has {size} bytes, but {file['size']} were written")
         if hash_file(path) != file["sha256"]:
-            raise ElasticError(
-                "DamagedCheckpoint",
-                f"the content of {path} differs from what was written",
-                hint="use an older checkpoint",
-            )
+            _raise_damaged(f"the content of {path} differs from what was written")
     return manifest
+
+
+def _raise_damaged(problem: str) -> NoReturn:
+    raise ElasticError("DamagedCheckpoint", problem, hint="use an older checkpoint")
+
+
+def is_checkpoint_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 def list_checkpoints(root: Path) -> list[Path]:
     """Return all complete checkpoints, oldest first."""
-    return sorted(entry for entry in root.glob(f"{PREFIX}*") if entry.is_dir() and not entry.suffix)
+    folders = [entry for entry in root.glob(f"{PREFIX}*") if is_checkpoint_name(entry.name) and entry.is_dir()]
+    return sorted(folders, key=lambda entry: (len(entry.name), entry.name))
 
 
-def newest_valid(root: Path) -> tuple[Path, Manifest] | None:
-    """Return the newest checkpoint that verifies. A damaged one is skipped, never repaired or removed."""
+def newest_valid(
+    root: Path, on_skip: Callable[[Path, ElasticError], None] | None = None
+) -> tuple[Path, Manifest] | None:
+    """Return the newest checkpoint that verifies. A damaged one is skipped, never repaired or removed.
+
+    Args:
+        root: the directory of the checkpoints.
+        on_skip: called with every checkpoint that does not verify, and why.
+    """
     for folder in reversed(list_checkpoints(root)):
         try:
             return folder, verify(folder)
-        except ElasticError:
-            continue
+        except ElasticError as error:
+            if on_skip is not None:
+                on_skip(folder, error)
     return None
 
 
 def prune(root: Path, keep: int) -> list[Path]:
     """Remove all but the newest `keep` checkpoints; 0 keeps all."""
-    removed = list_checkpoints(root)[:-keep] if keep else []
+    removed = [folder for folder in list_checkpoints(root)[:-keep] if not folder.is_symlink()] if keep else []
     for folder in removed:
         shutil.rmtree(folder)
     return removed

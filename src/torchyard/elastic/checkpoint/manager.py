@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 from torchyard.elastic import wire
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.remote import CheckpointCache, CheckpointStore, is_remote
-from torchyard.elastic.checkpoint.staged import newest_staged
+from torchyard.elastic.checkpoint.staged import newest_staged, owner_of
 from torchyard.elastic.checkpoint.staging import Stager
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.sampler import StepSampler
@@ -52,6 +52,7 @@ class CheckpointManager(RestoreSource):
         memory: a directory in shared memory.
         snapshot_every: stage the state every this many steps; 0 stages it only for checkpoints.
         checkpoints: where and how often to save checkpoints; None saves none.
+        token: the secret of the job: a staged state of another job is ignored.
     """
 
     def __init__(
@@ -63,11 +64,14 @@ class CheckpointManager(RestoreSource):
         memory: Path,
         snapshot_every: int = 0,
         checkpoints: Checkpoints | None = None,
+        token: str = "",
     ) -> None:
         self._sampler = sampler
         self._job = job
         self._memory = memory
-        self._stager = Stager(memory, name)
+        self._owner = owner_of(token)
+        self._stager = Stager(memory, name, owner=self._owner)
+        self._skipped: set[Path] = set()
         self._snapshot_every = snapshot_every
         self._checkpoints = checkpoints
         self._prepared = False
@@ -79,14 +83,17 @@ class CheckpointManager(RestoreSource):
 
     def newest(self) -> int:
         """Return the newest step in shared memory or in a checkpoint; 0 if there is none."""
-        staged = newest_staged(self._memory)
+        staged = newest_staged(self._memory, self._owner)
         saved = self._newest_checkpoint()
         return max(staged.step if staged else 0, saved[1].step if saved else 0)
 
     def _newest_checkpoint(self) -> tuple[Path, files.Manifest] | None:
         if self._checkpoints is None:
             return None
-        newest = self._remote.newest_valid() if self._remote else files.newest_valid(Path(self._checkpoints.path))
+        if self._remote is not None:
+            newest = self._remote.newest_valid(self._report_skipped)
+        else:
+            newest = files.newest_valid(Path(self._checkpoints.path), self._report_skipped)
         if newest is None:
             return None
         path, manifest = newest
@@ -101,9 +108,14 @@ class CheckpointManager(RestoreSource):
             )
         return newest
 
+    def _report_skipped(self, folder: Path, error: ElasticError) -> None:
+        if folder not in self._skipped:
+            self._skipped.add(folder)
+            sys.stderr.write(f"checkpoint skipped: path={folder} reason={error.message}\n")
+
     def load(self, state: TrainingState) -> int:
         """Load the newest state, and return its step. Shared memory is preferred; a new model is step 0."""
-        staged, saved = newest_staged(self._memory), self._newest_checkpoint()
+        staged, saved = newest_staged(self._memory, self._owner), self._newest_checkpoint()
         if staged is not None and (saved is None or staged.step >= saved[1].step):
             state.restore(staged.load(state.gpu))
             return staged.step
@@ -138,6 +150,7 @@ class CheckpointManager(RestoreSource):
         self._writer.send(
             {
                 "staged": str(staged),
+                "owner": self._owner,
                 "step": step,
                 "root": self._checkpoints.path,
                 "keep": self._checkpoints.keep,

@@ -6,6 +6,7 @@ An object store has no rename. So the manifest is uploaded last, and a checkpoin
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class CheckpointStore:
         except FileNotFoundError:
             return []
         names = sorted(str(entry).rstrip("/").rpartition("/")[2] for entry in entries)
-        checkpoints = [name for name in names if name.startswith(files.PREFIX)]
+        checkpoints = [name for name in names if files.is_checkpoint_name(name)]
         return [name for name in checkpoints if self._files.exists(f"{self._root}/{name}/{files.MANIFEST}")]
 
     def send(self, folder: Path) -> None:
@@ -43,14 +44,32 @@ class CheckpointStore:
             self._files.put_file(str(entry), f"{destination}/{entry.name}")
 
     def fetch(self, name: str, into: Path, *, manifest_only: bool = False) -> Path:
-        """Download a checkpoint, and return its local path. It may be damaged; `files.verify` checks it."""
-        folder = into / name
+        """Download a checkpoint, and return its local path. It may be damaged; `files.verify` checks it.
+
+        Only the files of its manifest are downloaded, and only if they have the sizes that the manifest says.
+        """
+        folder, source = into / name, f"{self._root}/{name}"
         folder.mkdir(parents=True, exist_ok=True)
-        for entry in self._files.ls(f"{self._root}/{name}", detail=False):
-            short = str(entry).rpartition("/")[2]
-            if short == files.MANIFEST or not manifest_only:
-                self._files.get_file(str(entry), str(folder / short))
+        if self._size(f"{source}/{files.MANIFEST}") > files.LARGEST_MANIFEST:
+            raise files.foreign(Path(source, files.MANIFEST), f"it is larger than {files.LARGEST_MANIFEST} bytes")
+        self._files.get_file(f"{source}/{files.MANIFEST}", str(folder / files.MANIFEST))
+        if manifest_only:
+            return folder
+        try:
+            records = files.read_manifest(folder).files
+        except ElasticError:
+            return folder
+        for file, record in records.items():
+            if self._size(f"{source}/{file}") == record["size"]:
+                self._files.get_file(f"{source}/{file}", str(folder / file))
         return folder
+
+    def _size(self, path: str) -> int:
+        """Return the size of an object; -1 if there is none."""
+        try:
+            return int(self._files.info(path)["size"])
+        except FileNotFoundError:
+            return -1
 
     def prune(self, keep: int) -> list[str]:
         """Remove all but the newest `keep` checkpoints, manifests first, so that none counts while it is incomplete."""
@@ -95,7 +114,9 @@ class CheckpointCache:
         self._bad: set[str] = set()
         self._cached: tuple[Path, files.Manifest] | None = None
 
-    def newest_valid(self) -> tuple[Path, files.Manifest] | None:
+    def newest_valid(
+        self, on_skip: Callable[[Path, ElasticError], None] | None = None
+    ) -> tuple[Path, files.Manifest] | None:
         """Return the newest checkpoint that verifies. A damaged one is skipped, never repaired or removed."""
         for name in reversed(self._store.names()):
             if self._cached is not None and self._cached[0].name == name:
@@ -103,12 +124,14 @@ class CheckpointCache:
             if name in self._bad:
                 continue
             self._drop()
-            folder = self._store.fetch(name, self._folder)
+            folder = self._folder / name
             try:
-                self._cached = folder, files.verify(folder)
-            except ElasticError:
+                self._cached = folder, files.verify(self._store.fetch(name, self._folder))
+            except ElasticError as error:
                 self._bad.add(name)
                 shutil.rmtree(folder)
+                if on_skip is not None:
+                    on_skip(folder, error)
                 continue
             return self._cached
         return None

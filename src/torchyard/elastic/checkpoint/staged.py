@@ -6,6 +6,7 @@ writes nothing.
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +15,13 @@ from pathlib import Path
 
 import torch
 
+from torchyard.elastic.checkpoint.files import open_regular
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.state import Snapshot, raw_bytes
+from torchyard.elastic.world.state_header import LARGEST_HEADER, bad_state
 
 HEAD = 4096
+FORMAT = "torchyard-staged/2"
 ALIGNMENT = 64
 """The offset of every tensor is a multiple of this, so that it can be read in place."""
 COPY_THREADS = max(1, min(8, (os.cpu_count() or 1) // 2))
@@ -45,6 +49,7 @@ class StagedState:
     step: int
     header_size: int
     body_size: int
+    owner: str
 
     def load(self, gpu: torch.device | None = None) -> Snapshot:
         """Copy the state out of the file, which its writer may reuse.
@@ -52,12 +57,17 @@ class StagedState:
         Args:
             gpu: where to put large tensors; None puts all on the CPU.
         """
-        handle = os.open(self.path, os.O_RDONLY)
+        handle = open_regular(self.path)
         try:
+            size = os.fstat(handle).st_size
+            if HEAD + self.header_size > min(size, LARGEST_HEADER):
+                raise bad_state(str(self.path), f"its header of {self.header_size} bytes does not fit")
             header = torch.empty(self.header_size, dtype=torch.uint8)
             _read(handle, header, HEAD)
-            description = Snapshot.without_data(bytes(raw_bytes(header)))
-            starts, _ = tensor_offsets(description.tensors, HEAD + self.header_size)
+            description = Snapshot.without_data(bytes(raw_bytes(header)), source=str(self.path))
+            starts, end = tensor_offsets(description.tensors, HEAD + self.header_size)
+            if end > size:
+                raise bad_state(str(self.path), f"its tensors end at {end}, but the file has {size} bytes")
             tensors, on_gpu = [], []
             for start, like in zip(starts, description.tensors, strict=True):
                 to_gpu = gpu is not None and like.numel() * like.element_size() > MIN_GPU_BYTES
@@ -119,17 +129,34 @@ def _copy_to_gpu(handle: int, targets: list[tuple[int, torch.Tensor]]) -> None:
         list(pool.map(work, range(COPY_THREADS)))
 
 
-def read_staged(path: Path) -> StagedState | None:
-    """Return the state in a file, or None if the file is not complete: its writer may have died."""
+def read_staged(path: Path, owner: str = "") -> StagedState | None:
+    """Return the state in a file, or None if the file is not complete (its writer may have died) or of another job.
+
+    Args:
+        path: the file.
+        owner: the job that must have staged the state; see `owner_of`.
+    """
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
+            if os.fstat(file.fileno()).st_uid != os.geteuid():
+                return None  # /dev/shm belongs to all users of the machine
             head = json.loads(file.read(HEAD).rstrip(b"\0 "))
-        return StagedState(path, head["step"], head["header"], head["body"]) if head["whole"] else None
-    except (OSError, ValueError, KeyError):
+        if head["format"] != FORMAT or head["owner"] != owner or head["whole"] is not True:
+            return None
+        step, header, body = head["step"], head["header"], head["body"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, ElasticError):
         return None
+    if not all(type(size) is int and 0 <= size < 1 << 63 for size in (step, header, body)):
+        return None
+    return StagedState(path, step, header, body, owner)
 
 
-def newest_staged(folder: Path) -> StagedState | None:
-    """Return the newest state in a directory, of any worker."""
-    complete = [staged for staged in map(read_staged, folder.glob("*.state")) if staged is not None]
+def owner_of(token: str) -> str:
+    """Return what identifies a job in the head of its staged states: derived from its secret, but not the secret."""
+    return hmac.new(token.encode(), b"staged state", "sha256").hexdigest() if token else ""
+
+
+def newest_staged(folder: Path, owner: str = "") -> StagedState | None:
+    """Return the newest state in a directory, of any worker of the job."""
+    complete = [staged for path in folder.glob("*.state") if (staged := read_staged(path, owner)) is not None]
     return max(complete, key=lambda staged: staged.step, default=None)

@@ -11,6 +11,7 @@ import fcntl
 import json
 import mmap
 import os
+import stat
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +21,7 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic.checkpoint.staged import COPY_THREADS, HEAD, read_staged, tensor_offsets
+from torchyard.elastic.checkpoint.staged import COPY_THREADS, FORMAT, HEAD, StagedState, read_staged, tensor_offsets
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.state import Snapshot
 
@@ -35,8 +36,9 @@ class _StagingFile:
     Its worker holds a lock on it for as long as it lives; the replacement of the worker inherits the file.
     """
 
-    def __init__(self, path: Path, capacity: int, *, pinned: bool) -> None:
+    def __init__(self, path: Path, capacity: int, *, pinned: bool, owner: str) -> None:
         self.path = path
+        self._owner = owner
         inherited = _inherit(path, capacity)
         self._descriptor = inherited if inherited is not None else _create(path, capacity)
         self.capacity = os.fstat(self._descriptor).st_size
@@ -53,8 +55,8 @@ class _StagingFile:
             self._bytes[:: mmap.PAGESIZE].max()  # map the existing pages into this process
 
     def write_head(self, step: int, sizes: tuple[int, int], *, complete: bool) -> None:
-        head = json.dumps({"step": step, "header": sizes[0], "body": sizes[1], "whole": complete}).encode()
-        self._map[:HEAD] = head.ljust(HEAD, b" ")
+        head = {"format": FORMAT, "owner": self._owner, "step": step, "header": sizes[0], "body": sizes[1]}
+        self._map[:HEAD] = json.dumps(head | {"whole": complete}).encode().ljust(HEAD, b" ")
 
     def fill(self, step: int, snapshot: Snapshot, header: bytes) -> None:
         starts, end = tensor_offsets(snapshot.tensors, HEAD + len(header))
@@ -78,11 +80,13 @@ class _StagingFile:
 def _inherit(path: Path, capacity: int) -> int | None:
     """Open the file of the previous worker, if it is large enough and that worker has ended."""
     try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
         return None
     deadline = time.monotonic() + WAIT_FOR_OWNER
-    while os.fstat(descriptor).st_size >= capacity and time.monotonic() < deadline:
+    status = os.fstat(descriptor)
+    own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
+    while own and os.fstat(descriptor).st_size >= capacity and time.monotonic() < deadline:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -134,18 +138,23 @@ class Stager:
     Args:
         folder: a directory in shared memory.
         name: the prefix of the files.
+        owner: the job; see `owner_of`.
     """
 
-    def __init__(self, folder: Path, name: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, name: str, *, owner: str = "") -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._owner = owner
         self._paths = [folder / f"{name}.{index}.state" for index in (0, 1)]
         self._files: list[_StagingFile | None] = [None, None]
-        newest = max(map(read_staged, self._paths), key=lambda staged: staged.step if staged else -1)
+        newest = max(map(self._read, self._paths), key=lambda staged: staged.step if staged else -1)
         self._current = self._paths.index(newest.path) if newest else 0  # the other file is written first
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="elastic-copy")
         self._staged: Future[Path] | None = None
         self._tasks: list[Future[None]] = []
         self._device_copy: _DeviceCopy | None = None
+
+    def _read(self, path: Path) -> StagedState | None:
+        return read_staged(path, self._owner)
 
     def prepare(self, snapshot: Snapshot) -> None:
         """Allocate the files for states of this size, before the first is staged. A complete file stays."""
@@ -153,7 +162,7 @@ class Stager:
 
         def work() -> None:
             for index in (1 - self._current, self._current):
-                if index != self._current or read_staged(self._paths[index]) is None:
+                if index != self._current or self._read(self._paths[index]) is None:
                     self._file(index, capacity, pinned=pinned)
 
         self._tasks.append(self._thread.submit(work))
@@ -199,7 +208,9 @@ class Stager:
             file.close()
             file = None
         if file is None:
-            file = self._files[index] = _StagingFile(self._paths[index], capacity + HEAD, pinned=pinned)
+            file = self._files[index] = _StagingFile(
+                self._paths[index], capacity + HEAD, pinned=pinned, owner=self._owner
+            )
         return file
 
     @property

@@ -1,4 +1,6 @@
-"""The process that makes staged states durable: reads one from shared memory, writes it with DCP, publishes it.
+"""The process that makes staged states durable: reads one from shared memory, writes its files, publishes them.
+
+A checkpoint has the tensors in the safetensors format, and everything else as JSON: to load it executes nothing.
 
 Run as `python -m torchyard.elastic.checkpoint.writer`: a JSON request per line on stdin, a reply per line on stdout.
 It completes a request even if its worker dies meanwhile.
@@ -10,7 +12,6 @@ import json
 import os
 import shutil
 import sys
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,16 +19,16 @@ from tempfile import mkdtemp
 from typing import Any, TypedDict
 
 import torch
-from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
-from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
-from torchyard.elastic.checkpoint import files
+from torchyard.elastic.checkpoint import dcp_reader, files, safetensors_file
 from torchyard.elastic.checkpoint.remote import CheckpointStore, is_remote
 from torchyard.elastic.checkpoint.staged import read_staged
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.state import Snapshot
+from torchyard.elastic.world.state_header import LARGEST_HEADER, TensorRef
 
-SKELETON = "skeleton.pt"
+STATE = "state.json"
+TENSORS = "tensors.safetensors"
 
 
 class SaveRequest(TypedDict):
@@ -35,6 +36,7 @@ class SaveRequest(TypedDict):
 
     Attributes:
         staged: the path of the staged state.
+        owner: the job of the staged state.
         step: its step.
         root: the directory or URL of the checkpoints.
         keep: how many checkpoints to keep; 0 keeps all.
@@ -43,6 +45,7 @@ class SaveRequest(TypedDict):
     """
 
     staged: str
+    owner: str
     step: int
     root: str
     keep: int
@@ -64,8 +67,8 @@ def tensor_names(snapshot: Snapshot) -> list[str]:
     names: dict[int, str] = {}
 
     def walk(value: Any, path: str) -> None:
-        if isinstance(value, str) and value.startswith("\0tensor:"):
-            names[int(value.removeprefix("\0tensor:"))] = path
+        if isinstance(value, TensorRef):
+            names[value.index] = path
         elif isinstance(value, dict):
             for key, item in value.items():
                 walk(item, f"{path}.{key}" if path else str(key))
@@ -74,6 +77,11 @@ def tensor_names(snapshot: Snapshot) -> list[str]:
                 walk(item, f"{path}.{index}")
 
     walk(snapshot.skeleton, "")
+    used: set[str] = set()
+    for index in range(len(snapshot.tensors)):
+        if names[index] in used or not names[index]:
+            names[index] = f"{names[index]}#{index}"  # the keys 1 and "1" of a dict lead to the same name
+        used.add(names[index])
     return [names[index] for index in range(len(snapshot.tensors))]
 
 
@@ -84,8 +92,8 @@ def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[st
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     state = dict(zip(tensor_names(snapshot), snapshot.tensors, strict=True))
-    dcp_save(state, checkpoint_id=str(temporary), no_dist=True)
-    (temporary / SKELETON).write_bytes(snapshot.header())
+    safetensors_file.write(temporary / TENSORS, state)
+    (temporary / STATE).write_bytes(snapshot.header())
     with ThreadPoolExecutor(1) as pool:  # the disk writes while the processor hashes
         synced = pool.submit(files.sync, temporary)
         manifest = files.build_manifest(temporary, step=step, job=job, order=order)
@@ -96,18 +104,22 @@ def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[st
 
 
 def load(folder: Path) -> Snapshot:
-    """Return the state in a checkpoint; verify it first."""
-    snapshot = Snapshot.empty_like((folder / SKELETON).read_bytes())
-    with warnings.catch_warnings():
-        _ignore_no_dist_warning()
-        dcp_load(
-            dict(zip(tensor_names(snapshot), snapshot.tensors, strict=True)), checkpoint_id=str(folder), no_dist=True
-        )
+    """Return the state in a checkpoint; verify it first. A file of another format is refused, never executed."""
+    manifest = files.read_manifest(folder)
+    wanted = (dcp_reader.SKELETON, dcp_reader.METADATA) if manifest.format == files.DCP_FORMAT else (STATE, TENSORS)
+    missing = [name for name in wanted if name not in manifest.files]
+    if missing:
+        raise files.foreign(folder / missing[0], "the manifest does not name it")
+    if manifest.format == files.DCP_FORMAT:
+        return dcp_reader.load(folder)
+    header = files.read_regular(folder / STATE, LARGEST_HEADER)
+    size = manifest.files[TENSORS]["size"]
+    snapshot = Snapshot.without_data(header, source=str(folder / STATE))
+    if snapshot.nbytes > size:
+        raise files.foreign(folder / STATE, f"its tensors have {snapshot.nbytes} bytes, but {TENSORS} has {size}")
+    snapshot = Snapshot.empty_like(header, source=str(folder / STATE))
+    safetensors_file.read_into(folder / TENSORS, dict(zip(tensor_names(snapshot), snapshot.tensors, strict=True)))
     return snapshot
-
-
-def _ignore_no_dist_warning() -> None:
-    warnings.filterwarnings("ignore", message="torch.distributed is disabled")
 
 
 def _save(snapshot: Snapshot, request: SaveRequest) -> SaveReply:
@@ -133,18 +145,17 @@ def _save(snapshot: Snapshot, request: SaveRequest) -> SaveReply:
 
 
 def _load_staged(request: SaveRequest) -> Snapshot:
-    staged = read_staged(Path(request["staged"]))
+    staged = read_staged(Path(request["staged"]), request["owner"])
     if staged is None or staged.step != request["step"]:
         raise ElasticError("CopyLost", f"the staged state of step {request['step']} is gone")
     snapshot = staged.load()
-    if read_staged(staged.path) != staged:
+    if read_staged(staged.path, staged.owner) != staged:
         raise ElasticError("CopyLost", f"the staged state of step {staged.step} was replaced while it was read")
     return snapshot
 
 
 def _serve() -> None:
     torch.set_num_threads(1)
-    _ignore_no_dist_warning()
     for line in sys.stdin:
         request: SaveRequest = json.loads(line)
         try:

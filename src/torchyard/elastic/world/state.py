@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,8 +15,16 @@ from typing import Any, Protocol
 import torch
 
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.world.state_header import (
+    MAX_INT_BITS,
+    TensorRef,
+    bad_state,
+    check_memory,
+    decode_header,
+    encode_header,
+)
 
-_MARK = "\0tensor:"
+_PLAIN_TYPES: tuple[type[Any], ...] = (int, float, str, complex, bytes)
 
 
 class Stateful(Protocol):
@@ -39,11 +46,8 @@ class Snapshot:
         return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors)
 
     def header(self) -> bytes:
-        """Return the skeleton and the tensors' types and shapes as bytes that contain no code."""
-        kinds = [(str(tensor.dtype).removeprefix("torch."), list(tensor.shape)) for tensor in self.tensors]
-        buffer = io.BytesIO()
-        torch.save({"skeleton": self.skeleton, "tensors": kinds}, buffer)
-        return buffer.getvalue()
+        """Return the skeleton and the tensors' types and shapes."""
+        return encode_header(self.skeleton, self.tensors)
 
     def digest(self) -> str:
         hasher = hashlib.sha256(repr(self.skeleton).encode())
@@ -53,16 +57,32 @@ class Snapshot:
         return hasher.hexdigest()
 
     @classmethod
-    def empty_like(cls, header: bytes, *, device: str = "cpu") -> Snapshot:
-        """Allocate the tensors that a header describes."""
-        content = torch.load(io.BytesIO(header), weights_only=True)
-        tensors = [torch.empty(shape, dtype=getattr(torch, kind), device=device) for kind, shape in content["tensors"]]
-        return cls(content["skeleton"], tensors)
+    def empty_like(
+        cls, header: bytes, *, device: str = "cpu", source: str = "the header", nbytes: int | None = None
+    ) -> Snapshot:
+        """Allocate the tensors that a header describes.
+
+        Args:
+            header: the result of `header`, perhaps from another process or machine.
+            device: where to allocate the tensors.
+            source: where the header comes from, for error messages.
+            nbytes: how many bytes of tensors there are; None if the caller checks it.
+        """
+        state = decode_header(header, source=source)
+        if nbytes is not None and nbytes != state.nbytes:
+            raise bad_state(source, f"its tensors have {state.nbytes} bytes, but there are {nbytes}")
+        if device != "meta":
+            check_memory(state.nbytes, source=source)
+        try:
+            tensors = [torch.empty(spec.shape, dtype=spec.dtype, device=device) for spec in state.tensors]
+        except (RuntimeError, TypeError) as error:
+            raise bad_state(source, str(error).splitlines()[0]) from error
+        return cls(state.skeleton, tensors)
 
     @classmethod
-    def without_data(cls, header: bytes) -> Snapshot:
+    def without_data(cls, header: bytes, *, source: str = "the header") -> Snapshot:
         """Return the snapshot that a header describes, with tensors that have no memory."""
-        return cls.empty_like(header, device="meta")
+        return cls.empty_like(header, device="meta", source=source)
 
 
 class TrainingState:
@@ -82,7 +102,7 @@ class TrainingState:
         """Return the present state, without copying tensors."""
         tensors: list[torch.Tensor] = []
         state_dicts = {name: part.state_dict() for name, part in self._parts.items()}
-        return Snapshot(_extract_tensors(state_dicts, tensors), tensors)
+        return Snapshot(_extract_tensors(state_dicts, tensors, ""), tensors)
 
     def capture_until_update(self) -> Snapshot:
         """As `capture`, and valid until the next update: copies the modules' buffers, which a forward pass changes."""
@@ -94,16 +114,18 @@ class TrainingState:
     def restore(self, snapshot: Snapshot) -> None:
         """Load a snapshot into the live objects."""
         state_dicts = _insert_tensors(snapshot.skeleton, snapshot.tensors)
+        if not isinstance(state_dicts, dict):
+            raise bad_state("the restored state", "it is not a dict of state_dicts")
         if set(state_dicts) != set(self._parts):
             raise ElasticError(
                 "OtherState",
-                f"the state contains {sorted(state_dicts)}, but the program has {sorted(self._parts)}",
+                f"the state contains {sorted(map(str, state_dicts))}, but the program has {sorted(self._parts)}",
                 hint="resume with the program that saved it",
             )
         for name, part in self._parts.items():
             try:
                 part.load_state_dict(state_dicts[name])
-            except (RuntimeError, ValueError, KeyError) as error:
+            except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
                 raise ElasticError(
                     "OtherState",
                     f"the state of the {name} does not fit: {error}",
@@ -119,32 +141,74 @@ class TrainingState:
         return self.capture().digest()
 
 
-def _extract_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
+def _extract_tensors(value: Any, tensors: list[torch.Tensor], path: str) -> Any:
+    """Return the skeleton of a value, and append its tensors to `tensors`.
+
+    Args:
+        value: a state_dict, or a part of one.
+        tensors: receives the tensors.
+        path: the keys that lead to the value, for error messages.
+    """
     if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided or value.is_quantized or value.is_meta:
+            raise _unknown(path, f"a tensor that is {'quantized' if value.is_quantized else _layout(value)}")
         tensors.append(value.detach())
-        return f"{_MARK}{len(tensors) - 1}"
+        return TensorRef(len(tensors) - 1)
     if isinstance(value, Mapping):
-        return {key: _extract_tensors(item, tensors) for key, item in value.items()}
+        return {_plain_key(key, path): _extract_tensors(item, tensors, _join(path, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_extract_tensors(item, tensors) for item in value]
+        return [_extract_tensors(item, tensors, _join(path, index)) for index, item in enumerate(value)]
     if isinstance(value, set | frozenset):
-        return [_extract_tensors(item, tensors) for item in sorted(value)]
-    if value is None or isinstance(value, bool | int | float | str):
+        return [_extract_tensors(item, tensors, path) for item in _sorted(value)]
+    return _plain(value, path)
+
+
+def _layout(value: torch.Tensor) -> str:
+    return "on the meta device" if value.is_meta else f"not dense ({str(value.layout).removeprefix('torch.')})"
+
+
+def _join(path: str, key: Any) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _sorted(values: set[Any] | frozenset[Any]) -> list[Any]:
+    try:
+        return sorted(values)
+    except TypeError:
+        return sorted(values, key=repr)
+
+
+def _plain(value: Any, path: str) -> Any:
+    """Return a value as one of the types that a header can hold: a subclass, such as an enum, becomes its base."""
+    if hasattr(value, "item") and getattr(value, "shape", ()) == ():
+        value = value.item()  # a number of NumPy
+    if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, complex | bytes):
-        return value
-    if hasattr(value, "item"):
-        return value.item()
-    raise ElasticError(
+    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
+        raise _unknown(path, f"an integer of {value.bit_length()} bits")
+    for plain in _PLAIN_TYPES:
+        if isinstance(value, plain):
+            return str.__str__(value) if isinstance(value, str) else plain(value)
+    raise _unknown(path, f"a {type(value).__module__}.{type(value).__qualname__}")
+
+
+def _plain_key(key: Any, path: str) -> Any:
+    if isinstance(key, tuple):
+        return tuple(_plain_key(item, path) for item in key)
+    return _plain(key, f"a key of {path or 'the state'}")
+
+
+def _unknown(path: str, kind: str) -> ElasticError:
+    return ElasticError(
         "UnknownState",
-        f"a state_dict contains a {type(value).__name__}, which cannot be sent to another worker",
-        hint="use only numbers, strings, lists, dicts and tensors in a state_dict",
+        f"{path or 'the state'} is {kind}, which can neither be sent to another worker nor be saved",
+        hint="use only numbers, strings, lists, dicts and dense tensors in a state_dict",
     )
 
 
 def _insert_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
-    if isinstance(value, str) and value.startswith(_MARK):
-        return tensors[int(value.removeprefix(_MARK))]
+    if isinstance(value, TensorRef):
+        return tensors[value.index]
     if isinstance(value, dict):
         return {key: _insert_tensors(item, tensors) for key, item in value.items()}
     if isinstance(value, list):
