@@ -138,3 +138,23 @@ async def test_a_job_whose_workers_only_fail_ends_as_failed(client: Client, tmp_
         assert stage.task.result() == 1
     assert (await client.get(PODS, MASTER, "default"))["metadata"]["labels"]["status"] == "Failed"
     assert len(failed) <= 6
+
+
+async def test_pods_and_annotations_of_others_do_not_end_the_master(client: Client, tmp_path: Path) -> None:
+    """A pod with the labels of a worker, but of another owner, is not a worker; no annotation ends the master."""
+    async with Stage(client, tmp_path / "job") as stage:
+        await stage.have("0", "1")
+        labels = pods.labels("test-mnist-allreduce", pods.WORKER, 0)
+        del labels[pods.INDEX]
+        container = {"name": "c", "image": "none"}
+        stranger = {"metadata": {"name": "stranger", "labels": labels}, "spec": {"containers": [container]}}
+        await client.create(PODS, {"apiVersion": "v1", "kind": "Pod", **stranger}, "default")
+        status = {"status": {"phase": "Failed"}}
+        await client.patch(PODS, "stranger", status, "default", subresource="status")
+        for value in ("²", "9" * 40, "-1", "two"):
+            annotations = {"metadata": {"annotations": {pods.WORKERS_ANNOTATION: value}}}
+            await client.patch(PODS, MASTER, annotations, "default")
+        await client.delete(PODS, "test-mnist-allreduce-edljob-worker-0", "default", grace=0)
+        await stage.have("1", "2")
+        assert stage.task is not None
+        assert not stage.task.done()

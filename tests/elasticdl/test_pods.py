@@ -221,3 +221,64 @@ def test_zoo_push_is_refused_with_an_alternative() -> None:
     with pytest.raises(BadFlag, match="not supported") as caught:
         zoo._push(cli.parser().parse_args(["zoo", "push", "mnist:1"]))
     assert "yard image save mnist:1" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--cluster_spec_json=[]", "is a JSON list, not an object"),
+        ('--cluster_spec_json={"pod_spec": 3}', "pod_spec is not an object"),
+        ('--cluster_spec_json={"worker_pod_spec": {"env": {}}}', "worker_pod_spec.env is not a list"),
+        ('--cluster_spec_json={"pod_spec": {"labels": [1]}}', "pod_spec.labels is not an object"),
+        ("--populate_env_names=(", "is not a regular expression"),
+        ("--worker_resource_request=cpu=٣", "is not a valid quantity"),
+        ("--worker_resource_request=gpu=²", "is not a number of devices"),
+    ],
+)
+def test_a_flag_of_the_wrong_type_is_refused_by_name(
+    flag: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*TUTORIAL, flag]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_the_path_of_the_log_file_is_quoted() -> None:
+    assert worker(0, "--log_file_path=/logs/a; b")["spec"]["containers"][0]["args"][-1].endswith("| tee '/logs/a; b'")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--base_image", "a\nRUN x"), ("--extra_pypi_index", "x\n"), ("--base_image", "a AS b")]
+)
+def test_a_dockerfile_has_only_the_instructions_of_zoo_init(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str, value: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["zoo", "init", flag, value]) == 1
+    assert not (tmp_path / "Dockerfile").exists()
+
+
+def test_a_model_zoo_with_spaces_and_an_index_with_a_shell_command_are_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my zoo").mkdir()
+    (tmp_path / "my zoo" / "requirements.txt").write_text("numpy\n")
+    assert cli.main(["zoo", "init", "--model_zoo", "my zoo", "--extra_pypi_index", "https://x; touch /y"]) == 0
+    lines = (tmp_path / "Dockerfile").read_text().splitlines()
+    assert lines[1:] == [
+        'COPY ["my zoo", "/model_zoo"]',
+        "RUN pip install -r /model_zoo/requirements.txt '--extra-index-url=https://x; touch /y'",
+    ]
+
+
+def test_scaling_to_no_workers_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["scale", "--job_name", "j", "--num_workers", "-1"]) == 1
+    assert "at least 1" in capsys.readouterr().err
+
+
+def test_an_index_label_that_is_not_a_number_does_not_count() -> None:
+    pod = worker(3)
+    assert pods.index_of(pod) == 3
+    for text in ("²", "x", "", "9" * 30):
+        pod["metadata"]["labels"][pods.INDEX] = text
+        assert pods.index_of(pod) == -1

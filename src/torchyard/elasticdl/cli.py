@@ -138,6 +138,9 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _scale(args: argparse.Namespace) -> int:
+    if args.num_workers < 1:
+        raise BadFlag(f"--num_workers={args.num_workers}: the number must be at least 1")
+
     async def scale(client: Client) -> str:
         patch = {"metadata": {"annotations": {pods.WORKERS_ANNOTATION: str(args.num_workers)}}}
         await client.patch(PODS, pods.master_name(args.job_name), patch, args.namespace)

@@ -9,8 +9,8 @@ from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 
 _VOLUME_KEYS = ("claim_name", "host_path", "type", "mount_path", "sub_path")
-_CPU = re.compile(r"\d+m|\d+(\.\d+)?|\.\d+")
-_SIZE = re.compile(r"[1-9]\d*([EPTGMK]i?)")
+_CPU = re.compile(r"\d+m|\d+(\.\d+)?|\.\d+", re.ASCII)
+_SIZE = re.compile(r"[1-9]\d*([EPTGMK]i?)", re.ASCII)
 _SIZES = {"memory": "memory", "disk": "ephemeral-storage", "ephemeral-storage": "ephemeral-storage"}
 _DEVICE = re.compile(r"[a-z0-9.-]+\.[a-z]+/[A-Za-z0-9._-]+")
 
@@ -115,7 +115,7 @@ def _resource(key: str, value: str, flag: str) -> str:
         raise BadFlag(
             f"{flag}: {key} is not a known resource", hint="use cpu, memory, disk, ephemeral-storage, gpu or VENDOR/gpu"
         )
-    if not value.isdigit() or not int(value):
+    if not value.isascii() or not value.isdigit() or not int(value):
         raise BadFlag(f"{flag}: {key}={value} is not a number of devices", hint="use a whole number of 1 or more")
     return name
 

@@ -6,6 +6,7 @@ Clients pass every flag on to the master, so both must read the same flags, incl
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,6 +168,10 @@ def check_training(args: argparse.Namespace) -> None:
         )
     if args.cluster_spec:
         raise BadFlag("--cluster_spec: Python files are not supported", hint="use --cluster_spec_json")
+    try:
+        re.compile(args.populate_env_names)
+    except re.error as error:
+        raise BadFlag(f"--populate_env_names={args.populate_env_names} is not a regular expression: {error}") from error
     if args.num_workers < 1:
         raise BadFlag(f"--num_workers={args.num_workers}: the number must be at least 1")
     if not args.image_name:

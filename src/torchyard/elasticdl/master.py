@@ -130,11 +130,19 @@ class Master:
         await self._retry_unreachable(lambda: self._client.patch(PODS, self._name, patch, self._args.namespace))
 
     async def _create_service(self) -> None:
-        try:
-            await self._client.create(SERVICES, pods.service(self._args, self._master_pod))
-        except StatusError as error:
-            if error.status != 409:
-                raise
+        """Create the service by which workers find this master; they send the token to whatever has its name."""
+        service = pods.service(self._args, self._master_pod)
+        while True:
+            try:
+                await self._client.create(SERVICES, service)
+            except StatusError as error:
+                if error.status != 409:
+                    raise
+            existing = await self._client.find(SERVICES, self._name, self._args.namespace)
+            if existing is not None and pods.is_controlled_by(existing, self._master_pod):
+                return
+            log_line(f"service belongs to another owner, waiting until it is deleted: service={self._name}")
+            await asyncio.sleep(RECONCILE_EVERY)
 
     async def _retry_unreachable(self, call: Callable[[], Any]) -> Any:
         """Repeat a call until the API server is reachable."""
@@ -168,12 +176,12 @@ class Master:
                 reader, self._writer = await asyncio.open_connection("127.0.0.1", self._args.port)
                 node = pods.worker_prefix(self._args.job_name)
                 alive = tuple(name for name, pod in self._pods_seen.items() if not worker_plan.is_terminated(pod))
-                self._send(
-                    wire.Hello(self._record["job"], self._record["token"], node, "agent", node=node, members=alive)
-                )
+                authentication = wire.Authentication(self._record["job"], self._record["token"], node)
+                hello = wire.Hello(node, "agent", node=node, members=alive)
+                self._writer.write(wire.encode_opening(authentication, hello))
                 while True:
                     await self._handle(await wire.receive(reader))
-            except (OSError, asyncio.IncompleteReadError):
+            except (OSError, asyncio.IncompleteReadError, ElasticError):  # also a message that is not valid
                 await asyncio.sleep(0.1)
             finally:
                 if self._writer is not None:
@@ -223,8 +231,10 @@ class Master:
             await asyncio.sleep(0.5)
 
     async def _pods(self) -> list[Object]:
+        """Return the worker pods of this master. A pod of another owner may have the same labels."""
         query = f"{pods.selector(self._args.job_name)},{pods.TYPE}={pods.WORKER}"
-        return (await self._client.list(PODS, self._args.namespace, labels=query)).items
+        listing = await self._client.list(PODS, self._args.namespace, labels=query)
+        return [pod for pod in listing.items if pods.is_controlled_by(pod, self._master_pod)]
 
     async def _reconcile_workers(self) -> None:
         try:
@@ -282,16 +292,19 @@ class Master:
         if value == self._seen_target:
             return
         self._seen_target = value
-        if value.isdigit():
-            try:
-                await asyncio.to_thread(request_coordinator, self._state, "/scale", {"workers": int(value)})
-            except ElasticError as error:
-                log_line(f"scale refused: workers={value} error={error}")
+        if not value:
+            return
+        if not value.isascii() or not value.isdigit() or len(value) > 9:
+            log_line(f"scale refused: workers={value[:40]!r} error=not a number")
+            return
+        try:
+            await asyncio.to_thread(request_coordinator, self._state, "/scale", {"workers": int(value)})
+        except ElasticError as error:
+            log_line(f"scale refused: workers={value} error={error}")
 
     async def _create(self, worker_pods: list[Object]) -> None:
         """Create a worker pod. As in ElasticDL, an index is not used twice, so a name identifies one process."""
-        indices = [int(pod["metadata"]["labels"][pods.INDEX]) for pod in worker_pods]
-        index = max([self._record["next_worker"], *(number + 1 for number in indices)])
+        index = max([self._record["next_worker"], *(pods.index_of(pod) + 1 for pod in worker_pods)])
         pod = pods.worker(self._args, index, owner=self._master_pod, variables=self._variables(index), start=BOOTSTRAP)
         name = pod["metadata"]["name"]
         try:

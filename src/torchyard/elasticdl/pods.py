@@ -6,6 +6,8 @@ import argparse
 import base64
 import json
 import math
+import shlex
+from typing import Any
 
 from torchyard.api.objects import Object
 from torchyard.elasticdl import flag_values
@@ -86,7 +88,7 @@ def worker(args: argparse.Namespace, index: int, *, owner: Object, variables: di
     variables_by_name = flag_values.environment(args.envs) | variables
     command = args.job_command
     if args.log_file_path:
-        command = f"({command}) 2>&1 | tee {args.log_file_path}"
+        command = f"({command}) 2>&1 | tee {shlex.quote(args.log_file_path)}"
     container = {
         "name": name,
         "image": args.worker_image or args.image_name,
@@ -116,6 +118,17 @@ def worker(args: argparse.Namespace, index: int, *, owner: Object, variables: di
         "spec": spec,
     }
     return apply_cluster_spec(pod, "worker", args.cluster_spec_json)
+
+
+def is_controlled_by(obj: Object, owner: Object) -> bool:
+    references = obj["metadata"].get("ownerReferences") or ()
+    return any(ref.get("controller") and ref["uid"] == owner["metadata"]["uid"] for ref in references)
+
+
+def index_of(pod: Object) -> int:
+    """Return the index of a worker pod; -1 if its label was changed to something else."""
+    text = (pod["metadata"].get("labels") or {}).get(INDEX, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def owner_reference(owner: Object) -> Object:
@@ -167,6 +180,7 @@ def apply_cluster_spec(pod: Object, kind: str, text: str) -> Object:
             spec = json.loads(base64.b64decode(text, validate=True))
         except ValueError as error:
             raise BadFlag(f"--cluster_spec_json is neither valid JSON nor base64 of it: {error}") from error
+    _check_cluster_spec(spec)
     for part in (spec.get("pod_spec") or {}, spec.get(f"{kind}_pod_spec") or {}):
         for key in ("labels", "annotations"):
             pod["metadata"].setdefault(key, {}).update(part.get(key) or {})
@@ -176,3 +190,19 @@ def apply_cluster_spec(pod: Object, kind: str, text: str) -> Object:
         for container in pod["spec"]["containers"]:
             container["env"] += part.get("env") or []
     return pod
+
+
+_CLUSTER_SPEC_TYPES: dict[str, type[Any]] = {"labels": dict, "annotations": dict, "affinity": dict}
+_CLUSTER_SPEC_TYPES |= {"tolerations": list, "env": list}
+
+
+def _check_cluster_spec(spec: Any) -> None:
+    if not isinstance(spec, dict):
+        raise BadFlag(f"--cluster_spec_json is a JSON {type(spec).__name__}, not an object")
+    for name in ("pod_spec", "master_pod_spec", "worker_pod_spec"):
+        part = spec.get(name) or {}
+        if not isinstance(part, dict):
+            raise BadFlag(f"--cluster_spec_json: {name} is not an object")
+        for key, kind in _CLUSTER_SPEC_TYPES.items():
+            if part.get(key) is not None and not isinstance(part[key], kind):
+                raise BadFlag(f"--cluster_spec_json: {name}.{key} is not {'an object' if kind is dict else 'a list'}")

@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.elastic.agent.agent import create_private_dir
+from torchyard.elastic.errors import ElasticError
 from torchyard.elasticdl import flags, pods
+from torchyard.elasticdl.flag_values import BadFlag
 from torchyard.elasticdl.master import Master, log_line
 from torchyard.kube import kubeconfig
 from torchyard.kube.connect import open_client
@@ -66,7 +69,14 @@ def _supervise_master(command: list[str]) -> int:
 def state_directory() -> Path:
     """Return the directory for the job's record and ledger: a volume that outlives the container, if one is mounted."""
     mounted = Path(pods.STATE)
-    return mounted if os.access(mounted, os.W_OK) else Path(tempfile.gettempdir()) / "torchyard-master"
+    if os.access(mounted, os.W_OK):
+        return mounted
+    fallback = Path(tempfile.gettempdir()) / "torchyard-master"
+    try:
+        create_private_dir(fallback)  # another user of the machine could put a job with a known token there
+    except ElasticError as error:
+        raise BadFlag(error.message, hint=f"remove it, or mount a volume at {pods.STATE}") from error
+    return fallback
 
 
 async def _work(args: argparse.Namespace) -> int:

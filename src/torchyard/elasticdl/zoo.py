@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -34,16 +36,27 @@ def add(commands: Any) -> None:
 
 
 def dockerfile(args: argparse.Namespace) -> str:
-    index = f" --extra-index-url={args.extra_pypi_index}"
+    for flag in ("base_image", "extra_pypi_index", "local_pkg_dir", "model_zoo", "cluster_spec"):
+        if any(character.isspace() and character != " " for character in getattr(args, flag)):
+            raise BadFlag(f"--{flag} contains a line break or a tab, which a Dockerfile cannot express")
+    if " " in args.base_image:
+        raise BadFlag(f"--base_image={args.base_image} is not the name of an image")
+    index = f" {shlex.quote(f'--extra-index-url={args.extra_pypi_index}')}"
     lines = [f"FROM {args.base_image}"]
     if args.local_pkg_dir:
-        lines += [f"COPY {args.local_pkg_dir} /wheels", f"RUN pip install /wheels/*.whl{index}"]
-    lines.append(f"COPY {args.model_zoo} /model_zoo")
+        lines += [_copy(args.local_pkg_dir, "/wheels"), f"RUN pip install /wheels/*.whl{index}"]
+    lines.append(_copy(args.model_zoo, "/model_zoo"))
     if (Path(args.model_zoo) / "requirements.txt").exists():
         lines.append(f"RUN pip install -r /model_zoo/requirements.txt{index}")
     if args.cluster_spec:
-        lines.append(f"COPY {Path(args.cluster_spec).name} /cluster_spec/{Path(args.cluster_spec).name}")
+        lines.append(_copy(Path(args.cluster_spec).name, f"/cluster_spec/{Path(args.cluster_spec).name}"))
     return "\n".join(lines) + "\n"
+
+
+def _copy(source: str, target: str) -> str:
+    """Return a COPY instruction; the form for paths with spaces is used only for them."""
+    plain = not any(character in source for character in ' "[]$\\')
+    return f"COPY {source} {target}" if plain else f"COPY {json.dumps([source, target])}"
 
 
 def _init(args: argparse.Namespace) -> int:
