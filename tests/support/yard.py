@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.kubernetes import ROOT, Server, from_kubeconfig
@@ -46,6 +47,7 @@ class Yard:
         flags: tuple[str, ...] = (),
         node: bool = False,
         python: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`node`: with a node that runs pods. `python` starts another interpreter, such as one of another user."""
         self.directory = directory
@@ -57,6 +59,7 @@ class Yard:
         self.flags = flags
         self.node = node
         self.python = python
+        self.environment = dict(environment or {})
         self.process: Process | None = None
 
     def __enter__(self) -> Server:
@@ -94,7 +97,8 @@ class Yard:
             tokens = self.directory / "tokens.csv"
             tokens.write_text(self.users)
             flags += ["--token-auth-file", str(tokens)]
-        self.process = Process([*_command(*self.python), "up", *flags], self.log, _environment())
+        environment = {**_environment(), **self.environment}
+        self.process = Process([*_command(*self.python), "up", *flags], self.log, environment)
         return self.process
 
     def stop(self) -> None:

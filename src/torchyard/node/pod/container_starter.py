@@ -49,13 +49,14 @@ class ContainerStarter:
         """When to try a container again that did not start."""
         if name not in self._not_before:
             return None
-        waiting, due = self._waiting.get(name), self._not_before[name][0]
+        waiting = self._waiting.get(name)
+        due = now + max(0.0, self._not_before[name][0] - time.monotonic())
         return min(due, now + _IMAGE_CHECK_SECONDS) if waiting and waiting.reason in _NO_IMAGE else due
 
-    async def may_start(self, container: Object, now: float) -> bool:
+    async def may_start(self, container: Object) -> bool:
         """Not before the back-off of a failed start is over, unless the image that was missing exists now."""
         name = container["name"]
-        if name not in self._not_before or self._not_before[name][0] <= now:
+        if name not in self._not_before or self._not_before[name][0] <= time.monotonic():
             return True
         waiting = self._waiting.get(name)
         if waiting is None or waiting.reason not in _NO_IMAGE:
@@ -105,7 +106,7 @@ class ContainerStarter:
         first, longest = (_PULL_FIRST, _PULL_LONGEST) if pulls else (_RETRY_FIRST, _RETRY_LONGEST)
         before = self._not_before.get(name)
         delay = min(before[1] * 2, longest) if before else first
-        self._not_before[name] = (time.time() + delay, delay)
+        self._not_before[name] = (time.monotonic() + delay, delay)
         self._waiting[name] = Waiting(reason, str(error))
         emit = self._sandbox.event
         if pulls:

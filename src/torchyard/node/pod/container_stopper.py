@@ -59,9 +59,12 @@ def _seconds_left(pod: Object) -> float:
     """What is left of the grace period; before a deletion, all of it."""
     metadata = pod["metadata"]
     if metadata.get("deletionTimestamp"):
-        if metadata.get("deletionGracePeriodSeconds") == 0:
+        granted = metadata.get("deletionGracePeriodSeconds")
+        if granted == 0:
             return 0.0
-        return max(1.0, parse_rfc3339(metadata["deletionTimestamp"]).timestamp() - time.time())
+        left = parse_rfc3339(metadata["deletionTimestamp"]).timestamp() - time.time()
+        # A clock that was set back must not extend the grace period.
+        return max(1.0, left if granted is None else min(left, float(granted)))
     grace = pod["spec"].get("terminationGracePeriodSeconds")
     return _DEFAULT_GRACE_SECONDS if grace is None else float(grace)
 

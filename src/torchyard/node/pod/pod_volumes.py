@@ -85,16 +85,16 @@ class PodVolumes:
         return volumes
 
     def refresh_later(self) -> None:
-        self._refresh_at = time.time() + self._settings.volume_refresh_seconds
+        self._refresh_at = time.monotonic() + self._settings.volume_refresh_seconds
 
     async def refresh(self, now: float) -> float | None:
         """Write changed config maps, secrets and fields into the running pod, when due. Returns when that is next."""
         volumes = [volume for volume in self._pod()["spec"].get("volumes") or () if REFRESHED_KINDS & set(volume)]
         if not volumes:
             return None
-        if now >= self._refresh_at:
-            self._refresh_at = now + self._settings.volume_refresh_seconds
+        if time.monotonic() >= self._refresh_at:
+            self.refresh_later()
             mounter = self._mounter()
             for volume in volumes:
                 await self._give_to_group(volume, await mounter.mount(volume))
-        return self._refresh_at
+        return now + max(0.0, self._refresh_at - time.monotonic())

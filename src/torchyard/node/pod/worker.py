@@ -40,6 +40,7 @@ _RETRY_FIRST, _RETRY_LONGEST = 1.0, 120.0
 _HOOK_SECONDS = 3600.0
 _ADMISSION_SECONDS, _ADMISSION_RETRY = 30.0, 0.1
 _EVICTION_GRACE_SECONDS = 1.0  # as the kubelet's for evictions by a limit
+_LONGEST_SLEEP = 60.0  # a clock that was set forward is noticed within this time, as in the kubelet
 DEADLINE = (messages.REASON_DEADLINE, messages.DEADLINE)
 
 
@@ -65,6 +66,7 @@ class PodWorker:
         self._ended: tuple[str, str] | None = None
         self._retry = _RETRY_FIRST
         self._started: float | None = None
+        self._refused_since: float | None = None
         self._deleted = False
 
     def update(self, pod: Object) -> None:
@@ -113,7 +115,8 @@ class PodWorker:
 
     async def _sleep(self, wake_at: float | None) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if wake_at is None else max(0.0, wake_at - time.time())):
+            seconds = None if wake_at is None else min(max(0.0, wake_at - time.time()), _LONGEST_SLEEP)
+            async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
     def _next_retry(self) -> float:
@@ -173,7 +176,7 @@ class PodWorker:
         view = self._observe()
         decision = decide(self.pod, view, now=now)
         if decision.start:
-            retry_at = await self._start_containers(decision.start, now)
+            retry_at = await self._start_containers(decision.start)
             wake_at = _earlier(wake_at, retry_at)
             view = self._observe()
             if not retry_at:
@@ -230,7 +233,9 @@ class PodWorker:
         except YardError as error:
             if error.code == messages.REASON_ADMISSION_ERROR:
                 # The pod that had the device may be gone from the API, but not yet from the machine.
-                if self._started is None or time.time() < self._started + _ADMISSION_SECONDS:
+                if self._refused_since is None:
+                    self._refused_since = time.monotonic()
+                if time.monotonic() < self._refused_since + _ADMISSION_SECONDS:
                     return time.time() + _ADMISSION_RETRY
                 self._ended = (error.code, error.message)
                 emit(error.code, error.message, kind="Warning")
@@ -270,13 +275,13 @@ class PodWorker:
         grace = (container.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
         self._stopper.stop(name, announce=False, grace=grace)
 
-    async def _start_containers(self, starts: tuple[tuple[str, int], ...], now: float) -> float | None:
+    async def _start_containers(self, starts: tuple[tuple[str, int], ...]) -> float | None:
         """Start attempts of containers; returns when to try those again that failed."""
         retry_at: float | None = None
         containers = {container["name"]: container for container in every_container(self.pod)}
         for name, attempt in starts:
             container = containers[name]
-            if await self._starter.may_start(container, now):
+            if await self._starter.may_start(container):
                 self._stopper.forget(name)
                 if await self._starter.start(container, attempt):
                     await self._run_post_start_hook(container)

@@ -15,7 +15,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class UsageSample:
     """Cumulated CPU seconds and the present working set of a group of processes."""
 
-    when: float
+    when: float  # on the monotonic clock
     cpu_seconds: float
     memory: int
 
@@ -38,7 +38,7 @@ def sample(leaders: dict[str, int]) -> dict[str, UsageSample]:
             total = totals.setdefault(owner, [0.0, 0])
             total[0] += used[0]
             total[1] += used[1]
-    now = time.time()
+    now = time.monotonic()
     return {key: UsageSample(now, cpu, int(memory)) for key, (cpu, memory) in totals.items()}
 
 
