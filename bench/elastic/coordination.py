@@ -82,7 +82,8 @@ class _SimulatedWorkers:
 
     async def join(self, name: str) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        writer.write(wire.encode(wire.Hello("bench", "t", name, config=self._config)))
+        authentication = wire.Authentication("bench", "t", name)
+        writer.write(wire.encode_opening(authentication, wire.Hello(name, config=self._config)))
         self.connections[name] = writer
         self._tasks[name] = asyncio.create_task(self._live(name, reader, writer))
 

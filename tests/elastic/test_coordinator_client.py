@@ -18,8 +18,8 @@ WORLD = StartWorld(AGREED, ("a", "b"), 7, "a", ("b",), restore=False)
 def create_client(*messages: wire.Message) -> tuple[CoordinatorClient, list[str]]:
     """A client that has received these messages, and the aborts that they caused."""
     aborts: list[str] = []
-    hello = wire.Hello("j", "t", "b")
-    client = CoordinatorClient(("127.0.0.1", 1), lambda: hello, on_urgent=lambda: aborts.append("abort"))
+    proof, hello = wire.Authentication("j", "t", "b"), wire.Hello("b")
+    client = CoordinatorClient(("127.0.0.1", 1), proof, lambda: hello, on_urgent=lambda: aborts.append("abort"))
     for message in messages:
         client._handle(message)
     return client, aborts

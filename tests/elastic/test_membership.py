@@ -58,7 +58,7 @@ class Simulation:
 
     def join(self, name: str, restorable: int = 0) -> None:
         self.progress[name] = WorkerProgress(restorable=restorable)
-        self.execute(self.membership.worker_joined(Hello("j", "", name, progress=self.progress[name])))
+        self.execute(self.membership.worker_joined(Hello(name, progress=self.progress[name])))
 
     def kill(self, name: str) -> None:
         del self.progress[name]
@@ -261,7 +261,7 @@ def test_a_restarted_coordinator_adopts_the_world_that_went_on_without_it() -> N
     fence = Fence(1, 7)
     for name in ("a", "b"):
         progress = WorkerProgress(fence, 40, live=True)
-        assert membership.worker_joined(Hello("j", "", name, progress=progress, running=True, members=("a", "b"))) == []
+        assert membership.worker_joined(Hello(name, progress=progress, running=True, members=("a", "b"))) == []
     assert membership.running
     assert membership.fence == fence
     assert membership.worker_lost("b", "died")

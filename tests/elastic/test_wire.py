@@ -19,9 +19,8 @@ from torchyard.elastic.wire import (
 )
 
 MESSAGES: list[Message] = [
+    wire.Authentication("job", "token", "w0"),
     Hello(
-        "job",
-        "token",
         "w0",
         config={"records": 3},
         progress=WorkerProgress(Fence(1, 2), 3, True, 4),

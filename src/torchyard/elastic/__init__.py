@@ -10,7 +10,7 @@ Reading order:
 - `worker`: the training loop.
 - `reduce`: averages gradients over the world.
 - `world`: a worker's connection, process group and state.
-- `wire`: the messages between workers, agents and the coordinator.
+- `wire`, `wire_fields`: the messages between workers, agents and the coordinator, and the checks of their fields.
 - `coordinator`: decides which workers form the world.
 - `ledger`: one durable row for every applied step.
 - `checkpoint`: snapshots in shared memory, checkpoints on disk and in object stores.

@@ -28,9 +28,11 @@ def bundle() -> bytes:
 BOOTSTRAP = """
 import os, runpy, sys, tempfile, time, urllib.request
 address = os.environ["TORCHYARD_ELASTIC_COORDINATOR"]
+token = os.environ["TORCHYARD_ELASTIC_TOKEN"]
+request = urllib.request.Request(f"http://{address}/runtime.zip", headers={"Authorization": f"Bearer {token}"})
 for attempt in range(600):
     try:
-        runtime = urllib.request.urlopen(f"http://{address}/runtime.zip", timeout=10).read()
+        runtime = urllib.request.urlopen(request, timeout=10).read()
         break
     except OSError as error:
         if attempt % 20 == 0:

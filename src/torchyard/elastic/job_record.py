@@ -71,6 +71,7 @@ def write_record(directory: Path, record: JobRecord) -> None:
     """Replace the record of the job in a directory. It contains the token, so only the owner may read it."""
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f".{JOB_FILE}.new"
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    temporary.unlink(missing_ok=True)  # one that is there already may be readable by others
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(record, file, indent=1)
     temporary.replace(directory / JOB_FILE)

@@ -201,9 +201,11 @@ class Ledger:
         ).fetchone()
         return (Fence(row[0], row[1]), tuple(json.loads(row[2]))) if row else (NO_FENCE, ())
 
-    def rows(self, start: int = 1, stop: int | None = None) -> Iterator[LedgerRow]:
+    def rows(self, start: int = 1, stop: int | None = None, *, limit: int = -1) -> Iterator[LedgerRow]:
+        """Iterate over the rows of the steps [start, stop); -1 is no limit."""
         cursor = self._db.execute(
-            "select * from steps where step>=? and step<? order by step", (start, (1 << 62) if stop is None else stop)
+            "select * from steps where step>=? and step<? order by step limit ?",
+            (start, (1 << 62) if stop is None else stop, limit),
         )
         for row in cursor:
             yield LedgerRow(row[0], row[1], row[2], row[3], Fence(row[4], row[5]), row[6], row[7], row[8], row[9])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -197,6 +198,7 @@ class LocalRunner:
 
 async def serve_coordinator(directory: Path, listener: socket.socket | None, *, host: str, port: int) -> wire.Stop:
     """Serve the coordinator of the job in a directory until the job has ended and its workers know."""
+    raise_file_limit()
     record = read_record(directory)
     settings = CoordinatorConfig(
         record["job"],
@@ -226,6 +228,13 @@ async def serve_coordinator(directory: Path, listener: socket.socket | None, *, 
     termination.cancel()
     await server.close()
     return outcome
+
+
+def raise_file_limit() -> None:
+    """Allow this process as many open files as the kernel lets it have: every worker is a connection."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def run(options: RunOptions, *, write_line: Callable[[str], None] | None = None) -> int:

@@ -1,6 +1,7 @@
 """The control stream between workers, agents and the coordinator: its messages and their framing. It opens no sockets.
 
 A frame is a four-byte length and a JSON object. A message is a frozen dataclass; `kind` names its class on the wire.
+A connection begins with `Authentication`, which must be small: nobody else can make the coordinator hold much memory.
 Every message about a world carries the world's fence, and a receiver that knows a newer fence drops it.
 """
 
@@ -13,12 +14,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.wire_fields import Converter, converters
 
 if TYPE_CHECKING:
     from asyncio import StreamReader
 
-VERSION = 2
-LARGEST_FRAME = 16 << 20
+VERSION = 3
+LARGEST_FRAME = 4 << 20
+LARGEST_SMALL_FRAME = 1 << 16
+"""The limit for all messages but those with a row or a name for each of many steps, records or workers."""
+LARGEST_FIRST_FRAME = 1 << 12
+LARGEST_TEXT = 1 << 16
+"""Longer texts of programs, for example of exceptions, are cut before they are sent."""
 LENGTH = struct.Struct("!I")
 
 Role = Literal["worker", "agent"]
@@ -85,14 +92,21 @@ class WorkerProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
-    """The first message of a connection. A worker that reconnects while it trains sets `running` and `members`."""
+class Authentication:
+    """The first message of a connection: proves that it belongs to the job."""
 
     job: str
-    token: str
+    token: str = field(repr=False)
+    name: str
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The second message of a connection. A worker that reconnects while it trains sets `running` and `members`."""
+
     name: str
     role: Role = "worker"
-    version: int = VERSION
     node: str = ""
     pid: int = 0
     config: dict[str, Any] = field(default_factory=dict)
@@ -266,7 +280,8 @@ class Stop:
 
 
 Message = (
-    Hello
+    Authentication
+    | Hello
     | Welcome
     | Rejection
     | StartRendezvous
@@ -288,6 +303,8 @@ Message = (
     | Stop
 )
 _MESSAGES: dict[str, type[Any]] = {message.__name__.lower(): message for message in Message.__args__}
+_FIELDS: dict[str, dict[str, Converter]] = {kind: converters(message) for kind, message in _MESSAGES.items()}
+_LARGE = (Hello, Rejection, StartWorld, StoreValue, StepsApplied, ProgramFailed, AgentEvent, KillHungWorker, Stop)
 
 
 def encode(message: Message) -> bytes:
@@ -298,23 +315,31 @@ def encode(message: Message) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
+def encode_opening(authentication: Authentication, hello: Hello) -> bytes:
+    """Return the first frames of a connection."""
+    return encode(authentication) + encode(hello)
+
+
 def decode(body: bytes) -> Message:
     """Return the message in the body of a frame. Unknown fields are ignored; any other fault raises BadMessage."""
     try:
-        fields = json.loads(body)
-        message_type = _MESSAGES[fields.pop("kind")]
-        known = message_type.__slots__
-        message: Message = message_type(**{key: _convert(key, value) for key, value in fields.items() if key in known})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ElasticError("BadMessage", f"not a message of the control stream: {error!r}") from error
+        values = json.loads(body)
+        kind = values.pop("kind")
+        message_type, known = _MESSAGES[kind], _FIELDS[kind]
+        if len(body) > LARGEST_SMALL_FRAME and message_type not in _LARGE:
+            raise ValueError(f"a {kind} message of {len(body)} bytes is larger than {LARGEST_SMALL_FRAME}")
+        message: Message = message_type(**{key: known[key](value) for key, value in values.items() if key in known})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        problem = f"{type(error).__name__}: {error}"[:200].encode(errors="replace").decode()
+        raise ElasticError("BadMessage", f"not a message of the control stream: {problem}") from error
     return message
 
 
-def frame_length(prefix: bytes) -> int:
+def frame_length(prefix: bytes, limit: int = LARGEST_FRAME) -> int:
     """Return the length of the body that follows a prefix of LENGTH.size bytes."""
     length: int = LENGTH.unpack(prefix)[0]
-    if length > LARGEST_FRAME:
-        raise ElasticError("BadMessage", f"a frame of {length} bytes is larger than {LARGEST_FRAME}")
+    if length > limit:
+        raise ElasticError("BadMessage", f"a frame of {length} bytes is larger than {limit}")
     return length
 
 
@@ -323,17 +348,6 @@ async def receive(reader: StreamReader) -> Message:
     return decode(await reader.readexactly(frame_length(await reader.readexactly(LENGTH.size))))
 
 
-def _convert(key: str, value: Any) -> Any:
-    """Rebuild the tuples, enums and records that JSON does not have."""
-    match key:
-        case "fence":
-            return Fence(*value)
-        case "progress":
-            return WorkerProgress(**{name: _convert(name, item) for name, item in value.items()})
-        case "phase":
-            return WorkerPhase(value)
-        case "cause":
-            return StopCause(value)
-    if isinstance(value, list):
-        return tuple(tuple(item) if isinstance(item, list) else item for item in value)
-    return value
+def cut(text: str) -> str:
+    """Return a text that fits into a message: the end of a long one, and only what can be encoded."""
+    return text[-LARGEST_TEXT:].encode(errors="replace").decode()

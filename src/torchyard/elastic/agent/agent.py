@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from tempfile import gettempdir
 
 from torchyard.elastic import wire
 from torchyard.elastic.agent.spawner import Spawner
+from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.wire import StopCause
 
 QUICK_FAILURE = 20.0
@@ -56,7 +58,7 @@ class AgentConfig:
 
     coordinator: tuple[str, int]
     job: str
-    token: str
+    token: str = field(repr=False)
     node: str
     command: tuple[str, ...]
     directory: Path
@@ -95,6 +97,7 @@ class ElasticAgent:
         self._write_line = write_line
         self._spawner = Spawner(config.command, self._on_exit, zygote=config.zygote)
         self.shared_memory = shared_memory_dir(config.directory)
+        create_private_dir(self.shared_memory)
         self.processes: dict[int, WorkerProcess] = {}
         self._early_exits: dict[int, int] = {}
         self._next_number = config.first_number
@@ -141,7 +144,7 @@ class ElasticAgent:
             try:
                 reader, self._writer = await asyncio.open_connection(host, port)
                 await self._run_connection(reader)
-            except (OSError, asyncio.IncompleteReadError):
+            except (OSError, asyncio.IncompleteReadError, ElasticError):  # also a message that is not valid
                 await asyncio.sleep(0.1)
             finally:
                 if self._writer is not None:
@@ -153,17 +156,23 @@ class ElasticAgent:
     async def _run_connection(self, reader: asyncio.StreamReader) -> None:
         names = tuple(process.name for process in self.processes.values())
         config = self.config
-        self._send(wire.Hello(config.job, config.token, config.node, "agent", node=config.node, members=names))
+        authentication = wire.Authentication(config.job, config.token, config.node)
+        self._write(
+            wire.encode_opening(authentication, wire.Hello(config.node, "agent", node=config.node, members=names))
+        )
         while True:
             self._handle(await wire.receive(reader))
 
     def _send(self, message: wire.Message) -> None:
+        self._write(wire.encode(message))
+
+    def _write(self, frames: bytes) -> None:
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(wire.encode(message))
+            self._writer.write(frames)
 
     def record_event(self, reason: str, message: str) -> None:
         """Add an event to the job's event log."""
-        self._send(wire.AgentEvent(reason, message))
+        self._send(wire.AgentEvent(reason, wire.cut(message)))
 
     def _handle(self, message: wire.Message) -> None:
         match message:
@@ -316,6 +325,19 @@ def shared_memory_dir(directory: Path) -> Path:
     """Return the directory in shared memory of the job in `directory`: it outlives workers, but not the agent."""
     root = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(gettempdir())  # noqa: S108  # shared memory by name
     return root / f"torchyard-elastic-{hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]}"
+
+
+def create_private_dir(path: Path) -> None:
+    """Create a directory for this user alone. One that another user has put there first is refused."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise ElasticError(
+            "ForeignDirectory",
+            f"{path} belongs to another user or is not a directory",
+            hint="remove it, or choose another job directory with --dir",
+        )
+    path.chmod(0o700)
 
 
 async def _read_line(reader: asyncio.StreamReader) -> bytes:

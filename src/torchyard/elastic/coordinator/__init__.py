@@ -6,6 +6,7 @@ Reading order:
 - `admission`: which connections belong to the job; pure.
 - `ledger_writer`: writes the ledger from a thread of its own.
 - `peer`: one connection.
+- `handshakes`: the connections that have not authenticated yet.
 - `coordinator`: turns messages and timers into observations for `membership`, and executes its actions.
 - `http`: status, events, metrics, scale and stop over HTTP.
 - `server`: accepts connections and hands them to `coordinator` or `http`.

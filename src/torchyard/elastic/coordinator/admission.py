@@ -1,4 +1,4 @@
-"""Checks whether a connection may take part in a job. Pure: it opens no sockets and changes nothing."""
+"""Checks what a connection claims before it takes part in a job. Pure: it opens no sockets and changes nothing."""
 
 from __future__ import annotations
 
@@ -7,26 +7,62 @@ from typing import Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.wire_fields import MAX_INT
 
 
-def admit(hello: wire.Hello, *, job: str, token: str) -> None:
-    """Raise unless the connection belongs to the job and speaks the same version of the protocol."""
-    if not hmac.compare_digest(hello.token.encode(), token.encode()):
+def is_token(text: str, token: str) -> bool:
+    """Return whether a text is the token, in a time that does not depend on the text."""
+    return bool(token) and hmac.compare_digest(text.encode(errors="replace"), token.encode())
+
+
+def admit(first: wire.Message, *, job: str, token: str) -> None:
+    """Raise unless a connection belongs to the job and speaks the same version of the protocol."""
+    if not isinstance(first, wire.Authentication):
         raise ElasticError(
-            "BadToken", f"the token of {hello.name} is missing or wrong", hint="start the worker with the job's runner"
-        )
-    if hello.job != job:
-        raise ElasticError(
-            "OtherJob",
-            f"{hello.name} belongs to job {hello.job!r}, but this coordinator serves job {job!r}",
-            hint="check the worker's coordinator address",
-        )
-    if hello.version != wire.VERSION:
-        raise ElasticError(
-            "OtherVersion",
-            f"{hello.name} uses protocol version {hello.version}, this coordinator uses {wire.VERSION}",
+            "BadMessage",
+            "the first message of a connection must be Authentication",
             hint="use the same torchyard version everywhere in a job",
         )
+    if not is_token(first.token, token):
+        raise ElasticError(
+            "BadToken",
+            f"the token of {first.name[:100]!r} is missing or wrong",
+            hint="start the worker with the job's runner",
+        )
+    if first.job != job:
+        raise ElasticError(
+            "OtherJob",
+            f"{first.name} belongs to job {first.job!r}, but this coordinator serves job {job!r}",
+            hint="check the worker's coordinator address",
+        )
+    if first.version != wire.VERSION:
+        raise ElasticError(
+            "OtherVersion",
+            f"{first.name} uses protocol version {first.version}, this coordinator uses {wire.VERSION}",
+            hint="use the same torchyard version everywhere in a job",
+        )
+
+
+def read_sampler(hello: wire.Hello) -> tuple[StepSampler, dict[str, Any]]:
+    """Return the data order and the rest of a worker's configuration."""
+    config = dict(hello.config)
+    try:
+        sampler = StepSampler(**config.pop("sampler"))
+        numbers = [getattr(sampler, name) for name in StepSampler.__slots__ if name != "shuffle"]
+        if any(type(number) is not int or number.bit_length() > 64 for number in numbers):
+            raise TypeError("a field of the sampler is not an integer of 64 bits")
+        if sampler.steps > MAX_INT or type(sampler.shuffle) is not bool:
+            raise TypeError("a field of the sampler is out of range")
+    except (KeyError, TypeError) as error:
+        raise ElasticError("BadMessage", f"the configuration of {hello.name} has no valid sampler: {error}") from error
+    return sampler, config
+
+
+def check_step(step: int, sampler: StepSampler | None, *, name: str) -> None:
+    """Raise if a worker reports a step that its job does not have: the ledger would count up to it."""
+    if sampler is not None and step > sampler.steps:
+        raise ElasticError("BadMessage", f"{name} reports step {step}, but the job has {sampler.steps} steps")
 
 
 def compare_config(name: str, worker: dict[str, Any], job: dict[str, Any]) -> None:

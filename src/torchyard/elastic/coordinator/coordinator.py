@@ -41,7 +41,7 @@ class CoordinatorConfig:
 
     Attributes:
         job: the name of the job.
-        token: the secret that every connection of the job presents.
+        token: the secret that every connection of the job presents; must not be empty.
         ledger: the path of the ledger.
         host: the address to listen on.
         port: the port to listen on; 0 lets the kernel choose.
@@ -54,7 +54,7 @@ class CoordinatorConfig:
     """
 
     job: str
-    token: str
+    token: str = field(repr=False)
     ledger: Path
     host: str = "127.0.0.1"
     port: int = 0
@@ -77,6 +77,8 @@ class Coordinator:
     """
 
     def __init__(self, settings: CoordinatorConfig) -> None:
+        if not settings.token:
+            raise ElasticError("NoToken", f"job {settings.job!r} has no token", hint="set TORCHYARD_ELASTIC_TOKEN")
         self.settings = settings
         self.ledger = Ledger(settings.ledger, job=settings.job)
         self.ledger_writer = LedgerWriter(self.ledger)
@@ -86,7 +88,7 @@ class Coordinator:
         self.config: dict[str, Any] = self.ledger.get_note("config", {})
         self.outcome: wire.Stop | None = None
         self.recovery_times = RecoveryTimes()
-        self.started_at = time.time()
+        self.started_at = time.monotonic()
         self._program_failures: dict[tuple[int, int], dict[str, wire.ProgramFailed]] = {}
         self._world_fence = wire.NO_FENCE
         self._finished = asyncio.Event()
@@ -129,14 +131,18 @@ class Coordinator:
 
     def _check_config(self, hello: wire.Hello) -> None:
         """The first worker determines what the job computes; every other worker must agree."""
-        config = dict(hello.config)
-        sampler = StepSampler(**config.pop("sampler"))
+        sampler, config = admission.read_sampler(hello)
+        self._check_progress(hello.name, hello.progress, sampler)
         self.ledger.fix_sampler(sampler)
         self.membership.micro_batches = sampler.micro_batches
         if not self.config:
             self.config = config
             self.ledger_writer.submit(lambda: self.ledger.put_note("config", config))
         admission.compare_config(hello.name, config, self.config)
+
+    def _check_progress(self, name: str, progress: wire.WorkerProgress, sampler: StepSampler | None) -> None:
+        for step in (progress.step, progress.restorable):
+            admission.check_step(step, sampler, name=name)
 
     def remove_worker(self, peer: Peer, reason: str) -> None:
         """A worker is gone, unless a newer connection has superseded this one."""
@@ -187,6 +193,10 @@ class Coordinator:
                 peer.update_phase(step, phase)
                 self.membership.record_cost(name, cost)
             case wire.StepsApplied(fence=fence, rows=rows):
+                for step, _, _ in rows:
+                    if not step:
+                        raise ElasticError("BadMessage", f"{name} reports step 0 as applied")
+                    admission.check_step(step, self.ledger.sampler, name=name)
                 if fence == self._world_fence and rows:
                     self.ledger_writer.add_steps(message, world=len(self.membership.world), by=name)
                     self.membership.step = max(self.membership.step, rows[-1][0])
@@ -196,6 +206,7 @@ class Coordinator:
                         if member in self.workers:
                             self.workers[member].send(message)
             case wire.ReportProgress(fence=fence, progress=progress):
+                self._check_progress(name, progress, self.ledger.sampler)
                 self.execute(self.membership.worker_reported(name, fence, progress))
             case wire.GroupFailed(fence=fence, reason=reason):
                 later = asyncio.get_running_loop().call_later
@@ -212,6 +223,7 @@ class Coordinator:
                 text = f"step {step} is durable at {path}"
                 self.ledger_writer.add_event("CheckpointSaved", text, step=step, sha256=sha256)
             case wire.TrainingDone(step=step, digest=digest):
+                admission.check_step(step, self.ledger.sampler, name=name)
                 self.membership.worker_done(name, digest, step)
                 self._check_done()
             case _:
@@ -248,7 +260,7 @@ class Coordinator:
 
     def _world_formed(self, name: str, formed: wire.WorldFormed) -> None:
         """Only the first rank's durations count."""
-        if formed.fence != self._world_fence or name != self.membership.world[0]:
+        if formed.fence != self._world_fence or name not in self.membership.world[:1]:
             return
         durations = self.recovery_times.first_step(formed.durations)
         parts = ", ".join(f"{key} {value:.0f} ms" for key, value in durations.items())

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from torchyard.elastic.ledger import Ledger, LedgerEvent
-from torchyard.elastic.wire import AppliedRow, Fence, StepsApplied
+from torchyard.elastic.wire import AppliedRow, Fence, StepsApplied, cut
 
 T = TypeVar("T")
 KEPT_EVENTS = 2000
@@ -39,7 +39,7 @@ class LedgerWriter:
         self._rows.append((message, world, by))
 
     def add_event(self, reason: str, message: str, **facts: Any) -> None:
-        at = time.time()
+        at, message = time.time(), cut(message)
         self._last_id += 1
         self.events.append({"id": self._last_id, "at": at, "reason": reason, "message": message, "facts": facts})
         self._events.append((at, reason, message, facts))
@@ -65,8 +65,12 @@ class LedgerWriter:
         self._ledger.record_steps(fence, rows, world=world, by=by)
         self.commits.append(time.perf_counter() - begun)
 
+    def read(self, work: Callable[[], T]) -> Future[T]:
+        """Run `work`, which changes nothing, in the writer thread. Its error is the caller's, not the ledger's."""
+        return self._thread.submit(work)
+
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Run `work` in the writer thread, after everything submitted before."""
+        """Run `work` in the writer thread, after everything submitted before. Its error fails the job."""
         future = self._thread.submit(work)
         future.add_done_callback(self._keep_failure)
         return future

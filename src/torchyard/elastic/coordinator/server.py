@@ -1,15 +1,25 @@
-"""The coordinator's port: control streams and HTTP requests share it; the first bytes tell them apart."""
+"""The coordinator's port: control streams and HTTP requests share it; the first bytes tell them apart.
+
+Nothing that a connection sends ends more than this connection, and before it has shown the token of the job it can
+neither change anything nor occupy much memory.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+import traceback
 
 from torchyard.elastic import wire
 from torchyard.elastic.coordinator import admission, http, timers
 from torchyard.elastic.coordinator.coordinator import Coordinator, CoordinatorConfig
+from torchyard.elastic.coordinator.handshakes import HandshakeLimit, Handshakes
 from torchyard.elastic.coordinator.peer import Peer
 from torchyard.elastic.errors import ElasticError
+
+READ_BUFFER = 1 << 14
+"""How much of a connection is buffered before it is read; a larger frame is buffered while it is read."""
 
 
 class CoordinatorServer:
@@ -19,14 +29,19 @@ class CoordinatorServer:
         self.settings = settings
         self.coordinator = Coordinator(settings)
         self._tasks: list[asyncio.Task[None]] = []
+        self._handshakes = Handshakes()
 
     async def start(self) -> int:
         """Start to listen, and return the port."""
         settings = self.settings
         if settings.listener is not None:
-            self._server = await asyncio.start_server(self._accept, sock=settings.listener)
+            self._server = await asyncio.start_server(
+                self._accept, sock=settings.listener, backlog=4096, limit=READ_BUFFER
+            )
         else:
-            self._server = await asyncio.start_server(self._accept, settings.host, settings.port, backlog=4096)
+            self._server = await asyncio.start_server(
+                self._accept, settings.host, settings.port, backlog=4096, limit=READ_BUFFER
+            )
         self._tasks = [
             asyncio.create_task(timers.expire_leases(self.coordinator)),
             asyncio.create_task(timers.run_timers(self.coordinator)),
@@ -43,40 +58,68 @@ class CoordinatorServer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            prefix = await reader.readexactly(wire.LENGTH.size)
-            if prefix.isalpha() or prefix.strip().isalpha():
-                await http.respond(self.coordinator, prefix, reader, writer)
-                return
-            await self._serve_control_stream(prefix, reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
+            await self._serve(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, HandshakeLimit):
             pass
         except ElasticError as error:
-            writer.write(wire.encode(wire.Rejection(error.code, error.message, error.hint)))
-            self.coordinator.ledger_writer.add_event("Refused", error.message, code=error.code)
+            writer.write(wire.encode(wire.Rejection(error.code, wire.cut(error.message), wire.cut(error.hint))))
+        except Exception:
+            sys.stderr.write(f"connection failed: error={traceback.format_exc()}\n")
         finally:
             if not writer.is_closing():
                 writer.close()
 
-    async def _serve_control_stream(
-        self, prefix: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with self._handshakes.authenticating(writer):
+            prefix = await reader.readexactly(wire.LENGTH.size)
+            request = None
+            if prefix.strip().isalpha():
+                request = await http.authenticate(self.settings.token, prefix, reader, writer)
+            else:
+                await self._authenticate(prefix, reader)
+        if request is not None:
+            await http.respond(self.coordinator, request, reader, writer)
+        elif not prefix.strip().isalpha():
+            await self._serve_control_stream(reader, writer)
+
+    async def _authenticate(self, prefix: bytes, reader: asyncio.StreamReader) -> None:
+        settings = self.settings
+        try:
+            first = wire.decode(await reader.readexactly(wire.frame_length(prefix, wire.LARGEST_FIRST_FRAME)))
+            admission.admit(first, job=settings.job, token=settings.token)
+        except ElasticError as error:
+            if (text := self._handshakes.report(error.message)) is not None:
+                self.coordinator.ledger_writer.add_event("Refused", text, code=error.code)
+            raise
+
+    async def _serve_control_stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         coordinator = self.coordinator
-        hello = wire.decode(await reader.readexactly(wire.frame_length(prefix)))
-        if not isinstance(hello, wire.Hello):
-            raise ElasticError("BadMessage", "the first message of a connection must be Hello")
-        admission.admit(hello, job=self.settings.job, token=self.settings.token)
-        peer = Peer(hello, writer, time.monotonic())
-        peer.send(wire.Welcome(coordinator.ledger.incarnation, self.settings.lease))
-        if hello.role == "agent":
-            coordinator.add_agent(peer)
-            try:
-                while True:
-                    coordinator.handle_agent(peer, await wire.receive(reader))
-            finally:
-                coordinator.remove_agent(peer)
-        coordinator.add_worker(peer)
+        try:
+            hello = await wire.receive(reader)
+            if not isinstance(hello, wire.Hello):
+                raise ElasticError("BadMessage", "the second message of a connection must be Hello")
+            peer = Peer(hello, writer, time.monotonic())
+            peer.send(wire.Welcome(coordinator.ledger.incarnation, self.settings.lease))
+            if hello.role == "agent":
+                await self._serve_agent(peer, reader)
+            else:
+                await self._serve_worker(peer, reader)
+        except ElasticError as error:
+            coordinator.ledger_writer.add_event("Refused", error.message, code=error.code)
+            raise
+
+    async def _serve_agent(self, peer: Peer, reader: asyncio.StreamReader) -> None:
+        self.coordinator.add_agent(peer)
         try:
             while True:
-                coordinator.handle_worker(peer, await wire.receive(reader))
+                self.coordinator.handle_agent(peer, await wire.receive(reader))
         finally:
-            coordinator.remove_worker(peer, "died (its connection closed)")
+            self.coordinator.remove_agent(peer)
+
+    async def _serve_worker(self, peer: Peer, reader: asyncio.StreamReader) -> None:
+        self.coordinator.add_worker(peer)
+        try:
+            while True:
+                self.coordinator.handle_worker(peer, await wire.receive(reader))
+        finally:
+            self.coordinator.remove_worker(peer, "died (its connection closed)")

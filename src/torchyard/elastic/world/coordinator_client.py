@@ -10,6 +10,7 @@ import base64
 import random
 import select
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -57,14 +58,21 @@ class CoordinatorClient:
 
     Args:
         address: host and port of the coordinator.
-        hello: returns the first message of every connection.
+        authentication: the first message of every connection.
+        hello: returns the second message of every connection.
         on_urgent: called from the client's thread when blocked collectives must be aborted.
     """
 
     def __init__(
-        self, address: tuple[str, int], hello: Callable[[], wire.Hello], *, on_urgent: Callable[[], None]
+        self,
+        address: tuple[str, int],
+        authentication: wire.Authentication,
+        hello: Callable[[], wire.Hello],
+        *,
+        on_urgent: Callable[[], None],
     ) -> None:
         self._address = address
+        self._authentication = authentication
         self._hello = hello
         self._on_urgent = on_urgent
         self._changed = threading.Condition()
@@ -108,6 +116,8 @@ class CoordinatorClient:
                 self._run_connection(connection)
             except (OSError, EOFError):
                 pass
+            except ElasticError as error:
+                sys.stderr.write(f"coordinator sent an invalid message, reconnecting: error={error.message}\n")
             finally:
                 self._socket = None
                 connection.close()
@@ -119,16 +129,18 @@ class CoordinatorClient:
     def _run_connection(self, connection: socket.socket) -> None:
         connection.settimeout(10)
         with self._sending:
-            connection.sendall(wire.encode(self._hello()))
+            connection.sendall(wire.encode_opening(self._authentication, self._hello()))
             self._socket = connection
         self.own_address = connection.getsockname()[0]
         self.lost_at = None
         self._resend_rows()
         received = bytearray()
+        poll = select.poll()  # unlike `select`, it accepts any file descriptor
+        poll.register(connection, select.POLLIN)
         heartbeat_at = time.monotonic() + HEARTBEAT_EVERY
         while not self._closing:
             wait = max(0.0, heartbeat_at - time.monotonic())
-            if select.select([connection], [], [], wait)[0]:
+            if poll.poll(wait * 1000):
                 chunk = connection.recv(1 << 16)
                 if not chunk:
                     raise EOFError
@@ -162,7 +174,7 @@ class CoordinatorClient:
                 case wire.StartWorld():
                     self._world = message
                 case wire.StoreValue(fence=fence, key=key, value=value):
-                    self._values[fence, key] = base64.b64decode(value)
+                    self._values[fence, key] = _decode_value(value)
                 case wire.Stop(cause=cause):
                     # An expelled worker whose connection still works was only slow: it rejoins as a new worker.
                     if cause is not StopCause.EXPELLED:
@@ -339,9 +351,16 @@ class CoordinatorClient:
             self._thread.join(1.0)
 
 
+def _decode_value(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError as error:
+        raise ElasticError("BadMessage", f"a value of the store is not valid base64: {error}") from error
+
+
 def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of an address such as `10.0.0.1:29400`."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 1 << 16:
         raise ElasticError("BadAddress", f"{text!r} is not an address", hint="use HOST:PORT")
     return host, int(port)

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -22,10 +22,14 @@ from torchyard.elastic.sampler import StepSampler, split_micro_batches
 from torchyard.elastic.wire import NO_FENCE, Fence, StartWorld, StopCause, WorkerPhase, WorkerProgress
 from torchyard.elastic.world.coordinator_client import CoordinatorClient, Superseded, WorkerStopped, parse_address
 from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup
-from torchyard.elastic.world.state import Snapshot, TrainingState
+from torchyard.elastic.world.state import Snapshot, TrainingState, raw_bytes
+from torchyard.elastic.world.state_header import LARGEST_HEADER, bad_state
 
 ALONE = "alone"
 """The name of a worker without a coordinator."""
+REPORTED_RECORDS = 1000
+REPORTED_ERROR = 4096
+"""How much of a failure is reported: the numbers of its records, and the characters of its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class WorkerConfig:
 
     coordinator: str
     job: str
-    token: str
+    token: str = field(repr=False)
     name: str
     node: str = ""
 
@@ -131,7 +135,12 @@ class WorkerRuntime:
             return
         self.name = config.name
         self._worker_config = config
-        self.client = CoordinatorClient(parse_address(config.coordinator), self._hello, on_urgent=self._abort_group)
+        self.client = CoordinatorClient(
+            parse_address(config.coordinator),
+            wire.Authentication(config.job, config.token, config.name),
+            self._hello,
+            on_urgent=self._abort_group,
+        )
         os.register_at_fork(after_in_child=self._close_sockets)
         self.client.start()
         self.rendezvous()
@@ -148,8 +157,6 @@ class WorkerRuntime:
     def _hello(self) -> wire.Hello:
         config = self._worker_config
         return wire.Hello(
-            config.job,
-            config.token,
             config.name,
             node=config.node,
             pid=os.getpid(),
@@ -260,10 +267,15 @@ class WorkerRuntime:
         group = self.group
         sizes = torch.zeros(2, dtype=torch.int64)
         group.wait(group.receive(sizes, leader))
-        header, body = (torch.empty(int(size), dtype=torch.uint8) for size in sizes)
+        header_size, body_size = map(int, sizes)
+        source = f"the state from rank {leader}"
+        if not 0 <= header_size <= LARGEST_HEADER or body_size < 0:
+            raise bad_state(source, f"its header has {header_size} bytes and its body {body_size}")
+        header = torch.empty(header_size, dtype=torch.uint8)
         group.wait(group.receive(header, leader))
+        snapshot = Snapshot.empty_like(bytes(raw_bytes(header)), source=source, nbytes=body_size)
+        body = torch.empty(body_size, dtype=torch.uint8)
         group.wait(group.receive(body, leader))
-        snapshot = Snapshot.empty_like(bytes(header.tolist()))
         unpack(body, snapshot)
         self.state.restore(snapshot)
 
@@ -279,9 +291,10 @@ class WorkerRuntime:
     def report_failure(self, step: int, micro: int, error: Exception) -> None:
         """Report that the program raised. The coordinator decides whether the program or this worker is at fault."""
         if self.client is not None:
-            records = tuple(self.sampler.record_ids(step, micro))
-            text = "".join(traceback.format_exception(error))
-            self.client.send(wire.ProgramFailed(step, micro, records, f"{type(error).__name__}: {error}", text))
+            records = tuple(self.sampler.record_ids(step, micro)[:REPORTED_RECORDS])
+            text = wire.cut("".join(traceback.format_exception(error)))
+            summary = f"{type(error).__name__}: {error}"[:REPORTED_ERROR].encode(errors="replace").decode()
+            self.client.send(wire.ProgramFailed(step, micro, records, summary, text))
 
     def _report_durations(self) -> None:
         assert self.client is not None
