@@ -6,9 +6,9 @@ Like any provisioner it communicates with the binder through annotations only, s
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 
+from torchyard import files
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from torchyard.api.objects import Object
@@ -127,12 +127,11 @@ class LocalVolumeProvisioner:
         return None
 
     def _remove_directory(self, volume: Object) -> None:
-        """Remove only the directory of this volume; `rmtree` does not follow links."""
+        """Remove only the directory of this volume; links in it are not followed."""
         path = Path(volume["spec"]["local"]["path"])
         if path != self._root / local.directory_name(volume):
             raise OSError(messages.foreign_directory(str(path)))
-        if path.exists() or path.is_symlink():
-            shutil.rmtree(path)
+        files.remove_tree(path)
 
     async def _report_delete_failure(self, volume: Object, reason: str) -> None:
         status = {**(volume.get("status") or {}), "phase": "Failed", "message": reason}

@@ -23,7 +23,7 @@ def backup(state: Path, target: Path) -> int:
 def restore(state: Path, source: Path, *, replace: bool = False) -> int:
     """Replace a stopped plane's store by a backup and keep the old one next to it; returns the restored revision."""
     try:
-        revision = verify(source)
+        verify(source)
     except YardError as error:
         raise YardError(error.message, hint="name a file that `yard backup` wrote", code=error.code) from error
     settings = PlaneSettings(state=state)
@@ -31,21 +31,27 @@ def restore(state: Path, source: Path, *, replace: bool = False) -> int:
     lock = StateLock(settings.lock)
     lock.acquire()
     try:
-        _replace(settings.database, source, allowed=replace)
+        return _replace(settings.database, source, allowed=replace)
     finally:
         lock.release()
-    return revision
 
 
-def _replace(database: Path, source: Path, *, allowed: bool) -> None:
+def _replace(database: Path, source: Path, *, allowed: bool) -> int:
     """The current store is replaced only when the copy is complete, so that a full disk changes nothing."""
     if database.exists() and not allowed:
         raise YardError(f"{database} exists", hint="add --replace; the old store is kept as store.db.before-restore-…")
     copy = database.with_name(f"{database.name}.restoring")
     copy.unlink(missing_ok=True)  # left by a restore that was killed
     copy_store(source, copy)
+    try:
+        revision = verify(copy, objects=True)  # the copy, which nobody else can change
+    except YardError as error:
+        copy.unlink()
+        message = error.message.replace(str(copy), str(source))
+        raise YardError(message, hint="name a file that `yard backup` wrote", code=error.code) from error
     _put_aside(database)
     copy.replace(database)
+    return revision
 
 
 def _put_aside(database: Path) -> None:

@@ -41,6 +41,10 @@ def path_leaves_volume(path: str) -> str:
     return f"the path {path!r} leads out of its volume"
 
 
+def not_written(volume: str, reason: str) -> str:
+    return f'volume "{volume}": its files cannot be written: {reason}'
+
+
 def path_holds_state(path: object) -> str:
     return f"hostPath {path} holds the node's own state"
 

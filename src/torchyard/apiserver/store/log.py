@@ -8,12 +8,17 @@ know what an object is.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
+import stat
+import urllib.parse
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+import orjson
 
 from torchyard.api.errors import YardError
 
@@ -21,6 +26,7 @@ Fsync = Literal["normal", "full"]
 
 APPLICATION_ID = 0x59415244  # "YARD", in the header of every database of ours
 FORMAT = 1
+_MAX_REVISION = 1 << 53
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 _TABLES = """
@@ -76,10 +82,10 @@ class Log:
         if is_new:
             self._db.executescript(f"BEGIN; {_TABLES} COMMIT;")
         # Readers have a connection of their own, so that they never see an open transaction.
-        self._reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+        self._reader = sqlite3.connect(_uri(path, "ro"), uri=True, isolation_level=None, check_same_thread=False)
         # So have checkpoints: they run beside the writers, and give up rather than wait for a reader.
         self._checkpoint_db = sqlite3.connect(
-            f"file:{path}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=0
+            _uri(path, "rw"), uri=True, isolation_level=None, check_same_thread=False, timeout=0
         )
 
     def close(self) -> None:
@@ -196,20 +202,37 @@ class Log:
 _RESTORE_HINT = "restore a backup with `yard restore`, or start with another --state directory"
 
 
-def verify(path: Path) -> int:
-    """Read every row of a log file without changing it; returns the last revision, or raises `StoreFileError`."""
+def verify(path: Path, *, objects: bool = False) -> int:
+    """Read every row of a log file without changing it; returns the last revision, or raises `StoreFileError`.
+
+    With `objects`, every value must be an object: a file from elsewhere may hold anything with a correct checksum.
+    """
     if not path.exists():
         raise StoreFileError(f"{path} does not exist", hint="name a file written by `yard backup`")
     if _check_header(path):
         raise StoreFileError(f"{path} is empty", hint="name a file written by `yard backup`")
     _check_integrity(path)
-    with _connected(f"file:{path}?mode=ro") as db:
-        last = 0
-        for rev, key, crc, value in db.execute("SELECT rev, key, crc, value FROM log ORDER BY rev"):
-            if zlib.crc32(value) != crc:
-                raise StoreFileError(f"{path}: the object {key} at revision {rev} is damaged", hint=_RESTORE_HINT)
-            last = rev
+    last = 0
+    try:
+        with _connected(_uri(path, "ro")) as db:
+            for rev, key, crc, value in db.execute("SELECT rev, key, crc, value FROM log ORDER BY rev"):
+                if zlib.crc32(value) != crc or not 0 < rev <= _MAX_REVISION:
+                    raise StoreFileError(f"{path}: the object {key} at revision {rev} is damaged", hint=_RESTORE_HINT)
+                if objects and not _is_object(value):
+                    message = f"{path}: the object {key} at revision {rev} is not an object of the API"
+                    raise StoreFileError(message, hint=_RESTORE_HINT)
+                last = rev
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise StoreFileError(f"{path} is damaged: {error}", hint=_RESTORE_HINT) from error
     return int(last)
+
+
+def _is_object(value: bytes) -> bool:
+    try:
+        decoded = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(decoded, dict) and isinstance(decoded.get("metadata"), dict)
 
 
 def copy_store(source: Path, target: Path) -> None:
@@ -223,13 +246,19 @@ def copy_store(source: Path, target: Path) -> None:
         raise StoreFileError(f"cannot write {target}: {error.strerror}", hint="choose another place") from error
     os.close(descriptor)
     try:
-        with _connected(f"file:{source}?mode=ro") as original, _connected(f"file:{target}?mode=rw") as copy:
+        with _connected(_uri(source, "ro")) as original, _connected(_uri(target, "rw")) as copy:
             original.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # so that a reader of the copy creates no files beside it
     except sqlite3.Error as error:
         target.unlink()  # an incomplete copy is useless
         raise StoreFileError(
             f"cannot copy {source} to {target}: {error}", hint="make room, or choose another place"
         ) from error
+
+
+def _uri(path: Path, mode: str) -> str:
+    """A path may contain the characters that separate the parts of a URI."""
+    return f"file:{urllib.parse.quote(os.fsencode(path))}?mode={mode}"
 
 
 def _after(prefix: str) -> str:
@@ -250,8 +279,13 @@ def _connected(uri: str) -> Iterator[sqlite3.Connection]:
 def _check_header(path: Path) -> bool:
     """Whether the file is new or empty; raises if it is not a Torchyard store. Reads the header only."""
     try:
-        with path.open("rb") as file:
-            header = file.read(100)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a named pipe would block
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise StoreFileError(f"{path} is not a regular file", hint="name another file")
+            header = os.read(descriptor, 100)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return True
     except OSError as error:
@@ -276,10 +310,26 @@ def _check_header(path: Path) -> bool:
     return False
 
 
+def _check_schema(path: Path, db: sqlite3.Connection) -> None:
+    """Raise if the file has other tables than ours, or triggers or views, which would run with every write."""
+    with _connected("file::memory:") as own:
+        own.executescript(_TABLES)
+        expected = _schema(own)
+    if _schema(db) != expected:
+        raise StoreFileError(f"{path} is not a Torchyard store: its tables differ", hint="name another file")
+
+
+def _schema(db: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    rows = db.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'")
+    return {(kind, name, " ".join(re.sub(r"--[^\n]*", "", sql or "").split())) for kind, name, sql in rows}
+
+
 def _check_integrity(path: Path) -> None:
     """Raise if SQLite finds the file damaged. Opens it read-only, so that a damaged file is not modified."""
     try:
-        with _connected(f"file:{path}?mode=ro") as db:
+        with _connected(_uri(path, "ro")) as db:
+            db.execute("PRAGMA trusted_schema = OFF")
+            _check_schema(path, db)
             verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict == "ok":
                 db.execute("SELECT rev, key, prev, deleted, crc, value FROM log LIMIT 0")

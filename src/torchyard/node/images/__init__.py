@@ -5,7 +5,8 @@ Reading order:
 - `model`: an image, its config and its name
 - `store`: the images of a node, and which one a name resolves to
 - `well_known`, `bundled_programs`, `python`: mapped images, their training programs, their Python environment
-- `dockerfile`, `dockerignore`, `build`, `run`: `yard image build`
+- `tree`, `unpack`: files of images by descriptor, and archives of them
+- `dockerfile`, `dockerignore`, `build`, `run`, `written`: `yard image build`
 - `load`, `save`: OCI archives
 - `engine`: images that podman or docker has
 """

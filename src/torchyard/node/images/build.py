@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torchyard import files
 from torchyard.node.images import tree
 from torchyard.node.images.dockerfile import DockerfileError, Instruction, assignments, parse, split_flags, substitute
 from torchyard.node.images.dockerignore import DockerIgnore
@@ -59,10 +60,10 @@ class ImageBuilder:
                 await self._execute(instruction)
             return self._finish(name)
         except BaseException:
-            shutil.rmtree(self._layer, ignore_errors=True)
+            files.remove_tree(self._layer)
             raise
         finally:
-            shutil.rmtree(self._downloads, ignore_errors=True)
+            files.remove_tree(self._downloads)
 
     async def _execute(self, instruction: Instruction) -> None:
         values = {**self._config.env, **self._values}
@@ -285,7 +286,7 @@ class ImageBuilder:
         layers = self._store.directory / "layers"
         layer = layers / digest
         if layer.exists():
-            shutil.rmtree(self._layer)
+            files.remove_tree(self._layer)
         else:
             self._layer.rename(layer)
         content: dict[str, Any] = {

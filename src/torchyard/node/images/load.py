@@ -9,13 +9,13 @@ import contextlib
 import hashlib
 import json
 import secrets
-import shutil
 import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from torchyard import files
 from torchyard.node.images import unpack
 from torchyard.node.images.model import ImageConfig, ImageError, full_name
 from torchyard.node.images.store import ImageStore
@@ -55,7 +55,7 @@ def _load(store: ImageStore, packed: _Archive, name: str) -> list[str]:
             with packed.opened(path) as stream:
                 unpack.unpack(stream, directory, budget)
     except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
+        files.remove_tree(directory)
         raise
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     content = {"config": config, "layers": [layer], "machine": False, "created": created}

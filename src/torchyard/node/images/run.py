@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchyard import files
 from torchyard.api.errors import YardError
 from torchyard.node.images import tree
 from torchyard.node.images.written import WrittenTree
@@ -107,7 +107,7 @@ async def run_in_sandbox(
         await asyncio.to_thread(_merge, steps, layer, lower)
     finally:
         await stop_pods(state)
-        await asyncio.to_thread(shutil.rmtree, state, ignore_errors=True)
+        await asyncio.to_thread(files.remove_tree, state)
 
 
 def _copy_network_files(state: Path) -> dict[Path, bytes]:

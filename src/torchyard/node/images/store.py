@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
+from torchyard import files
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.images import well_known
 from torchyard.node.images.model import Image, ImageConfig, ImageError, full_name
@@ -116,8 +116,8 @@ class ImageStore:
         if image_id not in names.values():
             own = set(self.describe(image_id)["layers"])
             used = {layer for other in set(names.values()) for layer in self.describe(other)["layers"]}
-            shutil.rmtree(self._image_dir(image_id))
+            files.remove_tree(self._image_dir(image_id))
             for layer in own - used:
-                shutil.rmtree(self.directory / "layers" / layer, ignore_errors=True)
+                files.remove_tree(self.directory / "layers" / layer)
             removed.append(f"Deleted: {image_id}")
         return removed

@@ -10,10 +10,10 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 
+from torchyard import files
 from torchyard.api.errors import YardError
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,14 +43,7 @@ def opened(name: str | os.PathLike[str], directory: int | None = None) -> Iterat
 
 def remove(name: str, directory: int) -> None:
     """Remove what a directory has under this name, if anything."""
-    try:
-        os.unlink(name, dir_fd=directory)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.EPERM):
-            raise
-        shutil.rmtree(name, dir_fd=directory)
+    files.remove_tree(name, directory=directory)
 
 
 def is_whiteout(status: os.stat_result) -> bool:

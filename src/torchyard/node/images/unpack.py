@@ -27,7 +27,7 @@ from torchyard.node.shim import beneath
 
 WHITEOUT, OPAQUE_WHITEOUT = ".wh.", ".wh..wh..opq"
 _MAX_HEADER, _CHUNK = 64 << 10, 1 << 20
-_MAX_PATH, _MAX_ID = 4096, (1 << 32) - 2
+_MAX_PATH, _MAX_DEPTH, _MAX_ID = 4096, 200, (1 << 32) - 2
 _MAX_BYTES, _MAX_FILES, _SHARE_OF_DISK = 1 << 40, 1_000_000, 0.9
 _LONG_NUMBER = re.compile(rb"[0-9]{64}")  # takes tarfile's own patterns quadratic time
 _DAMAGED = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, RecursionError, ValueError, OverflowError)
@@ -111,6 +111,10 @@ def opened(stream: IO[bytes]) -> Iterator[tuple[tarfile.TarFile, BoundedReader]]
             yield archive, reader
     except _DAMAGED as error:
         raise BadArchive(f"the archive is damaged: {error or type(error).__name__}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise BadArchive(f"the archive is damaged: {error}") from error  # what gzip and bz2 raise
 
 
 def is_archive(path: Path) -> bool:
@@ -237,6 +241,7 @@ def _parts(member: tarfile.TarInfo, path: str) -> list[str]:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise BadArchive(f"{_shown(member)}: a path of an image must not lead out of it")
-    if len(os.fsencode(path)) >= _MAX_PATH:
-        raise BadArchive(f"{_shown(member)}: a path of an image must have less than {_MAX_PATH} bytes")
+    if len(os.fsencode(path)) >= _MAX_PATH or len(parts) > _MAX_DEPTH:
+        limits = f"{_MAX_PATH} bytes and at most {_MAX_DEPTH} directories"
+        raise BadArchive(f"{_shown(member)}: a path of an image must have less than {limits}")
     return parts

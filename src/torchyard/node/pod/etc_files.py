@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from torchyard.api.objects import Object
@@ -40,8 +41,17 @@ def write(context: NodeContext, pod: Object, pod_dir: PodDir, ip: str) -> None:
     pod_dir.etc.mkdir(parents=True, exist_ok=True)
     own_file = f"{sandbox_hostname(pod, network.domain)}\n"
     for name, text in (("hosts", hosts), ("resolv.conf", resolv_conf), ("hostname", own_file)):
-        path = pod_dir.etc / name
-        if not path.exists() or path.read_text() != text:
-            with path.open("r+" if path.exists() else "w") as file:
-                file.write(text)
-                file.truncate()
+        _write_in_place(pod_dir.etc / name, text.encode())
+
+
+def _write_in_place(path: Path, content: bytes) -> None:
+    """A container may have written anything into the file, of any size."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        if os.fstat(descriptor).st_size == len(content) and os.pread(descriptor, len(content), 0) == content:
+            return
+        os.fchmod(descriptor, 0o644)
+        os.pwrite(descriptor, content, 0)
+        os.ftruncate(descriptor, len(content))
+    finally:
+        os.close(descriptor)

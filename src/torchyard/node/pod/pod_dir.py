@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from torchyard import files
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.view import Attempt
@@ -80,20 +77,15 @@ class PodDir:
     def _termination_message(self, container: Object, record: ContainerRecord) -> str:
         """What the container wrote to its termination log or, by its policy, the end of its output."""
         name, number = container["name"], record["attempt"]
-        path = self.message_file(name, number)
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            message = file.read(_MESSAGE_LIMIT).decode(errors="replace")
-            if message:
-                return message
+        message = files.read_end(self.message_file(name, number), _MESSAGE_LIMIT).decode(errors="replace")
+        if message:
+            return message
         if container.get("terminationMessagePolicy") != "FallbackToLogsOnError" or not record.get("exitCode"):
             return ""
-        with contextlib.suppress(OSError), self.log(name, number).open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 65536))
-            lines = [line.split(b" ", 3)[3] for line in file.read().splitlines() if line.count(b" ") >= 3]
-            text = b"".join(line + b"\n" for line in lines[-_LOG_MESSAGE_LINES:])
-            return text[-_LOG_MESSAGE_LIMIT:].decode(errors="replace")
-        return ""
+        end = files.read_end(self.log(name, number), 65536)
+        lines = [line.split(b" ", 3)[3] for line in end.splitlines() if line.count(b" ") >= 3]
+        text = b"".join(line + b"\n" for line in lines[-_LOG_MESSAGE_LINES:])
+        return text[-_LOG_MESSAGE_LIMIT:].decode(errors="replace")
 
     def container_names(self) -> list[str]:
         base = self.path / "containers"
@@ -101,18 +93,7 @@ class PodDir:
 
     def remove(self) -> None:
         """Remove everything, also directories that a container made unreadable."""
-
-        def make_writable(function: Any, path: str, _: BaseException | object) -> None:
-            parent = Path(path).parent
-            with contextlib.suppress(OSError):
-                parent.chmod(parent.stat().st_mode | stat.S_IRWXU)
-                Path(path).chmod(stat.S_IRWXU)
-                function(path)
-
-        for _ in range(2):
-            shutil.rmtree(self.path, onerror=make_writable)
-            if not self.path.exists():
-                return
+        files.remove_tree(self.path)
 
 
 def _seconds(text: str | None) -> float | None:

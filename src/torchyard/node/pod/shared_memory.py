@@ -6,11 +6,11 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from torchyard import files
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.pod.environment import CreateContainerConfigError
 
@@ -39,7 +39,7 @@ def directory_of(root: Path, group: str) -> Path | None:
 def remove(root: Path, group: str) -> None:
     path = _path(root, group)
     with contextlib.suppress(FileNotFoundError, CreateContainerConfigError), _own_directory(path.parent) as parent:
-        shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
+        files.remove_tree(path.name, directory=parent)
         with contextlib.suppress(OSError):
             path.parent.rmdir()  # fails while other groups have a directory in it
 

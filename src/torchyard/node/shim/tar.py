@@ -10,11 +10,13 @@ import os
 import sys
 import tarfile
 
+_CHUNK = 1 << 20
+
 
 def main(argv: list[str]) -> int:
     try:
         return _run(argv[1:])
-    except (OSError, tarfile.TarError, ValueError) as error:
+    except (OSError, tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         os.write(2, f"tar: {error}\n".encode())
         return 2
 
@@ -55,14 +57,61 @@ def _create(paths: list[str]) -> None:
 
 
 def _extract(*, keep_time: bool, keep_owner: bool) -> None:
+    links: set[str] = set()  # the symbolic links of this archive, which none of its other members may use
     with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
-        # As tar does it. An attribute, because extract() has no filter argument before Python 3.11.4.
-        archive.extraction_filter = lambda member, _path: member
         for member in archive:
-            if not keep_time:
-                member.mtime = 0
-            if ".." in member.name.split("/"):
-                raise ValueError(f"{member.name}: a path must not lead out of the directory")
-            archive.extract(member, numeric_owner=keep_owner)
-            if not keep_time and not member.issym():
-                os.utime(member.name)
+            name = _checked_name(member.name, links)
+            if name:
+                _extract_member(archive, member, name, links, keep_owner=keep_owner)
+                if not member.issym() and not member.islnk():
+                    os.utime(name, (member.mtime, member.mtime) if keep_time else None, follow_symlinks=False)
+
+
+def _checked_name(path: str, links: set[str]) -> str:
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise ValueError(f"{path}: a path must not lead out of the directory")
+    for count in range(1, len(parts)):
+        if "/".join(parts[:count]) in links:
+            raise ValueError(f"{path}: a path must not lead through a link of the archive")
+    return "/".join(parts)
+
+
+def _extract_member(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, name: str, links: set[str], *, keep_owner: bool
+) -> None:
+    """As tar does it: what stands in the way of a file is removed first, and not followed if it is a link."""
+    if member.isdir():
+        os.makedirs(name, exist_ok=True)
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+    else:
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+        if os.path.lexists(name):
+            os.unlink(name)
+        links.discard(name)
+        if member.issym():
+            os.symlink(member.linkname, name)
+            links.add(name)
+            return
+        if member.islnk():
+            os.link(_checked_name(member.linkname, links), name, follow_symlinks=False)
+            return
+        if not member.isreg():
+            raise ValueError(f"{name}: devices and named pipes are not supported")
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        if member.isreg():
+            _copy_content(archive, member, descriptor)
+        if keep_owner:
+            os.fchown(descriptor, member.uid, member.gid)
+        os.fchmod(descriptor, member.mode & 0o7777)
+    finally:
+        os.close(descriptor)
+
+
+def _copy_content(archive: tarfile.TarFile, member: tarfile.TarInfo, descriptor: int) -> None:
+    source = archive.extractfile(member)
+    while source and (block := source.read(_CHUNK)):
+        view = memoryview(block)
+        while view:
+            view = view[os.write(descriptor, view) :]

@@ -6,11 +6,12 @@ names are links through `..data`. An update is one rename.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from torchyard import files
 
 
 class FileProjection(NamedTuple):
@@ -18,35 +19,35 @@ class FileProjection(NamedTuple):
     mode: int
 
 
-def write(volume: Path, files: Mapping[str, FileProjection]) -> bool:
-    """Make the volume hold exactly `files`; False when it already did."""
+def write(volume: Path, projections: Mapping[str, FileProjection]) -> bool:
+    """Make the volume hold exactly `projections`; False when it already did."""
     volume.mkdir(parents=True, exist_ok=True)
     link = volume / "..data"
-    if link.is_symlink() and _holds(link, files):
+    if link.is_symlink() and _holds(link, projections):
         return False
     fresh = Path(tempfile.mkdtemp(prefix="..", dir=volume))
     fresh.chmod(0o755)
-    for name, projection in files.items():
+    for name, projection in projections.items():
         path = fresh / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(projection.content)
         path.chmod(projection.mode)
-    before = volume / link.readlink() if link.is_symlink() else None
+    before = volume / link.readlink().name if link.is_symlink() else None  # never anything outside
     swap = volume / "..data_tmp"
     swap.unlink(missing_ok=True)
     swap.symlink_to(fresh.name)
     swap.replace(link)
-    _link_names(volume, {name.split("/")[0] for name in files})
+    _link_names(volume, {name.split("/")[0] for name in projections})
     if before:
-        shutil.rmtree(before, ignore_errors=True)
+        files.remove_tree(before)
     return True
 
 
-def _holds(link: Path, files: Mapping[str, FileProjection]) -> bool:
+def _holds(link: Path, projections: Mapping[str, FileProjection]) -> bool:
     present = {str(path.relative_to(link)) for path in link.rglob("*") if path.is_file()}
-    return present == set(files) and all(
+    return present == set(projections) and all(
         (link / name).read_bytes() == projection.content and (link / name).stat().st_mode & 0o777 == projection.mode
-        for name, projection in files.items()
+        for name, projection in projections.items()
     )
 
 

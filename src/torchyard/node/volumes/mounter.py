@@ -167,7 +167,10 @@ class VolumeMounter:
 
     def _write(self, kind: str, name: str, files: dict[str, FileProjection]) -> MountedVolume:
         path = self._directory(kind, name)
-        write(path, files)
+        try:
+            write(path, files)
+        except OSError as error:  # `a` and `a/b` cannot both be files
+            raise VolumeError(messages.not_written(name, str(error))) from error
         return MountedVolume(path, read_only=True)
 
     async def _keys(self, kind: str, name: str, source: Object) -> dict[str, FileProjection]:
@@ -235,7 +238,7 @@ def _mode(default: int | None, own: int | None) -> int:
 
 def _relative(path: str) -> str:
     parts = path.split("/")
-    if path.startswith("/") or ".." in parts or not path:
+    if path.startswith("/") or ".." in parts or not path or parts[0].startswith(".."):
         raise VolumeError(messages.path_leaves_volume(path))
     return path
 
