@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torchyard.api.field_errors import FieldError
+from torchyard.api.quoting import quote
 
 
 class YardError(Exception):
@@ -95,14 +96,13 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(resource: str, group: str, name: str, why: str, **more: Any) -> StatusError:
-    subject = f'{qualified_resource(resource, group)} "{name}"' if name else qualified_resource(resource, group)
-    return StatusError(
-        403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(resource, group, name, **more)
-    )
+    subject = f"{qualified_resource(resource, group)} {quote(name)}" if name else qualified_resource(resource, group)
+    message = f"{subject} is forbidden: {why}" if resource else f"forbidden: {why}"
+    return StatusError(403, "Forbidden", message, details=_details(resource, group, name, **more))
 
 
 def not_found(resource: str, group: str, name: str) -> StatusError:
-    message = f'{qualified_resource(resource, group)} "{name}" not found'
+    message = f"{qualified_resource(resource, group)} {quote(name)} not found"
     return StatusError(404, "NotFound", message, details=_details(resource, group, name))
 
 
@@ -120,12 +120,12 @@ def not_acceptable(accepted: Iterable[str]) -> StatusError:
 
 
 def already_exists(resource: str, group: str, name: str) -> StatusError:
-    message = f'{qualified_resource(resource, group)} "{name}" already exists'
+    message = f"{qualified_resource(resource, group)} {quote(name)} already exists"
     return StatusError(409, "AlreadyExists", message, details=_details(resource, group, name))
 
 
 def conflict(resource: str, group: str, name: str, why: str) -> StatusError:
-    message = f'Operation cannot be fulfilled on {qualified_resource(resource, group)} "{name}": {why}'
+    message = f"Operation cannot be fulfilled on {qualified_resource(resource, group)} {quote(name)}: {why}"
     return StatusError(409, "Conflict", message, details=_details(resource, group, name))
 
 
@@ -153,7 +153,7 @@ def invalid(kind: str, group: str, name: str, errs: list[FieldError]) -> StatusE
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = _details(kind, group, name, causes=[error.cause() for error in errs])
     return StatusError(
-        422, "Invalid", f'{qualified_resource(kind, group)} "{name}" is invalid: {text}', details=details
+        422, "Invalid", f"{qualified_resource(kind, group)} {quote(name)} is invalid: {text}", details=details
     )
 
 

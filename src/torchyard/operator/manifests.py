@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from torchyard.api.access.user_roles import user_roles
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.crd import definition_object
@@ -61,7 +62,7 @@ def objects(to: Installation) -> list[Object]:
         _object("v1", "ServiceAccount", NAME, to.namespace),
         *_roles(to),
         *(queue_objects(to) if to.queues else ()),
-        *_user_roles(),
+        *user_roles("torchyard-training", definitions(), labels=LABELS),
         _deployment(to),
         _service(to),
         _disruption_budget(to),
@@ -123,25 +124,6 @@ def queue_objects(to: Installation) -> list[Object]:
         *_role(to, f"{NAME}-queues", [*permissions.KUEUE_DETECTION, *permissions.queue_permissions()]),
         _object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", DEFAULTS_WEBHOOK, webhooks=[hook]),
     ]
-
-
-def _user_roles() -> list[Object]:
-    """Users who may administer, edit or view a namespace may do the same with its jobs."""
-    read = ["get", "list", "watch"]
-    write = ["create", "update", "patch", "delete", "deletecollection"]
-    roles = []
-    for role, verbs in (("edit", [*read, *write]), ("view", read)):
-        targets = [role, "admin"] if role == "edit" else [role]
-        rules = [
-            {"apiGroups": [names.GROUP], "resources": [names.PLURAL], "verbs": verbs},
-            {"apiGroups": [names.GROUP], "resources": [f"{names.PLURAL}/status"], "verbs": ["get"]},
-        ]
-        if role == "edit":
-            scale = {"apiGroups": [names.GROUP], "resources": [f"{names.PLURAL}/scale"]}
-            rules.append({**scale, "verbs": ["get", "update", "patch"]})
-        labels = {f"rbac.authorization.k8s.io/aggregate-to-{target}": "true" for target in targets}
-        roles.append(_object(_RBAC, "ClusterRole", f"torchyard-training-{role}", labels=labels, rules=rules))
-    return roles
 
 
 def _deployment(to: Installation) -> Object:

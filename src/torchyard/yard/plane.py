@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from torchyard.api.access.user_roles import metrics_role, pending_workloads_role, user_roles
 from torchyard.api.builtins import builtin_resources
 from torchyard.api.cluster import plane_messages as messages
 from torchyard.api.errors import YardError
 from torchyard.api.names import label_value_problems, subdomain_problems
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions as queue_definitions
 from torchyard.api.resources import Resource
@@ -148,9 +150,7 @@ class Plane:
         port = await self._listen(front, context)
         self._closing.push_async_callback(front.stop)
         self.url = f"https://{_host_port(reached.address, port)}"
-        definitions = [definition_object()] if "pytorchjob" in chosen else []
-        definitions += queue_definitions() if "kueue" in chosen else []
-        await bootstrap(self.registry, ADMIN, url=self.url, definitions=definitions)
+        await bootstrap(self.registry, ADMIN, url=self.url, owned=owned_objects(settings, chosen))
         self._write_kubeconfig(credentials)  # from here on clients can connect
         self._start_part("crds", crd_controller.run)
         self._start_part("certificates", partial(renew_certificates, credentials, context, names=names))
@@ -232,7 +232,11 @@ class Plane:
         )
         authorizer = Authorizer(lookup)
         admission = registry.admission = AdmissionController(
-            BuiltInAdmission(authorizer, with_queues="kueue" in registry.controllers)
+            BuiltInAdmission(
+                authorizer,
+                with_queues="kueue" in registry.controllers,
+                plural_of=partial(_plural_of, registry.catalog),
+            )
         )
         self._closing.push_async_callback(admission.close)
         access_control = AccessControl(authentication, authorizer, accounts)
@@ -339,6 +343,28 @@ def _resources(settings: PlaneSettings, chosen: frozenset[str]) -> list[Resource
         *(pending_workloads.RESOURCES if "kueue" in chosen else ()),
     ]
     return [*builtin_resources(), *extra]
+
+
+def owned_objects(settings: PlaneSettings, chosen: frozenset[str]) -> list[Object]:
+    """The definitions of the plane's own kinds, and the roles that let users view and edit them."""
+    objects: list[Object] = []
+    if "pytorchjob" in chosen:
+        objects += [definition_object(), *user_roles("torchyard-training", [definition_object()])]
+    if "kueue" in chosen:
+        objects += [
+            *queue_definitions(),
+            *user_roles("torchyard-queues", queue_definitions()),
+            pending_workloads_role(),
+        ]
+    if settings.node:
+        objects.append(metrics_role())
+    return objects
+
+
+def _plural_of(catalog: Catalog, api_version: str, kind: str) -> str | None:
+    group, _, version = api_version.rpartition("/")
+    resource = catalog.kind(group, version, kind)
+    return resource.plural if resource is not None else None
 
 
 def _host_port(host: str, port: int) -> str:

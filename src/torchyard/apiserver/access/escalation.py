@@ -23,18 +23,28 @@ from torchyard.apiserver.access.rbac import (
 )
 
 
-def check_role(user: User, resource: str, role: Object, authorizer: Authorizer) -> None:
-    """Check the create or update of a Role or ClusterRole."""
+def check_role(
+    user: User,
+    resource: str,
+    role: Object,
+    authorizer: Authorizer,
+    *,
+    old: Object | None = None,
+    request_name: str = "",
+) -> None:
+    """Check the create or update of a Role or ClusterRole; `request_name` is the name in the URL, empty for a POST."""
     if MASTERS in user.groups:
         return
     metadata = role["metadata"]
     namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
-    access = AuthorizerAttributes("escalate", GROUP, resource, namespace=namespace, name=name)
+    access = AuthorizerAttributes("escalate", GROUP, resource, namespace=namespace, name=request_name)
     if authorizer.authorize(user, access).allowed:
         return
     _check_held(user, resource, name, role.get("rules") or (), authorizer=authorizer, namespace=namespace)
+    if not role.get("aggregationRule") and not (old or {}).get("aggregationRule"):
+        return
     held, _ = authorizer.rules_for(user)
-    if role.get("aggregationRule") and any(True for _ in uncovered(held, EVERYTHING)):
+    if any(True for _ in uncovered(held, EVERYTHING)):
         raise forbidden(resource, GROUP, name, "must have cluster-admin privileges to use the aggregationRule")
 
 

@@ -6,6 +6,7 @@ the resource. The stored roles are read again only after one of them changed.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from torchyard.api.access.aggregation import aggregated_rules
 from torchyard.api.errors import StatusError, forbidden
 from torchyard.api.objects import Object
+from torchyard.api.quoting import quote
 from torchyard.apiserver.access.authentication import MASTERS, User, service_account_username
 from torchyard.apiserver.access.lister import Lister
 
@@ -25,7 +27,7 @@ EVERYTHING: tuple[Object, ...] = (
 
 
 class AuthorizerAttributes(NamedTuple):
-    """What a request wants to do: a verb on a resource, or on a non-resource path."""
+    """What a request wants to do: a verb on a resource, or (with a path, which may be empty) on a non-resource URL."""
 
     verb: str
     group: str = ""
@@ -33,19 +35,25 @@ class AuthorizerAttributes(NamedTuple):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    path: str = ""
+    path: str | None = None
 
     @property
     def full_resource(self) -> str:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
     def forbidden_error(self, user: User, reason: str = "") -> StatusError:
-        message = f'User "{user.name}" cannot {self.verb} '
-        if self.path:
-            return StatusError(403, "Forbidden", f'forbidden: {message}path "{self.path}"', details={})
-        scope = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
-        message += f'resource "{self.full_resource}" in API group "{self.group}" {scope}'
-        return forbidden(self.resource, self.group, self.name, f"{message}: {reason}" if reason else message)
+        message = f"User {quote(user.name)} cannot {self.verb} "
+        if self.path is not None:
+            message += f"path {quote(self.path)}"
+        else:
+            scope = f"in the namespace {quote(self.namespace)}" if self.namespace else "at the cluster scope"
+            message += f"resource {quote(self.full_resource)} in API group {quote(self.group)} {scope}"
+        message = html.escape(message, quote=False)  # as upstream, for clients that show it in a browser
+        if reason:
+            message += f": {reason}"
+        if self.path is not None:
+            return StatusError(403, "Forbidden", f"forbidden: {message}", details={})
+        return forbidden(self.resource, self.group, self.name, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,7 @@ _ALLOWED = AuthorizerDecision(True)
 class Grant:
     """The rules that one binding grants to one subject; `namespace` is empty for a ClusterRoleBinding."""
 
+    position: tuple[int, int]  # of the binding among all bindings, cluster-wide ones first, and of the subject in it
     namespace: str
     rules: tuple[Object, ...]
     description: str
@@ -73,7 +82,7 @@ def rule_allows(rule: Mapping[str, Any], access: AuthorizerAttributes) -> bool:
     verbs = rule.get("verbs") or ()
     if access.verb not in verbs and "*" not in verbs:
         return False
-    if access.path:
+    if access.path is not None:
         return any(_path_matches(url, access.path) for url in rule.get("nonResourceURLs") or ())
     groups = rule.get("apiGroups") or ()
     if access.group not in groups and "*" not in groups:
@@ -144,14 +153,18 @@ class Authorizer:
         return AuthorizerDecision(False, f"RBAC: {aggregate_errors(missing)}" if missing else "")
 
     def _grants_of(self, user: User, namespace: str) -> Iterator[Grant]:
-        """The user's grants, cluster-wide ones first."""
+        """The user's grants, cluster-wide ones first; one for each binding, even if several of its subjects match."""
         grants = [
             grant
             for subject in (("User", user.name), *(("Group", group) for group in user.groups))
             for grant in self._grants.get(subject, ())
             if not grant.namespace or grant.namespace == namespace
         ]
-        yield from sorted(grants, key=lambda grant: bool(grant.namespace))
+        binding = -1
+        for grant in sorted(grants, key=lambda grant: grant.position):
+            if grant.position[0] != binding:
+                binding = grant.position[0]
+                yield grant
 
     def _refresh(self) -> None:
         revision = tuple(self._lister.revision(GROUP, resource) for resource in RESOURCES)
@@ -163,7 +176,8 @@ class Authorizer:
 
 def aggregate_errors(errors: list[str]) -> str:
     """Several errors as one text, as Go prints an aggregate error."""
-    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+    distinct = list(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def role_rules(lister: Lister, role_ref: Mapping[str, Any], namespace: str) -> tuple[Object, ...] | None:
@@ -181,18 +195,22 @@ def role_rules(lister: Lister, role_ref: Mapping[str, Any], namespace: str) -> t
 def _grants(lister: Lister) -> dict[tuple[str, str], list[Grant]]:
     """Every binding's rules, by subject: ("User", name) or ("Group", name)."""
     grants: dict[tuple[str, str], list[Grant]] = {}
+    rules_of: dict[tuple[str, str, str], tuple[Object, ...] | None] = {}  # thousands of bindings name few roles
     bindings = (*lister.list(GROUP, "clusterrolebindings"), *lister.list(GROUP, "rolebindings"))
-    for binding in bindings:
+    for number, binding in enumerate(bindings):
         name, namespace = binding["metadata"]["name"], binding["metadata"].get("namespace", "")
         ref = binding["roleRef"]
-        rules = role_rules(lister, ref, namespace)
+        role_key = ("" if ref["kind"] == "ClusterRole" else namespace, ref["kind"], ref["name"])
+        if role_key not in rules_of:
+            rules_of[role_key] = role_rules(lister, ref, namespace)
+        rules = rules_of[role_key]
         kind = "RoleBinding" if namespace else "ClusterRoleBinding"
         full_name = f"{name}/{namespace}" if namespace else name
         missing = f'{ref["kind"].lower()}.{GROUP} "{ref["name"]}" not found' if rules is None else ""
-        for subject in binding.get("subjects") or ():
+        for place, subject in enumerate(binding.get("subjects") or ()):
             key, subject_name = _subject(subject, namespace)
             description = f'{kind} "{full_name}" of {ref["kind"]} "{ref["name"]}" to {subject["kind"]} "{subject_name}"'
-            grants.setdefault(key, []).append(Grant(namespace, rules or (), description, missing))
+            grants.setdefault(key, []).append(Grant((number, place), namespace, rules or (), description, missing))
     return grants
 
 

@@ -55,7 +55,9 @@ class AdmissionController:
             ctx.warn(sentence)
         self._built_in.mutate(attributes)
         dynamic = self._dynamic_admission(registry)
-        return dynamic is not None and await dynamic.mutate(ctx, operation, new, old)
+        is_changed = dynamic is not None and await dynamic.mutate(ctx, operation, new, old)
+        self._built_in.authorize(attributes)
+        return is_changed
 
     async def validate(
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None

@@ -34,13 +34,13 @@ _PLURALS = {
 }
 
 
-async def bootstrap(registry: Registry, user: User, *, url: str, definitions: Iterable[Object] = ()) -> None:
-    """Create missing objects. Existing ones are kept as they are, except the server's own Service and CRDs."""
+async def bootstrap(registry: Registry, user: User, *, url: str, owned: Iterable[Object] = ()) -> None:
+    """Create missing objects. Existing ones are kept as they are, except the server's own Service and `owned` ones."""
     for name in NAMESPACES:
         await _ensure(registry, user, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     await asyncio.gather(*(_ensure(registry, user, obj) for obj in [*_priorities(), *bootstrap_policy()]))
-    for obj in (*_kubernetes_service(registry, url), *definitions):
-        # A copy: defaulting changes the object in place, and the definitions are shared.
+    for obj in (*_kubernetes_service(registry, url), *owned):
+        # A copy: defaulting changes the object in place, and definitions are shared.
         await _ensure(registry, user, copy.deepcopy(obj), update=True)
 
 

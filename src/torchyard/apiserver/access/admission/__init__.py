@@ -12,5 +12,7 @@ Read in this order:
 - `storage`: default classes, StorageObjectInUseProtection, PersistentVolumeClaimResize.
 - `node_taints`: TaintNodesByCondition.
 - `role_escalation`: the escalation checks for roles and bindings.
+- `certificate_requests`: the requester, CertificateApproval, CertificateSigning, CertificateSubjectRestriction.
+- `policy_parameters`: who may let an admission policy read parameters.
 - `kueue`: what Kueue's webhooks do to jobs.
 """

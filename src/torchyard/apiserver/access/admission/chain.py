@@ -9,17 +9,20 @@ from random import Random
 
 from torchyard.apiserver.access import rbac
 from torchyard.apiserver.access.admission import (
+    certificate_requests,
     kueue,
     limit_ranger,
     namespace_lifecycle,
     node_taints,
     pod_fields,
     pods,
+    policy_parameters,
     role_escalation,
     service_account,
     storage,
 )
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
+from torchyard.apiserver.access.admission.policy_parameters import PluralGetter
 from torchyard.apiserver.access.admission.resource_quota import QuotaAccountant, UsedAmounts
 from torchyard.apiserver.access.rbac import Authorizer
 
@@ -29,6 +32,7 @@ ChainEntry = tuple[Plugin, tuple[str, ...] | None]
 
 PODS = ("pods",)
 CLAIMS = ("persistentvolumeclaims",)
+SIGNING_REQUESTS = (certificate_requests.RESOURCE,)
 
 
 def _utc_now() -> datetime:
@@ -52,7 +56,9 @@ class _PluginChain:
 
 
 class BuiltInAdmission:
-    """Call `mutate` before a write is validated, `validate` after, and `charge` last of all, after any webhooks."""
+    """Call `mutate` before any webhooks, `authorize` after those that mutate, `validate` once the object is known to be
+    valid, and `charge` last of all.
+    """
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class BuiltInAdmission:
         now: Callable[[], datetime] = _utc_now,
         monotonic: Callable[[], float] = time.monotonic,
         with_queues: bool = False,
+        plural_of: PluralGetter = lambda _api_version, _kind: None,
     ) -> None:
         rng = random or Random()
         self._quotas = QuotaAccountant(now, monotonic)
@@ -78,13 +85,22 @@ class BuiltInAdmission:
             (storage.set_ingress_class, ("ingresses",)),
             *([(kueue.suspend_queued_job, kueue.RESOURCES)] if with_queues else []),
         )
+        self._authorizing = _PluginChain(
+            (certificate_requests.set_requester, SIGNING_REQUESTS),
+            (lambda attributes: role_escalation.check_escalation(attributes, authorizer), rbac.RESOURCES),
+        )
         self._validating = _PluginChain(
             (namespace_lifecycle.protect_system_namespaces, ("namespaces",)),
             (limit_ranger.check_limits, (*PODS, *CLAIMS)),
             (service_account.check_mirror_pod, PODS),
             (pods.check_priority_class, ("priorityclasses",)),
             (storage.check_resize, CLAIMS),
-            (lambda attributes: role_escalation.check_escalation(attributes, authorizer), rbac.RESOURCES),
+            (lambda attributes: certificate_requests.check_approval(attributes, authorizer), SIGNING_REQUESTS),
+            (certificate_requests.check_subject, SIGNING_REQUESTS),
+            (
+                lambda attributes: policy_parameters.check_parameters(attributes, authorizer, plural_of),
+                (policy_parameters.POLICIES, policy_parameters.BINDINGS),
+            ),
             *([(kueue.check_queue, kueue.RESOURCES)] if with_queues else []),
         )
 
@@ -95,6 +111,10 @@ class BuiltInAdmission:
     def mutate(self, attributes: AdmissionAttributes) -> None:
         """Complete the new object, or reject it."""
         self._mutating.apply(attributes)
+
+    def authorize(self, attributes: AdmissionAttributes) -> None:
+        """Reject what the user may not write, as upstream's registries do: before validation, after mutation."""
+        self._authorizing.apply(attributes)
 
     def validate(self, attributes: AdmissionAttributes) -> None:
         """Reject the write as it will be stored."""

@@ -21,7 +21,14 @@ def check_escalation(attributes: AdmissionAttributes, authorizer: Authorizer) ->
     if attributes.resource.endswith("bindings"):
         check_binding(attributes.user, attributes.resource, attributes.new, authorizer, attributes.lister)
     else:
-        check_role(attributes.user, attributes.resource, attributes.new, authorizer)
+        check_role(
+            attributes.user,
+            attributes.resource,
+            attributes.new,
+            authorizer,
+            old=attributes.old,
+            request_name=attributes.name,
+        )
 
 
 def _essence(obj: Object) -> Object:
