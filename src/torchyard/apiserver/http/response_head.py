@@ -27,8 +27,16 @@ def _plain_head(status: int, content_type: str) -> str:
 
 
 def _head(response: Response) -> str:
-    status = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"
+    status = f"HTTP/1.1 {response.status} {_phrase(response.status)}"
     return "\r\n".join((status, *(f"{name}: {value}" for name, value in response_headers(response))))
+
+
+def _phrase(status: int) -> str:
+    """The status's phrase; of a status that only a webhook knows, what Go's HTTP server writes."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return f"status code {status}"
 
 
 def content_length_lines(response: Response, size: int) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 Read in this order:
 - `request`: method, path, query, headers, body and user;
 - `response`: status, body or stream, warnings;
+- `warnings`: the Warning headers of a response, within limits;
 - `route`: the URL grammar, from a path to a verb and a resource;
 - `context`: what a request asks of a resource, with its options. Every verb gets one.
 """

@@ -33,13 +33,12 @@ class RequestContext:
     manager: str = ""
     # Set for the server's own objects, which skip validation: its Endpoints may have a loopback address.
     trusted: bool = False
-    warnings: list[str] = field(default_factory=list)
+    warnings: dict[str, None] = field(default_factory=dict)  # in the order in which they came, each once
     # For updates and patches, which may create the object: raises 403 unless the user may create it.
     authorize_create: Callable[[], None] | None = None
 
     def warn(self, sentence: str) -> None:
-        if sentence not in self.warnings:
-            self.warnings.append(sentence)
+        self.warnings[sentence] = None
 
     @property
     def field_manager(self) -> str:

@@ -9,7 +9,7 @@ Read in this order:
 - `versioned_attributes`: a write as webhooks and policies see it.
 - `matching`: which writes a webhook or policy applies to.
 - `dispatch`: calls the webhooks and applies their patches.
-- `admission_review`: encodes and decodes AdmissionReviews.
+- `admission_review`, `response_decoder`: encode and decode AdmissionReviews.
 - `client`: the HTTPS client for webhooks.
 - `policies`, `policy_evaluation`, `policy_decision`: ValidatingAdmissionPolicies and their bindings.
 - `expressions`: compiles and evaluates the CEL expressions, match conditions included.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +9,11 @@ from typing import Any
 import orjson
 
 from torchyard.api.objects import Object
+from torchyard.api.quoting import quote
 from torchyard.api.resources import Resource
+from torchyard.apiserver.access.webhooks.response_decoder import ResponseTypeError, decode_response
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
+from torchyard.apiserver.patch.go_format import json_type
 
 API_VERSION = "admission.k8s.io/v1"
 
@@ -71,56 +72,85 @@ def encode_review(review_request: Object) -> bytes:
     return orjson.dumps({"kind": "AdmissionReview", "apiVersion": API_VERSION, "request": review_request})
 
 
+_NO_KIND = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct "
+    r'{{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }}'
+)
+
+
 def decode_review(body: bytes) -> Object:
     """Decode a response body. Raises InvalidWebhookResponse with the real server's messages."""
     try:
-        review = orjson.loads(body)
+        review = orjson.loads(body.decode("utf-8", "replace"))
     except orjson.JSONDecodeError as error:
         raise InvalidWebhookResponse(f"couldn't get version/kind; json parse error: {error}") from None
+    if review is None:
+        return {}
     if not isinstance(review, dict):
-        raise InvalidWebhookResponse("couldn't get version/kind; json parse error: the response is not an object")
-    version, kind = review.get("apiVersion") or "", review.get("kind") or ""
+        raise InvalidWebhookResponse(_NO_KIND.format(json_type(review)))
+    version, kind = (review.get(name) or default for name, default in _TYPE_META.items())
+    if not isinstance(version, str) or not isinstance(kind, str):
+        raise InvalidWebhookResponse(_NO_KIND.format("object"))
     if kind != "AdmissionReview" or not version.startswith("admission.k8s.io/"):
-        raise InvalidWebhookResponse(f'no kind "{kind}" is registered for version "{version}"')
+        raise InvalidWebhookResponse(
+            f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
+        )
     if version != API_VERSION:
         short = version.partition("/")[2]
         raise InvalidWebhookResponse(
             f"converting ({short}.AdmissionReview) to (v1.AdmissionReview): unknown conversion"
         )
-    return review
+    try:
+        return {"response": decode_response(review.get("response"))}
+    except ResponseTypeError as error:
+        raise InvalidWebhookResponse(str(error)) from None
+
+
+# A response without these is taken for what was asked for.
+_TYPE_META = {"apiVersion": API_VERSION, "kind": "AdmissionReview"}
 
 
 def parse_response(review: Object, uid: str, *, mutating: bool) -> AdmissionResponse:
-    """The response of a review. Raises InvalidWebhookResponse when it does not match the request."""
+    """The response of a decoded review. Raises InvalidWebhookResponse when it does not match the request."""
     response = review.get("response")
-    if not isinstance(response, dict):
+    if response is None:
         raise InvalidWebhookResponse("webhook response was absent")
-    if response.get("uid") != uid:
-        raise InvalidWebhookResponse(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
-    patch, patch_type = response.get("patch") or "", response.get("patchType") or ""
-    if mutating and patch and not patch_type:
+    if response.get("uid", "") != uid:
+        raise InvalidWebhookResponse(f'expected response.uid="{uid}", got {quote(response.get("uid", ""))}')
+    patch, patch_type = response.get("patch") or b"", response.get("patchType")
+    if mutating and patch and patch_type is None:
         raise InvalidWebhookResponse("webhook returned response.patch but not response.patchType")
-    if mutating and patch_type and not patch:
+    if mutating and patch_type is not None and not patch:
         raise InvalidWebhookResponse("webhook returned response.patchType but not response.patch")
-    status = response.get("status")
+    if not mutating and patch:
+        raise InvalidWebhookResponse("validating webhook may not return response.patch")
+    if not mutating and patch_type is not None:
+        raise InvalidWebhookResponse("validating webhook may not return response.patchType")
     return AdmissionResponse(
-        allowed=response.get("allowed") is True,
-        status=status if isinstance(status, dict) else None,
-        patch=_operations(patch) if mutating and patch else [],
-        patch_type=patch_type,
-        warnings=tuple(str(warning) for warning in response.get("warnings") or ()),
+        allowed=response.get("allowed", False),
+        status=response.get("status"),
+        patch=_operations(patch) if patch and response.get("allowed") else [],
+        patch_type=patch_type or "",
+        warnings=tuple(warning or "" for warning in response.get("warnings") or ()),
     )
 
 
 class UndecodablePatch(InvalidWebhookResponse):
-    """A patch that is not valid JSON."""
+    """A patch that is not a JSON list of operations."""
 
 
-def _operations(patch: str) -> list[Any]:
+def _operations(patch: bytes) -> list[Any]:
     try:
-        operations = orjson.loads(base64.b64decode(patch, validate=True))
-    except (binascii.Error, orjson.JSONDecodeError, TypeError) as error:
+        operations = orjson.loads(patch.decode("utf-8", "replace"))
+    except orjson.JSONDecodeError as error:
         raise UndecodablePatch(str(error)) from None
+    if operations is None:
+        return []
     if not isinstance(operations, list):
-        raise UndecodablePatch("the patch is not a list of operations")
-    return operations
+        raise UndecodablePatch(f"json: cannot unmarshal {json_type(operations)} into Go value of type jsonpatch.Patch")
+    for operation in operations:
+        if operation is not None and not isinstance(operation, dict):
+            raise UndecodablePatch(
+                f"json: cannot unmarshal {json_type(operation)} into Go value of type jsonpatch.Operation"
+            )
+    return [operation or {} for operation in operations]

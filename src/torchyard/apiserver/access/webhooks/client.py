@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 import aiohttp
+import orjson
 from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from torchyard.api.objects import Object
@@ -22,6 +23,8 @@ MAX_RESPONSE_BYTES = 3 * 1024 * 1024
 _HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/json, */*",
+    # A compressed response could be small and expand without limit.
+    "Accept-Encoding": "identity",
     "User-Agent": "kube-apiserver-admission",
 }
 
@@ -31,7 +34,7 @@ class WebhookCallError(Exception):
 
 
 class _BadStatus(ValueError):
-    """A response with an error status; its message does not contain the URL."""
+    """A response that is an error or too large; its message does not contain the URL."""
 
 
 class WebhookClient:
@@ -60,6 +63,9 @@ class WebhookClient:
                 return await self._post(url, host or "", config.get("caBundle") or "", body)
         except _BadStatus as error:
             raise WebhookCallError(str(error)) from None
+        except aiohttp.ClientPayloadError:
+            message = "unexpected error when reading response body. Please retry. Original error: unexpected EOF"
+            raise WebhookCallError(message) from None
         except TimeoutError:
             raise WebhookCallError(f'Post "{display_url}": context deadline exceeded') from None
         except (aiohttp.ClientError, OSError, LookupError, ValueError) as error:
@@ -74,8 +80,15 @@ class WebhookClient:
     async def _post(self, url: str, host: str, bundle: str, body: bytes) -> bytes:
         if self._session is None:
             # Some Python versions leave a TLS connection half closed when the peer is silent; aiohttp knows which.
-            connector = aiohttp.TCPConnector(enable_cleanup_closed=NEEDS_CLEANUP_CLOSED)
-            self._session = aiohttp.ClientSession(connector=connector)
+            # No limit on connections: calls of a slow webhook must not keep those of another one waiting.
+            connector = aiohttp.TCPConnector(limit=0, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED)
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                # asyncio loses what it has not yet decrypted when the peer closes while reading is paused.
+                read_bufsize=MAX_RESPONSE_BYTES,
+            )
         async with self._session.post(
             url,
             data=body,
@@ -84,8 +97,33 @@ class WebhookClient:
             server_hostname=host if not _is_address(host) else None,
             allow_redirects=False,
         ) as response:
-            body_read = await response.content.read(MAX_RESPONSE_BYTES)
-            return _check_status(response.status, response.headers.get("Content-Type", ""), body_read)
+            try:
+                content = await _read_body(response.content)
+            except BaseException:
+                _abort(response)
+                raise
+            return _check_status(response.status, response.headers.get("Content-Type", "application/json"), content)
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Drop a connection whose response was not read to its end.
+
+    An orderly close would wait for the peer's, and go on decrypting all that it sends until then.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+
+
+async def _read_body(content: aiohttp.StreamReader) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in content.iter_any():
+        size += len(part)
+        if size > MAX_RESPONSE_BYTES:
+            raise _BadStatus(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _service_url(service: Object) -> str:
@@ -109,16 +147,48 @@ def _context(bundle: str) -> ssl.SSLContext:
         raise ValueError("unable to load root certificates: unable to parse bytes as PEM block") from None
 
 
+# client-go's messages for responses without a Status of their own.
+_STATUS_MESSAGES = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    403: "unknown",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+
+
 def _check_status(status: int, content_type: str, body: bytes) -> bytes:
-    if status == 404:
-        raise _BadStatus("the server could not find the requested resource")
-    if status >= 500:
-        raise _BadStatus('an error on the server ("unknown") has prevented the request from succeeding')
+    if 300 <= status < 400:
+        # Upstream follows redirects. A webhook must not choose what else the plane sends its users' objects to.
+        raise _BadStatus(f"the server responded with the redirect {status}, which is not followed")
     if status >= 400:
-        raise _BadStatus(f"the server rejected our request for an unknown reason (HTTP {status})")
+        raise _BadStatus(_status_message(body) or _STATUS_MESSAGES.get(status) or _unknown_status(status))
     if not body:
         raise _BadStatus(f"0-length response with status code: {status} and content type: {content_type}")
     return body
+
+
+def _status_message(body: bytes) -> str:
+    """The message of a response that is a Status."""
+    try:
+        status = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ""
+    if not isinstance(status, dict) or (status.get("kind"), status.get("apiVersion")) != ("Status", "v1"):
+        return ""
+    message = status.get("message")
+    return message if isinstance(message, str) else ""
+
+
+def _unknown_status(status: int) -> str:
+    if status >= 500:
+        return 'an error on the server ("unknown") has prevented the request from succeeding'
+    return f"the server responded with the status code {status} but did not return more information"
 
 
 def _go_error_text(error: Exception) -> str:
@@ -137,4 +207,8 @@ def _go_error_text(error: Exception) -> str:
         return f"dial tcp {error.host}:{error.port}: {reason}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "EOF"
+    if isinstance(error, ConnectionResetError):
+        return "read: connection reset by peer"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error.message}"
     return str(error)

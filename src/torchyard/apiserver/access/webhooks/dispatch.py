@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
@@ -20,6 +21,7 @@ from torchyard.apiserver.access.webhooks.client import ServiceResolver, WebhookC
 from torchyard.apiserver.access.webhooks.matching import EquivalentsGetter, Matcher, NamespaceGetter
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 from torchyard.apiserver.patch import json_patch
+from torchyard.apiserver.patch.go_format import json_type
 
 # Returns all `mutatingwebhookconfigurations` or `validatingwebhookconfigurations`. Called for every write.
 ConfigurationsGetter = Callable[[str], Iterable[Object]]
@@ -165,11 +167,11 @@ def _conditions_hold(webhook: Object, versioned: VersionedAttributes, attributes
 def _denied(name: str, status: Object) -> StatusError:
     """The webhook's own status as an error; its code is never a success code."""
     prefix = f'admission webhook "{name}" denied the request'
-    reason = str(status.get("reason") or "")
-    message = str(status.get("message") or reason)
-    code = status.get("code")
+    reason = status.get("reason") or ""
+    message = status.get("message") or reason
+    code = status.get("code") or 0
     return StatusError(
-        code if isinstance(code, int) and code >= 400 else 400,
+        code if 400 <= code < 1000 else 400,
         reason,
         f"{prefix}: {message}" if message else f"{prefix} without explanation",
         details=status.get("details"),
@@ -194,12 +196,22 @@ def _apply_patch(webhook: Object, attributes: VersionedAttributes, response: Adm
         raise errors.internal(error.message) from None
 
 
-def _normalize(obj: Object, attributes: VersionedAttributes) -> Object:
+def _normalize(obj: Any, attributes: VersionedAttributes) -> Object:
     """Decode and default an object as if a client had sent it."""
     resource = attributes.resource
+    if not isinstance(obj, dict):
+        raise DecodeError(f"json: cannot unmarshal {json_type(obj)} into Go value of type v1.{resource.kind}")
+    version, kind = obj.get("apiVersion") or resource.api_version, obj.get("kind") or resource.kind
+    if (version, kind) != (resource.api_version, resource.kind):
+        raise DecodeError(
+            f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
+        )
+    if obj.get("metadata") is not None and not isinstance(obj["metadata"], dict):
+        raise DecodeError(f"json: cannot unmarshal {json_type(obj['metadata'])} into Go value of type v1.ObjectMeta")
+    patched: Object = {**obj, "apiVersion": version, "kind": kind, "metadata": obj.get("metadata") or {}}
     if resource.custom is not None:
-        resource.custom.prune(obj)
+        resource.custom.prune(patched)
     elif resource.type is not None:
-        obj, _ = decode(obj, resource.type)
-    resource.strategy.default(obj)
-    return obj
+        patched, _ = decode(patched, resource.type)
+    resource.strategy.default(patched)
+    return patched
