@@ -53,7 +53,7 @@ def parse_fields(text: str) -> FieldSelector:
     if not text:
         return ANY_FIELDS
     terms = []
-    for part in _split_terms(text):
+    for part in sorted(_split_terms(text)):  # as upstream: the first name is the one that is authorized
         if not part:
             continue
         compared = _comparison(part)

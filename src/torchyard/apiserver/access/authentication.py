@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from multidict import MultiMapping
 
 from torchyard.api.errors import YardError, bad_request, unauthorized
+from torchyard.api.names import label_problems, subdomain_problems
 from torchyard.apiserver.access.certificates import is_signed_by, is_valid_at
 
 ALL_AUTHENTICATED = "system:authenticated"
@@ -70,9 +72,9 @@ def split_service_account_username(username: str) -> tuple[str, str] | None:
     """Namespace and name of a service account's user name; None for other users."""
     if not username.startswith(SERVICE_ACCOUNT_PREFIX):
         return None
-    namespace, separator, name = username.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
-    if not separator or not namespace or not name or ":" in name:
-        return None
+    namespace, _, name = username.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
+    if label_problems(namespace) or subdomain_problems(name):
+        return None  # as upstream: the name of an ordinary user
     return namespace, name
 
 
@@ -155,7 +157,7 @@ class CertificateAuthenticator:
         self._cache: dict[bytes, tuple[User, x509.Certificate]] = {}
 
     def authenticate(self, der: bytes, now: datetime | None = None) -> User | None:
-        """The certificate's user; None when it is of another authority, not for clients, or not valid now."""
+        """The certificate's user, anonymous without a name; None when it is of another authority or not valid."""
         entry = self._cache.get(der)
         if entry is None:
             entry = self._read(der)
@@ -172,20 +174,25 @@ class CertificateAuthenticator:
             certificate = x509.load_der_x509_certificate(der)
             if not is_signed_by(certificate, self._authority) or not _is_for_clients(certificate):
                 return None
-            names = [
-                str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-            ]
-            groups = [
-                str(attribute.value)
-                for attribute in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-            ]
-        except ValueError:
+            names, groups, uids = (
+                tuple(str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(oid))
+                for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, _UID)
+            )
+        except (ValueError, *_UNREADABLE):
+            return None
+        if len(uids) > 1 or uids == ("",):
             return None
         if not names or not names[-1]:
-            return None
+            return ANONYMOUS, certificate  # as upstream: a valid certificate that names nobody
         fingerprint = f"X509SHA256={hashlib.sha256(der).hexdigest()}"
-        user = User(names[-1], groups=tuple(groups), extra={CREDENTIAL_ID: (fingerprint,)})
+        user = User(names[-1], uids[0] if uids else "", groups, {CREDENTIAL_ID: (fingerprint,)})
         return with_authenticated_group(user), certificate
+
+
+# The attribute of a subject that holds the user's uid (upstream's AllowParsingUserUIDFromCertAuth).
+_UID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
+# What the library raises for certificates that it cannot read, besides ValueError.
+_UNREADABLE = (x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm)
 
 
 def _is_for_clients(certificate: x509.Certificate) -> bool:
@@ -214,14 +221,15 @@ class RequestAuthenticator:
 
     def authenticate(self, headers: MultiMapping[str], certificate: bytes | None = None) -> User:
         """The user of a request with these headers on a connection with this client certificate (DER)."""
-        if certificate is not None and (user := self._certificates.authenticate(certificate)) is not None:
+        user = None if certificate is None else self._certificates.authenticate(certificate)
+        if user is not None and user is not ANONYMOUS:
             return user
         token = bearer_token(headers)
         if token is not None:
             response, _ = self._authenticate_token(token, self._audiences)
             if response is not None:
                 return response.user
-        if certificate is None and token is None and self._anonymous:
+        if token is None and self._anonymous and (certificate is None or user is ANONYMOUS):
             return ANONYMOUS
         raise unauthorized()
 

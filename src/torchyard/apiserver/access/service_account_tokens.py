@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from torchyard.api import field_errors
 from torchyard.api.errors import bad_request, conflict, invalid, not_found
 from torchyard.api.objects import Object
-from torchyard.api.times import to_rfc3339
+from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.apiserver.access.authentication import (
     CREDENTIAL_ID,
     AuthenticationResponse,
@@ -44,9 +45,13 @@ LEGACY_PREFIX = "kubernetes.io/serviceaccount/"
 DEFAULT_LIFETIME = 3600
 MIN_LIFETIME = 600
 MAX_LIFETIME = 1 << 32
+# Seconds after the deletion of a bound object for which its tokens are still valid, if a finalizer or a grace period
+# keeps the object.
+DELETED_LEEWAY = 60
 # Objects a token can be bound to, by kind: (plural, namespaced).
 BINDABLE = {"Pod": ("pods", True), "Secret": ("secrets", True), "Node": ("nodes", False)}
 
+_is_base64url = re.compile("[A-Za-z0-9_-]*").fullmatch
 _COORDINATE = 32  # bytes of each half of an ES256 signature
 
 
@@ -62,6 +67,8 @@ class _Claims:
     not_before: float
     # (plural, namespace, name, uid) of the objects that must still exist
     bound_to: tuple[tuple[str, str, str, str], ...]
+    # The secret that must still hold a legacy token.
+    secret: str
     extra: dict[str, tuple[str, ...]]
 
 
@@ -163,7 +170,7 @@ class ServiceAccountTokens:
             if len(self._verified_claims) >= self._LIMIT:
                 self._verified_claims.clear()
             self._verified_claims[token] = claims
-        self._check_valid(claims)
+        self._check_valid(claims, token)
         user = User(
             service_account_username(claims.namespace, claims.account),
             claims.account_uid,
@@ -246,9 +253,9 @@ class ServiceAccountTokens:
                 return None
             r, s = int.from_bytes(raw[:_COORDINATE], "big"), int.from_bytes(raw[_COORDINATE:], "big")
             self._public.verify(encode_dss_signature(r, s), signed.encode(), ec.ECDSA(hashes.SHA256()))
-        except (ValueError, AttributeError, binascii.Error, InvalidSignature):
+            return self._claims(claims)
+        except (ValueError, AttributeError, KeyError, TypeError, binascii.Error, InvalidSignature):
             return None
-        return self._claims(claims)
 
     def _claims(self, claims: Object) -> _Claims | None:
         if claims.get("iss") == LEGACY_ISSUER:
@@ -277,6 +284,7 @@ class ServiceAccountTokens:
             expires=claims["exp"],
             not_before=claims.get("nbf", 0),
             bound_to=tuple(bound_to),
+            secret="",
             extra=extra,
         )
 
@@ -290,16 +298,19 @@ class ServiceAccountTokens:
             audiences=(self.issuer,),
             expires=None,
             not_before=0,
-            bound_to=(("secrets", namespace, secret, ""),),
+            bound_to=(),
+            secret=secret,
             extra={},
         )
 
-    def _check_valid(self, claims: _Claims) -> None:
+    def _check_valid(self, claims: _Claims, token: str) -> None:
         now = self._clock()
         if claims.expires is not None and now > claims.expires:
             raise TokenRejected("service account token has expired")
         if now + 1 < claims.not_before:
             raise TokenRejected("service account token is not valid yet")
+        if claims.secret:
+            self._check_secret(claims, token)
         self._check_exists("serviceaccounts", claims.namespace, claims.account, claims.account_uid)
         for plural, namespace, name, uid in claims.bound_to:
             self._check_exists(plural, namespace, name, uid)
@@ -310,6 +321,18 @@ class ServiceAccountTokens:
             raise TokenRejected(f'{plural} "{name}" not found')
         if uid and obj["metadata"].get("uid") != uid:
             raise TokenRejected(f"{plural} UID ({obj['metadata'].get('uid')}) does not match claim ({uid})")
+        deleted = obj["metadata"].get("deletionTimestamp")
+        # As upstream: a pod that is being deleted can use its token a while longer, in order to end properly.
+        if deleted and self._clock() > parse_rfc3339(deleted).timestamp() + DELETED_LEEWAY:
+            raise TokenRejected("service account token has been invalidated")
+
+    def _check_secret(self, claims: _Claims, token: str) -> None:
+        """A legacy token is valid as long as the secret holds this very token."""
+        secret = self._lister.get("", "secrets", claims.namespace, claims.secret)
+        if secret is None or secret["metadata"].get("deletionTimestamp"):
+            raise TokenRejected("Token has been invalidated")
+        if (secret.get("data") or {}).get("token") != base64.b64encode(token.encode()).decode():
+            raise TokenRejected("Token does not match server's copy")
 
 
 def _check_request(metadata: Object, spec: Object, namespace: str, name: str) -> None:
@@ -349,4 +372,7 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
+    """Unpadded base64url, as RFC 7515 requires it; ValueError for anything else."""
+    if not _is_base64url(text):
+        raise ValueError("not unpadded base64url")
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

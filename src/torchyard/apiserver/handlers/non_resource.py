@@ -55,9 +55,12 @@ class NonResourceHandler:
 
     async def handle(self, request: Request, route: Route | None) -> Response:
         path = request.path.rstrip("/") or "/"
+        is_discovery = route is not None or path in ("/api", "/apis") or path.startswith("/apis/")
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
-        if route is not None or path in ("/api", "/apis") or path.startswith("/apis/"):
+        if "//" in request.path or (request.path != path and not is_discovery and path != "/version"):
+            raise errors.no_such_path()
+        if is_discovery:
             return self._discovery.discovery(path, request)
         if path.startswith("/openapi/"):
             return self._discovery.openapi(path, request)

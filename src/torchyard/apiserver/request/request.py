@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,7 @@ from torchyard.apiserver.access.authentication import User
 
 
 class Query:
-    """Query parameters. Booleans are parsed as by Go's ParseBool: Python clients send `True`."""
+    """Query parameters, parsed as a Go server does."""
 
     __slots__ = ("_values",)
 
@@ -32,7 +33,9 @@ class Query:
         return self._values.get(name, [])
 
     def flag(self, name: str) -> bool:
-        return self.get(name) in _TRUE
+        """Every value but `0` and `false` is true, even none at all: `?watch`."""
+        values = self._values.get(name)
+        return values is not None and values[0].lower() not in _FALSE
 
     def number(self, name: str) -> int:
         """An integer, parsed as by Go's ParseInt; 0 if it is missing, 400 if it is not a number."""
@@ -57,6 +60,8 @@ class Query:
 @lru_cache(maxsize=1024)
 def _pairs(text: str) -> list[tuple[str, str]]:
     """Cached: most requests have the same few queries, such as `fieldManager=kubectl`."""
+    if ";" in text or _BAD_ESCAPE.search(text):  # a Go server drops such pairs
+        text = "&".join(pair for pair in text.split("&") if ";" not in pair and not _BAD_ESCAPE.search(pair))
     return parse_qsl(text, keep_blank_values=True)
 
 
@@ -64,7 +69,8 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_BAD_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
+_FALSE = frozenset(("0", "false"))
 
 
 @dataclass(slots=True)

@@ -12,7 +12,9 @@ from functools import partial
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
+from torchyard.api.names import path_segment_problems
 from torchyard.api.selectors import parse_fields
+from torchyard.api.selectors.grammar import EQUALS
 from torchyard.apiserver.access.access_control import AccessControl
 from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.access.rbac import AuthorizerAttributes
@@ -23,7 +25,8 @@ from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext, read_options
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
-from torchyard.apiserver.request.route import Route, parse
+from torchyard.apiserver.request.route import Route, decode_path, parse
+from torchyard.apiserver.request.warnings import limited_warnings
 from torchyard.apiserver.subresources.handlers import SUBRESOURCE_HANDLERS
 from torchyard.apiserver.virtual.handlers import VIRTUAL_HANDLERS
 
@@ -46,9 +49,13 @@ class Router:
 
     async def handle(self, request: Request) -> Response:
         start = time.perf_counter()
+        try:
+            request.path = decode_path(request.path)
+        except StatusError as error:
+            return error_response(error)
         route = parse(request.method, request.path, watch=request.query.flag("watch"))
         response = await self._handle_errors(request, route)
-        if route is not None and route.plural and not (response.status == 404 and not self._is_served(route)):
+        if route is not None and route.is_resource and not (response.status == 404 and not self._is_served(route)):
             # the duration of a watch says nothing about the server
             is_whole = isinstance(response.body, bytes) and response.events is None
             labels = (route.verb, route.group, route.version, route.plural, route.subresource, str(response.status))
@@ -57,9 +64,9 @@ class Router:
 
     def authorize(self, method: str, path: str, query: Query, user: User) -> None:
         """Raise 403 unless the user may send such a request. `handle` checks this too, with the whole request."""
-        request = Request(method, path, query, {}, b"", user)
-        route = parse(method, path, watch=query.flag("watch"))
-        if route is None or not route.plural:
+        request = Request(method, decode_path(path), query, {}, b"", user)
+        route = parse(method, request.path, watch=query.flag("watch"))
+        if route is None or not route.is_resource:
             self._authorize_path(request)
         else:
             self._authorize(request, route)
@@ -79,16 +86,18 @@ class Router:
             return error_response(errors.internal("see the server's log"))
 
     async def _handle(self, request: Request, route: Route | None) -> Response:
-        if route is None or not route.plural:
+        if route is None or not route.is_resource:
             self._authorize_path(request)
             return await self._non_resource.handle(request, route)
         resource = self.registry.catalog.find(route.group, route.version, route.plural)
         self._authorize(request, route)
-        if resource is None:
+        if resource is None or not route.is_canonical or route.prefix == "proxy":
             raise errors.no_such_path()
-        if request.method == "HEAD":
+        if route.rest and route.subresource != "proxy":
+            raise errors.no_such_path()
+        if request.method == "HEAD" or (route.verb == "watch" and request.method != "GET"):
             raise errors.method_not_allowed()
-        if route.namespace and not resource.namespaced and route.plural != "namespaces":
+        if route.namespace and not resource.namespaced and (route.group or route.plural != "namespaces"):
             raise errors.no_such_path()
         ctx = RequestContext(
             resource=resource,
@@ -109,7 +118,7 @@ class Router:
                 ctx.authorize_create = partial(self._authorize_create, request, route)
         response = await self._dispatch(ctx, request)
         if ctx.warnings:
-            response.warnings = [*ctx.warnings, *response.warnings]
+            response.warnings = limited_warnings((*ctx.warnings, *response.warnings))
         return response
 
     def _authorize_path(self, request: Request) -> None:
@@ -120,7 +129,7 @@ class Router:
         self.access_control.authorizer.check(
             request.user,
             AuthorizerAttributes(
-                route.verb or request.method.lower(),
+                route.verb,
                 route.group,
                 route.plural,
                 subresource=route.subresource,
@@ -140,6 +149,10 @@ class Router:
             ) or SUBRESOURCE_HANDLERS.get(("*", "*", ctx.subresource))
             if ctx.subresource not in resource.subresources or handler is None:
                 raise errors.no_such_path()
+            if ctx.verb not in resource.subresources[ctx.subresource].verbs:
+                raise errors.method_not_allowed()
+            if not ctx.name:
+                raise errors.bad_request("name must be provided")
             return await handler(self._resources, ctx, request)
         virtual = VIRTUAL_HANDLERS.get((resource.group, resource.plural))
         if virtual is not None:
@@ -150,16 +163,18 @@ class Router:
         if resource.namespaced and not ctx.namespace and ctx.verb not in ("list", "watch"):
             if ctx.verb == "create":
                 raise errors.bad_request("an empty namespace may not be set during creation")
-            raise errors.method_not_allowed()
+            raise errors.no_such_path() if ctx.name else errors.method_not_allowed()
         return await verb(ctx, request)
 
 
 def _selected_name(request: Request, route: Route) -> str:
-    """The name that a list, watch or collection delete selects, so that RBAC rules for that name cover it."""
+    """The name that a list or watch selects, so that RBAC rules for that name cover it."""
     selector = request.query.get("fieldSelector")
-    if not selector or route.verb not in ("list", "watch", "deletecollection"):
+    if not selector or route.prefix or route.verb not in ("list", "watch"):
         return ""
     try:
-        return parse_fields(selector).equalities.get("metadata.name", "")
+        terms = parse_fields(selector).terms
     except StatusError:
         return ""  # the verb reports it, once the user is known to be allowed
+    name = next((value for field, operator, value in terms if (field, operator) == ("metadata.name", EQUALS)), "")
+    return "" if path_segment_problems(name) else name

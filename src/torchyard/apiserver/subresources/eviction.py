@@ -24,6 +24,9 @@ async def evict(resources: ResourceHandler, ctx: RequestContext, request: Reques
     if ctx.verb != "create":
         raise errors.method_not_allowed()
     eviction = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
+    name = (eviction.get("metadata") or {}).get("name")
+    if name and name != ctx.name:
+        raise errors.bad_request("name in URL does not match name in Eviction object")
     options = read_delete_options(eviction.get("deleteOptions"), Query())
     pod = find(resources.registry, ctx).object()
     if _needs_budget(pod):
