@@ -15,7 +15,7 @@ from torchyard.api.cluster import node_labels
 from torchyard.api.pod.field_support import Rung
 from torchyard.node.resources.cgroups import CgroupSupport
 from torchyard.node.resources.cgroups import find as find_cgroups
-from torchyard.node.runtime.seccomp import filters
+from torchyard.node.runtime.seccomp import filters, syscall_table
 from torchyard.node.shim import namespace_check
 
 
@@ -110,7 +110,8 @@ def detect(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> MachineFeatures:
 
 
 def _unknown_architecture() -> str:
-    return "" if filters.is_supported() else f"the system calls of {platform.machine()} are not known"
+    known = platform.machine() in syscall_table.ARCHITECTURES
+    return "" if known else f"the system calls of {platform.machine()} are not known"
 
 
 def _try_namespaces() -> dict[str, str]:

@@ -20,8 +20,8 @@ PROFILES, _PROGRAMS = "seccomp", "seccomp-filters"  # directories of the node
 
 
 def is_supported() -> bool:
-    """Whether system call numbers of this machine are known."""
-    return platform.machine() in ARCHITECTURES
+    """Whether the kernel has filters, and the system call numbers of this machine are known."""
+    return platform.machine() in ARCHITECTURES and Path("/proc/sys/kernel/seccomp").is_dir()
 
 
 def filter_file(root: Path, profile: str, capabilities: Collection[int]) -> str:
