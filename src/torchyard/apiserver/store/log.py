@@ -29,6 +29,15 @@ FORMAT = 1
 _MAX_REVISION = 1 << 53
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
+# One transaction of a compaction takes about 10 ms: so many revisions, or pages.
+_COMPACTION_STEP = 250
+_VACUUM_STEP = 250
+# As many unused pages stay in the file, for the next writes: 4 MiB.
+_SPARE_PAGES = 1024
+_INCREMENTAL = 2
+# The write-ahead log is cut back to this length when it starts again.
+_MAX_IDLE_WAL_BYTES = 16 << 20
+
 _TABLES = """
 CREATE TABLE log (
     rev     INTEGER PRIMARY KEY,
@@ -72,6 +81,7 @@ class Log:
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
         self._db.execute("PRAGMA busy_timeout = 10000")
         if is_new:
+            self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before anything is written: see `free_pages`
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -79,6 +89,7 @@ class Log:
         self._db.execute(f"PRAGMA synchronous = {'FULL' if fsync == 'full' else 'NORMAL'}")
         # Checkpoints run beside the writers (see `checkpoint`), so that no write waits for one.
         self._db.execute("PRAGMA wal_autocheckpoint = 0")
+        self._db.execute(f"PRAGMA journal_size_limit = {_MAX_IDLE_WAL_BYTES}")
         if is_new:
             self._db.executescript(f"BEGIN; {_TABLES} COMMIT;")
         # Readers have a connection of their own, so that they never see an open transaction.
@@ -87,6 +98,8 @@ class Log:
         self._checkpoint_db = sqlite3.connect(
             _uri(path, "rw"), uri=True, isolation_level=None, check_same_thread=False, timeout=0
         )
+
+        self._compacted_to = 0  # by this process; an earlier one may have ended during a compaction
 
     def close(self) -> None:
         self._reader.close()
@@ -136,13 +149,14 @@ class Log:
             " (SELECT 1 FROM log AS newer WHERE newer.key = one.key AND newer.rev > one.rev)"
         )
 
-    def between(self, rev: int, last: int, prefix: str) -> Iterator[Row]:
+    def between(self, rev: int, last: int, prefix: str) -> list[Row]:
         """Every change after `rev` up to `last` of the keys that start with `prefix`, oldest first."""
-        yield from self._rows(
+        # The plus keeps SQLite from using the index on keys, which would read all history below the prefix.
+        query = (
             "SELECT rev, key, prev, deleted, crc, value FROM log"
-            " WHERE rev > ? AND rev <= ? AND key >= ? AND key < ? ORDER BY rev",
-            (rev, last, prefix, _after(prefix)),
+            " WHERE rev > ? AND rev <= ? AND +key >= ? AND +key < ? ORDER BY rev"
         )
+        return list(self._rows(query, (rev, last, prefix, _after(prefix))))
 
     def row(self, rev: int) -> Row | None:
         return next(self._rows("SELECT rev, key, prev, deleted, crc, value FROM log WHERE rev = ?", (rev,)), None)
@@ -163,16 +177,39 @@ class Log:
 
     def compact(self, rev: int) -> int:
         """Delete the rows superseded at or before `rev`; returns their number."""
-        self._db.execute("BEGIN IMMEDIATE")
-        with self._rollback_on_error():
-            self._db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'compacted'", (rev,))
-            deleted = self._db.execute(
-                "DELETE FROM log WHERE rev <= ?1 AND (deleted = 1 OR EXISTS"
-                " (SELECT 1 FROM log AS newer WHERE newer.key = log.key AND newer.rev > log.rev AND newer.rev <= ?1))",
-                (rev,),
-            ).rowcount
-            self._db.execute("COMMIT")
-        return deleted
+        return sum(self.compaction(rev))
+
+    def compaction(self, rev: int) -> Iterator[int]:
+        """`compact` in short transactions: yields the number of deleted rows after each.
+
+        Other writes may happen between two steps. Half of a compaction does no harm: the history up to `rev` counts as
+        incomplete from the start on, and the next compaction of this or another process deletes the rest.
+        """
+        if rev > self.compacted():
+            self._db.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (rev,))
+        while self._compacted_to < rev:
+            first, last = self._compacted_to, min(self._compacted_to + _COMPACTION_STEP, rev)
+            self._db.execute("BEGIN IMMEDIATE")
+            with self._rollback_on_error():
+                deleted = self._db.execute(
+                    "DELETE FROM log WHERE rev IN"
+                    " (SELECT prev FROM log WHERE rev > ?1 AND rev <= ?2 AND prev > 0"
+                    "  UNION ALL SELECT rev FROM log WHERE rev > ?1 AND rev <= ?2 AND deleted = 1)",
+                    (first, last),
+                ).rowcount
+                self._db.execute("COMMIT")
+            self._compacted_to = last
+            yield deleted
+        while self._free_pages() > _SPARE_PAGES:
+            # as a script, which runs to its end: `execute` stops after the first page
+            self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUM_STEP})")
+            yield 0
+
+    def _free_pages(self) -> int:
+        """The unused pages of the file that can be given back; none in a file of an earlier version of this program."""
+        if self._db.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+            return 0
+        return int(self._db.execute("PRAGMA freelist_count").fetchone()[0])
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database. Safe from another thread, beside a writer."""

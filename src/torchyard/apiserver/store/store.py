@@ -25,12 +25,18 @@ from torchyard.apiserver.store.checkpointer import Checkpointer
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.store.errors import Compacted, RevisionConflict
 from torchyard.apiserver.store.log import Fsync, Log, Row
-from torchyard.apiserver.store.watch import Encoder, Filter, StoreEvent, Watcher
+from torchyard.apiserver.store.watch import Encoder, Filter, History, StoreEvent, Watcher
 
 logger = logging.getLogger(__name__)
 
 # Seconds that a watcher pauses for each delivered event and each watcher of its collection, and at most.
 _BATCH_PAUSE, _MAX_BATCH_PAUSE = 0.0005, 0.02
+
+
+# So many revisions of the history are read at once.
+_HISTORY_STEP = 200
+# About what a step of a compaction adds to the write-ahead log.
+_COMPACTION_STEP_BYTES = 1 << 20
 
 
 class _Write(NamedTuple):
@@ -275,8 +281,7 @@ class Store:
         if since is not None and since < self.revision:
             if since < self.compacted:
                 raise Compacted(since, self.compacted)
-            for event in self._history(since, prefix):
-                watcher.offer(event)
+            watcher.replay(self._history(since, self.revision, prefix))
         self._watchers.setdefault(collection_of(prefix), set()).add(watcher)
         return watcher
 
@@ -305,30 +310,52 @@ class Store:
     def watcher_count(self) -> int:
         return sum(len(watchers) for watchers in self._watchers.values())
 
-    def _history(self, since: int, prefix: str) -> Iterator[StoreEvent]:
+    def _history(self, since: int, last: int, prefix: str) -> History:
+        """The changes after `since`, up to `last`, a few at a time; `Compacted` if they are removed meanwhile.
+
+        A watcher may ask for two hundred thousand changes, so they are read when it takes them.
+        """
         if self.collection(collection_of(prefix)).rev <= since:
             return
-        for row in self._log.between(since, self.revision, prefix):
-            before = self._log.row(row.prev) if row.prev else None
-            previous = Record(before.key, before.rev, before.value) if before else None
-            record = Record(row.key, row.rev, row.value)
-            yield StoreEvent("DELETED" if row.deleted else "MODIFIED" if row.prev else "ADDED", record, previous)
+        for start in range(since, last, _HISTORY_STEP):
+            if start < self.compacted:
+                raise Compacted(start, self.compacted)
+            end = min(start + _HISTORY_STEP, last)
+            yield [self._past_event(row) for row in self._log.between(start, end, prefix)], end == last
+
+    def _past_event(self, row: Row) -> StoreEvent:
+        before = self._log.row(row.prev) if row.prev else None
+        previous = Record(before.key, before.rev, before.value) if before else None
+        record = Record(row.key, row.rev, row.value)
+        return StoreEvent("DELETED" if row.deleted else "MODIFIED" if row.prev else "ADDED", record, previous)
 
     # Maintenance
 
     def compact(self, *, keep_seconds: float | None = None, keep_revisions: int | None = None) -> int:
         """Remove history older than the window; returns the number of removed rows."""
+        if self._commit_task is not None:
+            return 0
+        return sum(self.compaction(keep_seconds=keep_seconds, keep_revisions=keep_revisions))
+
+    def compaction(self, *, keep_seconds: float | None = None, keep_revisions: int | None = None) -> Iterator[int]:
+        """`compact` in short steps: yields the number of removed rows after each, so that the caller can pause."""
         now = self._clock()
         self._revision_times.append((now, self.revision))
         horizon = now - (self.KEEP_SECONDS if keep_seconds is None else keep_seconds)
         target = self.revision - (self.KEEP_REVISIONS if keep_revisions is None else keep_revisions)
         while self._revision_times and self._revision_times[0][0] <= horizon:
             target = max(target, self._revision_times.popleft()[1])
-        if target <= self.compacted or self._commit_task is not None:
-            return 0
-        removed = self._log.compact(target)
-        self.compacted = target
-        return removed
+        self.compacted = max(target, self.compacted)
+        steps = self._log.compaction(self.compacted)
+        while not self._is_closed:
+            if self._commit_task is not None:  # the log has one transaction at a time
+                yield 0
+                continue
+            removed = next(steps, None)
+            if removed is None:
+                return
+            self._checkpointer.committed(_COMPACTION_STEP_BYTES, limit=self.CHECKPOINT_BYTES)
+            yield removed
 
     async def close(self) -> None:
         """Commit what is pending, end every watch, close the file."""
