@@ -22,7 +22,7 @@ from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
-from torchyard.apiserver.request.context import RequestContext, read_options
+from torchyard.apiserver.request.context import RequestContext, document_size, read_options
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
 from torchyard.apiserver.request.route import Route, decode_path, parse
@@ -109,6 +109,7 @@ class Router:
             now=self.registry.clock(),
             query=request.query,
             user_agent=request.headers.get("User-Agent", ""),
+            size=document_size(len(request.body), request.headers),
         )
         if resource.custom is not None and resource.custom.deprecation:
             ctx.warn(resource.custom.deprecation)

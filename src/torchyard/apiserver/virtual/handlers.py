@@ -27,7 +27,7 @@ def _review(evaluate: Evaluate) -> Handler:
     async def handle(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
         if ctx.verb != "create":
             raise errors.method_not_allowed()
-        review = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""))
+        review = await ctx.compute(bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""))
         review["status"] = evaluate(resources, ctx, review)
         review.setdefault("metadata", {"creationTimestamp": None})
         return Response(201, orjson.dumps(review))
