@@ -119,6 +119,7 @@ class RootfsStep(TypedDict, total=False):
     size: int
     text: str
     read_only: bool
+    in_empty_root: bool  # of a bind: nothing of an image or a pod is in the root yet
     optional: bool
     recursive: bool
     from_root: bool  # the source is a path in the container, not on the machine
