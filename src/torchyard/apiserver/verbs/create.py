@@ -44,7 +44,8 @@ async def admit_new(
         reason = "create not allowed while custom resource definition is terminating"
         raise errors.forbidden(resource.plural, resource.group, obj["metadata"].get("name", ""), reason)
     obj = await ctx.compute(_default_new, ctx, storage, obj, managed_fields_set)
-    await registry.admission.mutate(registry, ctx, "CREATE", obj, None)
+    if await registry.admission.mutate(registry, ctx, "CREATE", obj, None):
+        check_scope(ctx, obj)
     is_generated = prepare_metadata(registry, ctx, obj)
     allocator = registry.allocators.get((storage.group, storage.plural))
     if allocator is not None and allocator.before_validation:

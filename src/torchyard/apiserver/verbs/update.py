@@ -169,6 +169,7 @@ async def _admit_change(
     new = draft.obj
     if await registry.admission.mutate(registry, ctx, "UPDATE", new, old):
         draft.status_normalized = False
+        check_scope(ctx, new)
         carry_over(new, old)
         if validate is None:
             prepare(new, old)
