@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import ssl
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -34,7 +35,8 @@ DAY = timedelta(days=1)
 
 
 def _name(*attributes: tuple[ObjectIdentifier, str]) -> x509.Name:
-    return x509.Name([x509.NameAttribute(oid, value, _validate=False) for oid, value in attributes])
+    with warnings.catch_warnings(action="ignore"):  # about attributes that are too short or too long
+        return x509.Name([x509.NameAttribute(oid, value, _validate=False) for oid, value in attributes])
 
 
 def _person(name: str = "alice", *groups: str) -> x509.Name:

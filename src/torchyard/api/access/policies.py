@@ -70,6 +70,10 @@ def _policy_errors(policy: Object) -> list[FieldError]:
         errs += [
             field_errors.required(f"spec.paramKind.{name}") for name in ("apiVersion", "kind") if not kind.get(name)
         ]
+        version = kind.get("apiVersion") or ""
+        if version.count("/") > 1:
+            detail = f"unexpected GroupVersion string: {version}"
+            errs.append(field_errors.invalid("spec.paramKind.apiVersion", version, detail))
     if match is None:
         errs.append(field_errors.required("spec.matchConstraints"))
     else:
