@@ -13,6 +13,7 @@ from torchyard.apiserver.access.service_account_tokens import ServiceAccountToke
 from torchyard.apiserver.handlers.discovery import DiscoveryHandler
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.computation import LARGE_BYTES, compute
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import JSON, Response
 from torchyard.apiserver.request.route import Route
@@ -63,7 +64,7 @@ class NonResourceHandler:
         if is_discovery:
             return self._discovery.discovery(path, request)
         if path.startswith("/openapi/"):
-            return self._discovery.openapi(path, request)
+            return await self._discovery.openapi(path, request)
         for root in _HEALTH:
             if path == root or path.startswith(f"{root}/"):
                 return self._health(root, path.removeprefix(root).strip("/"), request)
@@ -71,9 +72,8 @@ class NonResourceHandler:
             case "/version":
                 return Response(200, orjson.dumps(VERSION))
             case "/metrics":
-                from torchyard.apiserver.metrics.exposition import expose  # loads prometheus_client, on first use
-
-                text = b"".join((expose(self._metrics), *(source() for source in self._registry.metrics_sources)))
+                requests = await compute(LARGE_BYTES + 1, _expose, self._metrics)
+                text = b"".join((requests, *(source() for source in self._registry.metrics_sources)))
                 return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
             case "/openid/v1/jwks":
                 return Response(200, orjson.dumps(self._accounts.key_set()), "application/jwk-set+json")
@@ -105,3 +105,9 @@ class NonResourceHandler:
             return Response(500, text.encode(), "text/plain; charset=utf-8")
         text = "\n".join([*lines, f"{name} check passed", ""]) if "verbose" in request.query else "ok"
         return Response(200, text.encode(), "text/plain; charset=utf-8")
+
+
+def _expose(metrics: RequestMetrics) -> bytes:
+    from torchyard.apiserver.metrics.exposition import expose  # loads prometheus_client, on first use
+
+    return expose(metrics)

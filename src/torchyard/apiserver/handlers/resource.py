@@ -107,7 +107,7 @@ class ResourceHandler:
         return await _encoded(encoder, record, is_new=is_new)
 
     async def _delete(self, ctx: RequestContext, request: Request) -> Response:
-        options = read_delete_options(_options_body(request), request.query)
+        options = read_delete_options(await ctx.compute(_options_body, request), request.query)
         if not options.policy and options.orphan_dependents is None:
             for sentence in ctx.resource.strategy.delete_warnings():
                 ctx.warn(sentence)
@@ -118,7 +118,7 @@ class ResourceHandler:
         return response
 
     async def _delete_collection(self, ctx: RequestContext, request: Request) -> Response:
-        options = read_delete_options(_options_body(request), request.query)
+        options = read_delete_options(await ctx.compute(_options_body, request), request.query)
         page = await delete_collection(self.registry, ctx, options)
         encoder = self._encoder(ctx, request)
         metadata = {"resourceVersion": str(page.revision)}

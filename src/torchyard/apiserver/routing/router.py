@@ -55,12 +55,20 @@ class Router:
             return error_response(error)
         route = parse(request.method, request.path, watch=request.query.flag("watch"))
         response = await self._handle_errors(request, route)
-        if route is not None and route.is_resource and not (response.status == 404 and not self._is_served(route)):
-            # the duration of a watch says nothing about the server
-            is_whole = isinstance(response.body, bytes) and response.events is None
-            labels = (route.verb, route.group, route.version, route.plural, route.subresource, str(response.status))
-            self._metrics.count(labels, time.perf_counter() - start if is_whole else None)
+        if route is not None and route.is_resource:
+            self._count(route, response, time.perf_counter() - start)
         return response
+
+    def _count(self, route: Route, response: Response, seconds: float) -> None:
+        """Count a request for a resource that is served; the labels are not what clients make up."""
+        resource = self.registry.catalog.find(route.group, route.version, route.plural)
+        if resource is None:
+            return
+        subresource = route.subresource if route.subresource in resource.subresources else ""
+        # the duration of a watch says nothing about the server
+        is_whole = isinstance(response.body, bytes) and response.events is None
+        labels = (route.verb, route.group, route.version, route.plural, subresource, str(response.status))
+        self._metrics.count(labels, seconds if is_whole else None)
 
     def authorize(self, method: str, path: str, query: Query, user: User) -> None:
         """Raise 403 unless the user may send such a request. `handle` checks this too, with the whole request."""
@@ -70,9 +78,6 @@ class Router:
             self._authorize_path(request)
         else:
             self._authorize(request, route)
-
-    def _is_served(self, route: Route) -> bool:
-        return self.registry.catalog.find(route.group, route.version, route.plural) is not None
 
     async def _handle_errors(self, request: Request, route: Route | None) -> Response:
         try:
