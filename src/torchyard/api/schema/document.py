@@ -83,9 +83,14 @@ def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
         return {}, False
     if not isinstance(obj, dict):
         raise _unrecognized_object(body, kind, f"couldn't get version/kind; json parse error: {_not_an_object(obj)}")
+    check_readable_kind(obj, body, kind)
+    return obj, repeats
+
+
+def check_readable_kind(obj: dict[str, Any], body: bytes, kind: str) -> None:
+    """Raise 400 if the version or kind of a parsed body is not a string; `kind` is the expected one."""
     if trouble := _unreadable_kind(obj):
         raise _unrecognized_object(body, kind, trouble)
-    return obj, repeats
 
 
 def _unreadable_kind(obj: dict[str, Any]) -> str:
