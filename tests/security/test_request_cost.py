@@ -250,7 +250,10 @@ async def test_a_large_request_does_not_stop_the_event_loop(client: PlaneClient,
 async def test_other_requests_are_answered_while_a_large_one_is_computed(client: PlaneClient) -> None:
     large = asyncio.create_task(
         client.send(
-            "POST", CONFIG_MAPS, LARGE_REQUESTS["half a megabyte of YAML"][2], headers={"Content-Type": "application/yaml"}
+            "POST",
+            CONFIG_MAPS,
+            LARGE_REQUESTS["half a megabyte of YAML"][2],
+            headers={"Content-Type": "application/yaml"},
         )
     )
     answered = 0
