@@ -11,6 +11,7 @@ import os
 import re
 import sqlite3
 import stat
+import time
 import urllib.parse
 import zlib
 from collections.abc import Iterable, Iterator
@@ -26,6 +27,8 @@ Fsync = Literal["normal", "full"]
 
 APPLICATION_ID = 0x59415244  # "YARD", in the header of every database of ours
 FORMAT = 1
+# How long a write waits for another program that has locked the database.
+LOCK_MILLISECONDS = 10_000
 _MAX_REVISION = 1 << 53
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
@@ -67,6 +70,11 @@ class StoreFileError(YardError):
     code = "StoreFile"
 
 
+def is_locked(error: Exception) -> bool:
+    """Whether another program has locked the database."""
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+
+
 class Log:
     """An open log. Not thread-safe: one thread at a time, except that `checkpoint` may run beside it."""
 
@@ -79,7 +87,7 @@ class Log:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.close(descriptor)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
-        self._db.execute("PRAGMA busy_timeout = 10000")
+        self._db.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
         if is_new:
             self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before anything is written: see `free_pages`
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -92,6 +100,8 @@ class Log:
         self._db.execute(f"PRAGMA journal_size_limit = {_MAX_IDLE_WAL_BYTES}")
         if is_new:
             self._db.executescript(f"BEGIN; {_TABLES} COMMIT;")
+        # From here on, a database that another program locks must not stop the event loop: see `append_locked`.
+        self._db.execute("PRAGMA busy_timeout = 0")
         # Readers have a connection of their own, so that they never see an open transaction.
         self._reader = sqlite3.connect(_uri(path, "ro"), uri=True, isolation_level=None, check_same_thread=False)
         # So have checkpoints: they run beside the writers, and give up rather than wait for a reader.
@@ -124,6 +134,26 @@ class Log:
         """Commit the transaction; with fsync=full, wait for the disk."""
         with self._rollback_on_error():
             self._db.execute("COMMIT")
+
+    def append_locked(self, rows: Iterable[Row]) -> None:
+        """Write rows in one transaction, and wait for a lock of another program. For a thread of its own."""
+        self._db.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+        try:
+            self.append(rows)
+        finally:
+            self._db.execute("PRAGMA busy_timeout = 0")
+
+    def touch(self) -> None:
+        """Write the time, to see whether writing is possible. For a thread of its own."""
+        self._db.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            with self._rollback_on_error():
+                # A value that changes: SQLite does not write a page that stays as it is.
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('touched', ?)", (time.time_ns(),))
+                self._db.execute("COMMIT")
+        finally:
+            self._db.execute("PRAGMA busy_timeout = 0")
 
     @contextmanager
     def _rollback_on_error(self) -> Iterator[None]:
