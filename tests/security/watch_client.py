@@ -43,4 +43,5 @@ async def main(url: str, ca: str, token: str, path: str, count: int, events: int
 if __name__ == "__main__":
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    asyncio.run(main(*sys.argv[1:5], int(sys.argv[5]), int(sys.argv[6])))  # type: ignore[arg-type]
+    url, ca, token, path, count, events = sys.argv[1:]
+    asyncio.run(main(url, ca, token, path, int(count), int(events)))
