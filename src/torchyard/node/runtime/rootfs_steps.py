@@ -48,6 +48,7 @@ class Mount:
     host_path_type: str | None = None  # of a hostPath: what the source must be
     private: tuple[Path, ...] = ()  # directories that a hostPath must not be, contain or belong to
     refusal: str = ""  # the error of a container whose source must not be mounted
+    no_devices: bool = False  # its device files cannot be opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ def _bind(mount: Mount) -> RootfsStep:
         step["sub_path"] = mount.sub_path
     if mount.host_path_type is not None:
         step["host_path_type"], step["private"] = mount.host_path_type, [str(path) for path in mount.private]
+    if mount.no_devices:
+        step["no_devices"] = True
     if mount.refusal:
         step["refusal"] = mount.refusal
     return step

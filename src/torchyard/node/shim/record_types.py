@@ -119,6 +119,7 @@ class RootfsStep(TypedDict, total=False):
     size: int
     text: str
     read_only: bool
+    no_devices: bool  # of a bind: device files in it cannot be opened
     in_empty_root: bool  # of a bind: nothing of an image or a pod is in the root yet
     optional: bool
     recursive: bool

@@ -135,8 +135,9 @@ def _bind(root: str, step: RootfsStep) -> None:
     except OSError as error:
         number = error.errno or 0
         raise OSError(number, f"mount {step['source']} on {step['target']}: {os.strerror(number)}") from error
-    if step.get("read_only"):
-        linux.make_read_only(_mounted(root, step["target"], source))
+    read_only, no_devices = step.get("read_only", False), step.get("no_devices", False)
+    if read_only or no_devices:
+        linux.restrict(_mounted(root, step["target"], source), read_only=read_only, no_devices=no_devices)
 
 
 def _bind_in_empty_root(root: str, step: RootfsStep) -> None:
