@@ -133,8 +133,8 @@ async def test_files_of_volumes_belong_to_the_group(node: RunningNode) -> None:
     await node.until("group", lambda pod: (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"))
     assert (await node.log("group")).splitlines() == [
         "2345 2777 /empty",
-        "2345 2777 /memory",
-        "2345 2755 /config",
+        "2345 3777 /memory",
+        "2345 2777 /config",
         "2345 440 /config/..data/key",
         "value",
         "1000 2345",

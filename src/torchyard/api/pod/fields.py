@@ -110,8 +110,10 @@ _POD = [
     _everywhere("hostUsers", "ignored", "the pod gets no user namespace of its own", unset=(None, True)),
     FieldSupport(
         "shareProcessNamespace",
-        engine="ignored",
-        note="each container of the engine has its own processes; plain processes always see those of the machine",
+        "ignored",
+        "ignored",
+        "yes",
+        "each container has processes of its own; plain processes always see those of the machine",
     ),
 ]
 
@@ -232,7 +234,13 @@ _CONTAINER = [
     FieldSupport(f"{_C}.resources.limits{{}}", note="see Limits and devices"),
     FieldSupport(f"{_C}.resources.requests{{}}", note="the scheduler counts them"),
     _everywhere(f"{_C}.resources.claims[].**", "refused", _NO_DEVICE_CLAIMS),
-    FieldSupport("ephemeralContainers[].targetContainerName", process="yes"),
+    FieldSupport(
+        "ephemeralContainers[].targetContainerName",
+        "ignored",
+        "ignored",
+        "yes",
+        "each container has processes of its own; plain processes always see those of the machine",
+    ),
 ]
 for _probe in ("startupProbe", "readinessProbe", "livenessProbe"):
     _CONTAINER += [

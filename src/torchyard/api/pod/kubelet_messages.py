@@ -66,6 +66,10 @@ def no_runtime(handler: str) -> str:
     return f'no runtime for "{handler}" is configured'
 
 
+def group_without_user(group: int) -> str:
+    return f'failed to generate user string: user group "{group}" is specified without user'
+
+
 FS_GROUP_NEEDS_ROOT = "only root can give the files of volumes to a group"
 
 

@@ -48,13 +48,15 @@ def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
         status["podIPs"] = [{"ip": view.ip}]
     if view.started is not None:
         status["startTime"] = before.get("startTime") or format_time(view.started)
+    status["conditions"] = _conditions(pod, view, phase, inits=inits, mains=mains, now=now)
+    if view.rejected:
+        return status
     if inits:
         status["initContainerStatuses"] = inits
     status["containerStatuses"] = sorted(mains, key=lambda container: str(container["name"]))
     ephemeral = [container_status(pod, container, view, before, now=now) for container in ephemeral_containers(pod)]
     if ephemeral:
         status["ephemeralContainerStatuses"] = ephemeral
-    status["conditions"] = _conditions(pod, view, phase, inits=inits, mains=mains, now=now)
     return status
 
 

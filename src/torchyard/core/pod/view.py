@@ -74,6 +74,7 @@ class PodView:
     host_ip: str = ""
     started: float | None = None  # when the node accepted the pod
     ended: tuple[str, str] | None = None  # reason and message of an end that the node decided (deadline, eviction)
+    rejected: bool = False  # the node did not accept the pod: it has no containers to speak of
 
     def of(self, name: str) -> ContainerView:
         return self.containers.get(name) or _NOTHING

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from torchyard.api import selectors
 from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
-from torchyard.core.scheduling.node_info import PODS, REQUIRED, NodeInfo, host_ports, requests, required_anti_affinity
+from torchyard.core.scheduling.node_info import PODS, NodeInfo, host_ports, requests
 
 
 def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInfo]) -> list[str]:
@@ -15,7 +15,6 @@ def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInf
 
     The first filter that fails ends the search, as in upstream; all insufficient resources are listed.
     """
-    all_nodes = list(all_nodes)
     for check in (_unschedulable, _taints, _node_affinity, _ports):
         reason = check(pod, node_info)
         if reason:
@@ -23,7 +22,7 @@ def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInf
     missing = insufficient_resources(pod, node_info)
     if missing:
         return [messages.insufficient(name) if name != PODS else messages.TOO_MANY_PODS for name in missing]
-    reason = _pod_affinity(pod, node_info, all_nodes)
+    reason = _pod_affinity(pod, node_info, list(all_nodes))
     return [reason] if reason else []
 
 
@@ -65,7 +64,9 @@ def _node_affinity(pod: Object, node_info: NodeInfo) -> str:
     selector = spec.get("nodeSelector") or {}
     if any(node_info.labels.get(key) != value for key, value in selector.items()):
         return messages.NODE_AFFINITY
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(REQUIRED)
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
     if required and not any(matches_term(node_info, term) for term in required.get("nodeSelectorTerms") or ()):
         return messages.NODE_AFFINITY
     return ""
@@ -103,7 +104,7 @@ def _matches(labels: Mapping[str, str], expression: Object) -> bool:
 
 def _ports(pod: Object, node_info: NodeInfo) -> str:
     ports = host_ports(pod)
-    return messages.NODE_PORTS if ports and any(ports & host_ports(other) for other in node_info.pods.values()) else ""
+    return messages.NODE_PORTS if ports and any(ports & host_ports(other) for other in node_info.pods) else ""
 
 
 def insufficient_resources(pod: Object, node_info: NodeInfo) -> list[str]:
@@ -115,15 +116,17 @@ def insufficient_resources(pod: Object, node_info: NodeInfo) -> list[str]:
 
 def _pod_affinity(pod: Object, node_info: NodeInfo, all_nodes: list[NodeInfo]) -> str:
     affinity = pod["spec"].get("affinity") or {}
-    for term in (affinity.get("podAffinity") or {}).get(REQUIRED) or ():
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    for term in (affinity.get("podAffinity") or {}).get(required) or ():
         if not _has_peer(pod, term, node_info, all_nodes) and not _is_first_of_its_kind(pod, term, all_nodes):
             return messages.POD_AFFINITY
-    for term in required_anti_affinity(pod):
+    for term in (affinity.get("podAntiAffinity") or {}).get(required) or ():
         if _has_peer(pod, term, node_info, all_nodes):
             return messages.POD_ANTI_AFFINITY
     for other in all_nodes:
-        for existing in other.exclusive.values():
-            for term in required_anti_affinity(existing):
+        for existing in other.pods:
+            theirs = (existing["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+            for term in theirs.get(required) or ():
                 if _same_topology(term, node_info, other) and _selected(
                     term, pod, existing["metadata"].get("namespace", "")
                 ):
@@ -137,14 +140,14 @@ def _has_peer(pod: Object, term: Object, node_info: NodeInfo, all_nodes: list[No
         _selected(term, peer, namespace)
         for other in all_nodes
         if _same_topology(term, node_info, other)
-        for peer in other.pods.values()
+        for peer in other.pods
     )
 
 
 def _is_first_of_its_kind(pod: Object, term: Object, all_nodes: list[NodeInfo]) -> bool:
     """A pod that matches its own affinity may be the first; otherwise no such pod could ever start."""
     namespace = pod["metadata"].get("namespace", "")
-    no_peer = not any(_selected(term, peer, namespace) for other in all_nodes for peer in other.pods.values())
+    no_peer = not any(_selected(term, peer, namespace) for other in all_nodes for peer in other.pods)
     return no_peer and _selected(term, pod, namespace)
 
 

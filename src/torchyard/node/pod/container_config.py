@@ -184,7 +184,7 @@ def container_mounts(options: ContainerOptions, message_file: Path) -> list[Moun
     mounts = [Mount(etc / name, f"/etc/{name}") for name in ("hosts", "resolv.conf", "hostname")]
     mounts.append(Mount(message_file, container.get("terminationMessagePath") or "/dev/termination-log"))
     if options.shared_memory:
-        mounts.append(Mount(options.shared_memory, "/dev/shm"))  # noqa: S108 - a path in the container
+        mounts.append(Mount(options.shared_memory, "/dev/shm", no_exec=True))  # noqa: S108 - a path in the container
     volume_mounts = container.get("volumeMounts") or ()
     covered = {mount["mountPath"].rstrip("/") for mount in volume_mounts}
     mounts = [mount for mount in mounts if mount.target not in covered]
@@ -214,6 +214,4 @@ def _volume_mount(options: ContainerOptions, mount: Object) -> Mount:
         host_path_type=volume.host_path_type,
         private=volume.private,
         refusal=refusal,
-        # What the device cgroup of a container runtime does: a volume brings no device that was not allocated.
-        no_devices=not (options.container.get("securityContext") or {}).get("privileged"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
@@ -27,13 +28,19 @@ def rung_of(record: PodRecord) -> Rung:
 
 def check_fields(pod: Object, record: PodRecord) -> list[str]:
     """Texts about fields that have no effect. Raises FieldRefused for the first field that is refused."""
+    context = pod["spec"].get("securityContext") or {}
+    if context.get("runAsGroup") is not None and context.get("runAsUser") is None:
+        raise FieldRefused(messages.group_without_user(context["runAsGroup"]))
     ignored = []
     for field in POD_FIELDS.unsupported(pod["spec"], rung_of(record)):
-        if field.support == "refused" and not field.at.startswith("spec.volumes["):  # the mounter refuses volumes
+        if field.support == "refused" and not _is_volume_kind(field.at):  # the mounter refuses those
             raise FieldRefused(str(field))
         if field.support == "ignored":
             ignored.append(str(field))
     return ignored + [str(field) for field in _missing_rights(pod, record)]
+
+
+_is_volume_kind = re.compile(r"spec\.volumes\[\d+\]\.\w+").fullmatch
 
 
 def _missing_rights(pod: Object, record: PodRecord) -> list[UnsupportedField]:

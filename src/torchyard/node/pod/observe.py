@@ -17,6 +17,7 @@ def observe(
     host_ip: str,
     started: float | None,
     ended: tuple[str, str] | None,
+    rejected: bool,
 ) -> PodView:
     """`started`: when the node admitted the pod; `ended`: reason and message of an end that the node decided on."""
     containers = {
@@ -29,6 +30,7 @@ def observe(
         host_ip=host_ip,
         started=started,
         ended=ended,
+        rejected=rejected,
     )
 
 

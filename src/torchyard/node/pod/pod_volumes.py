@@ -11,16 +11,25 @@ from typing import TYPE_CHECKING
 
 from torchyard.api.objects import Object
 from torchyard.api.volume import mount_messages as messages
+from torchyard.core.pod.view import init_containers, main_containers
 from torchyard.node.context import NodeContext
+from torchyard.node.pod.container_user import effective
 from torchyard.node.pod.pod_data import PodData
-from torchyard.node.volumes.mounter import REFRESHED_KINDS, MountedVolume, VolumeError, VolumeMounter
+from torchyard.node.volumes.mounter import (
+    NFS,
+    REFRESHED_KINDS,
+    MountedVolume,
+    VolumeError,
+    VolumeMounter,
+    volumes_dir,
+)
 from torchyard.node.volumes.ownership import FsGroup
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import TmpfsVolume
 
-# Kinds whose files belong to the pod's fsGroup.
-GROUP_KINDS = REFRESHED_KINDS | {"emptyDir", "persistentVolumeClaim", "ephemeral"}
+# Kinds whose existing files are given to the pod's fsGroup; those that the node writes have it from the start.
+GROUP_KINDS = frozenset(("emptyDir", "persistentVolumeClaim", "ephemeral"))
 
 
 def fs_group(pod: Object) -> FsGroup | None:
@@ -29,6 +38,12 @@ def fs_group(pod: Object) -> FsGroup | None:
     if context.get("fsGroup") is None or os.geteuid() != 0:
         return None
     return FsGroup(context["fsGroup"], on_root_mismatch=context.get("fsGroupChangePolicy") == "OnRootMismatch")
+
+
+def fs_user(pod: Object) -> int | None:
+    """The user that all containers of a pod run as; None if they differ, or for an ordinary user."""
+    users = {effective(container, pod, "runAsUser") for container in [*init_containers(pod), *main_containers(pod)]}
+    return users.pop() if len(users) == 1 and os.geteuid() == 0 else None
 
 
 class PodVolumes:
@@ -46,6 +61,8 @@ class PodVolumes:
             token=self._data.token,
             field=lambda kind, reference: self._data.field(kind, reference, {}),
             pod=self._pod()["metadata"]["name"],
+            fs_group=fs_group(self._pod()),
+            fs_user=fs_user(self._pod()),
         )
 
     async def mount(self) -> None:
@@ -57,17 +74,18 @@ class PodVolumes:
             await self._give_to_group(volume, self.mounted[volume["name"]])
 
     async def _give_to_group(self, volume: Object, mounted: MountedVolume) -> None:
-        """fsGroup, as the kubelet: for every kind of volume but those that belong to the machine or to others."""
+        """fsGroup, as the kubelet: for volumes that the node created, and not for paths of the machine."""
         group = fs_group(self._pod())
         if group is None or mounted.memory is not None or not GROUP_KINDS & set(volume):
             return
-        generated = bool(REFRESHED_KINDS & set(volume))
-        if mounted.read_only and not generated:
+        if mounted.read_only or mounted.host_path_type is not None:
+            return
+        if mounted.path.is_relative_to(volumes_dir(self._pod_dir, NFS)):
             return
         # an emptyDir that has its group was set up before, and its content belongs to the containers
-        group = FsGroup(group.gid, on_root_mismatch="emptyDir" in volume or (group.on_root_mismatch and not generated))
+        group = FsGroup(group.gid, on_root_mismatch=group.on_root_mismatch or "emptyDir" in volume)
         try:
-            await asyncio.to_thread(group.apply, mounted.path, read_only=generated)
+            await asyncio.to_thread(group.apply, mounted.path, read_only=False)
         except OSError as error:
             raise VolumeError(messages.group_not_set(volume["name"], error)) from error
 
@@ -96,5 +114,5 @@ class PodVolumes:
             self.refresh_later()
             mounter = self._mounter()
             for volume in volumes:
-                await self._give_to_group(volume, await mounter.mount(volume))
+                await mounter.mount(volume)
         return now + max(0.0, self._refresh_at - time.monotonic())

@@ -64,6 +64,7 @@ class PodWorker:
         self._storage = StorageMonitor(self._sandbox, seconds=context.settings.storage_check_seconds, evict=self._evict)
         self._subscription: asyncio.Task[None] | None = None
         self._ended: tuple[str, str] | None = None
+        self._rejected = False
         self._retry = _RETRY_FIRST
         self._started: float | None = None
         self._refused_since: float | None = None
@@ -135,7 +136,7 @@ class PodWorker:
         if not await self._sandbox.alive():
             self._shim_lost()
             return
-        if await self._sandbox.adopt():  # the shim that replied has died since
+        if await self._sandbox.ensure():  # the shim that replied has died since
             kill_leftovers(self.pod["metadata"]["uid"])
         self._subscribe()
 
@@ -218,7 +219,7 @@ class PodWorker:
         if rejected is None:
             return True
         reason, message = rejected
-        self._ended = (reason, messages.rejected(message))
+        self._ended, self._rejected = (reason, messages.rejected(message)), True
         self._sandbox.event(reason, message, kind="Warning")
         return False
 
@@ -267,6 +268,7 @@ class PodWorker:
             host_ip=self._context.host_ip,
             started=self._started,
             ended=self._ended,
+            rejected=self._rejected,
         )
 
     def _kill_unhealthy(self, container: Object, kind: str) -> None:

@@ -42,7 +42,7 @@ def configure(config: SandboxConfig) -> None:
 def _mount_tmpfs(volume: TmpfsVolume) -> None:
     size = f",size={volume['size']}" if volume["size"] else ""
     flags = linux.MS_NOSUID | linux.MS_NODEV
-    owner = f"mode=2777,gid={volume['gid']}" if "gid" in volume else "mode=0777"
+    owner = f"mode=3777,gid={volume['gid']}" if "gid" in volume else "mode=1777"
     linux.mount("tmpfs", volume["path"], "tmpfs", flags=flags, data=f"{owner}{size}")
 
 

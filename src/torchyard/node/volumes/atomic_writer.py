@@ -6,23 +6,39 @@ names are links through `..data`. An update is one rename.
 
 from __future__ import annotations
 
+import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from torchyard import files
+from torchyard.node.volumes.ownership import FsGroup
 
 
 class FileProjection(NamedTuple):
     content: bytes
     mode: int
+    uid: int | None = None  # the owner; None: the node's own user
 
 
-def write(volume: Path, projections: Mapping[str, FileProjection]) -> bool:
-    """Make the volume hold exactly `projections`; False when it already did."""
-    volume.mkdir(parents=True, exist_ok=True)
+def write(
+    volume: Path, projections: Mapping[str, FileProjection], group: FsGroup | None = None, *, mode: int = 0o755
+) -> bool:
+    """Make the volume hold exactly `projections`, which belong to the group; False when it already did.
+
+    `mode` is that of the volume's top directory.
+    """
+    if not volume.is_dir():
+        volume.mkdir(parents=True)
+        volume.chmod(mode)
     link = volume / "..data"
+    if group is not None:
+        readable = stat.S_IRUSR | stat.S_IRGRP
+        projections = {
+            name: projection._replace(mode=projection.mode | readable) for name, projection in projections.items()
+        }
     if link.is_symlink() and _holds(link, projections):
         return False
     fresh = Path(tempfile.mkdtemp(prefix="..", dir=volume))
@@ -32,6 +48,10 @@ def write(volume: Path, projections: Mapping[str, FileProjection]) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(projection.content)
         path.chmod(projection.mode)
+        if projection.uid is not None:
+            os.chown(path, projection.uid, -1)
+    if group is not None:
+        group.apply(volume, read_only=True)
     before = volume / link.readlink().name if link.is_symlink() else None  # never anything outside
     swap = volume / "..data_tmp"
     swap.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from torchyard.api.volume.messages import claim_missing
 from torchyard.node.shim import mount_sources
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.atomic_writer import FileProjection, write
+from torchyard.node.volumes.ownership import FsGroup
 
 Fetch = Callable[[str, str], Awaitable[Object | None]]  # (kind, name): an object of the pod's namespace, or a PV
 NFS = "nfs"  # the kind that is mounted in a pod's directory
@@ -57,6 +58,8 @@ class VolumeMounter:
     field: Callable[[str, Object], str] = field(repr=False)
     claims: Path | None = None  # the part of the state that holds the volumes of claims
     pod: str = ""  # its name, with which the names of its ephemeral claims begin
+    fs_group: FsGroup | None = None  # the group of the files
+    fs_user: int | None = None  # the user of all containers, who owns the tokens
 
     async def mount(self, volume: Object) -> MountedVolume:
         name = volume["name"]
@@ -159,7 +162,7 @@ class VolumeMounter:
                     files |= self._fields(part_with_mode)
                 elif kind == "serviceAccountToken":
                     files[_relative(part["path"])] = FileProjection(
-                        (await self.token(part)).encode(), 0o600 | _mode(mode, None) & 0o044
+                        (await self.token(part)).encode(), self._token_mode(mode), self.fs_user
                     )
                 else:
                     raise VolumeError(messages.projection_unsupported(name, kind))
@@ -168,10 +171,15 @@ class VolumeMounter:
     def _write(self, kind: str, name: str, files: dict[str, FileProjection]) -> MountedVolume:
         path = self._directory(kind, name)
         try:
-            write(path, files)
+            # as the kubelet, which writes all but config maps into a tmpfs; containers mount them read-only
+            write(path, files, self.fs_group, mode=0o777 if kind == "configmap" else 0o1777)
         except OSError as error:  # `a` and `a/b` cannot both be files
             raise VolumeError(messages.not_written(name, str(error))) from error
         return MountedVolume(path, read_only=True)
+
+    def _token_mode(self, default: int | None) -> int:
+        """As the kubelet: only the user or group for whom a token is made reads it; else all, by the mode."""
+        return 0o600 if self.fs_user is not None or self.fs_group is not None else _mode(default, None)
 
     async def _keys(self, kind: str, name: str, source: Object) -> dict[str, FileProjection]:
         referenced = await self.fetch(kind, name)
