@@ -12,6 +12,7 @@ import pytest
 from tests.chaos.injection import Injector, injected_request, task_factory
 from tests.support import pytorchjobs, queues, storage
 from tests.support.effort import FULL, rounds
+from tests.support.scheduling import create_node, running_scheduler
 from tests.support.waiting import first_answer
 
 from torchyard.api.conditions import has_true_condition
@@ -23,7 +24,6 @@ from torchyard.api.gvr import (
     JOBS,
     LEASES,
     NAMESPACES,
-    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
     RESOURCE_QUOTAS,
@@ -32,9 +32,7 @@ from torchyard.api.gvr import (
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339_micro
 from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
-from torchyard.controllers.scheduler import Scheduler
 from torchyard.kube.client import Client
-from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.local import LocalTransport
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
@@ -55,7 +53,7 @@ async def test_exceptions_in_controllers_do_not_change_what_everything_settles_t
     loop = asyncio.get_running_loop()
     loop.set_task_factory(task_factory(injector))
     try:
-        async with Plane(settings) as plane, _scheduler(plane), _kubelet(plane.client("kubelet")):
+        async with Plane(settings) as plane, running_scheduler(plane), _kubelet(plane.client("kubelet")):
             client = plane.client("test")
             await _create_everything(client)
             await _settle(client)
@@ -79,35 +77,9 @@ async def _settle(client: Client) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _scheduler(plane: Plane) -> AsyncIterator[None]:
-    """The scheduler, which a plane without a node does not start."""
-    client = plane.client("scheduler")
-    informers = InformerFactory(client)
-    scheduler = Scheduler(client, informers)
-    tasks = [
-        asyncio.create_task(plane.supervisor.run(name, part))
-        for name, part in (("scheduler", scheduler.run), ("scheduler informers", informers.run))
-    ]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-
-@contextlib.asynccontextmanager
 async def _kubelet(client: Client) -> AsyncIterator[None]:
     """A node on which every pod ends well a moment after it was bound, except those of the service."""
-    resources = {"cpu": "64", "memory": "64Gi", "pods": "110"}
-    status = {
-        "capacity": resources,
-        "allocatable": resources,
-        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}],
-    }
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}}}
-    await client.create(NODES, node)
-    await client.patch(NODES, NODE, {"status": status}, subresource="status")
+    await create_node(client, NODE)
     task = asyncio.create_task(_run_pods(client))
     try:
         yield

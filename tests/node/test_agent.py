@@ -383,6 +383,27 @@ async def test_a_restarted_agent_adopts_running_pods(node: RunningNode, tmp_path
     assert len(list(marks.iterdir())) == 1
 
 
+async def test_a_running_pod_whose_volume_source_is_gone_is_adopted_and_can_be_deleted(node: RunningNode) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"key": "value"}}
+    await node.client.create(CONFIG_MAPS, config, "default")
+    volumes = [{"name": "config", "configMap": {"name": "config"}}]
+    container = {"volumeMounts": [{"name": "config", "mountPath": "/config"}]}
+    await node.script("p", "sleep 600", container=container, volumes=volumes)
+    before = await node.phase("p", "Running")
+    settings = node.plane.settings
+    await node.client.delete(CONFIG_MAPS, "config", "default")
+    await node.plane.__aexit__()
+    async with Plane(settings) as plane:
+        client = plane.client("test")
+        await client.delete(PODS, "p", "default", grace=1)
+        for _ in range(1500):
+            if await client.find(PODS, "p", "default") is None:
+                break
+            await asyncio.sleep(0.02)
+        assert await client.find(PODS, "p", "default") is None
+    assert not support.processes_with(before["metadata"]["uid"])
+
+
 async def test_a_killed_shim_fails_its_pod_with_a_message(node: RunningNode) -> None:
     await node.script("p", "sleep 60")
     pod = await node.phase("p", "Running")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import signal
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.node import support
+from tests.support.waiting import eventually
 
 from torchyard.node.images import python, save
 from torchyard.node.images.build import ImageBuilder
@@ -310,3 +315,15 @@ async def test_a_saved_image_is_a_complete_oci_layout(store: ImageStore, tmp_pat
         if name.startswith("blobs/"):
             assert name == f"blobs/sha256/{hashlib.sha256(data).hexdigest()}"
     assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in manifest["layers"]]
+
+
+def test_the_stand_in_for_pause_ends_on_sigterm(store: ImageStore) -> None:
+    entrypoint = store.resolve("registry.k8s.io/pause:3.10").config.entrypoint
+    process = subprocess.Popen(entrypoint, start_new_session=True)
+    try:
+        # The handler is set before the first child starts.
+        eventually(lambda: bool(psutil.Process(process.pid).children()), "the start of the stand-in")
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)

@@ -9,7 +9,13 @@ import pytest
 from tests.node import support
 from tests.security.sandbox_support import output_of
 
+from torchyard.node.images.model import Image, ImageConfig
+from torchyard.node.pod.container_config import ContainerOptions, container_mounts
+from torchyard.node.pod.pod_dir import PodDir
 from torchyard.node.runtime import rootfs_steps
+from torchyard.node.runtime.rootfs_steps import Mount, RootfsSource
+from torchyard.node.settings import NodeSettings
+from torchyard.node.volumes.mounter import MountedVolume
 
 
 @pytest.fixture
@@ -68,3 +74,32 @@ async def test_devices_work_and_cannot_be_changed(harness: support.ShimHarness) 
 async def test_a_container_cannot_create_a_device(harness: support.ShimHarness) -> None:
     script = "mknod /tmp/vda b 254 0 2>/dev/null && head -c 1 /tmp/vda >/dev/null 2>&1 && echo read; true"
     assert await output_of(harness, script) == ""
+
+
+async def test_device_files_in_a_volume_cannot_be_opened(harness: support.ShimHarness) -> None:
+    """A container runtime's device cgroup refuses them, whatever directory they are in."""
+    mounts = [Mount(Path("/dev"), "/volume", no_devices=True), Mount(Path("/dev"), "/kept", read_only=True)]
+    script = "(echo x > /volume/null) 2>/dev/null && echo opened; (echo x > /kept/null) && echo kept; true"
+    assert await output_of(harness, script, mounts=mounts) == "kept"
+
+
+@pytest.mark.parametrize("privileged", [False, True])
+def test_volumes_bring_no_devices_to_an_ordinary_container(tmp_path: Path, privileged: bool) -> None:
+    container = {
+        "name": "main",
+        "securityContext": {"privileged": privileged},
+        "volumeMounts": [{"name": "host", "mountPath": "/host"}],
+    }
+    options = ContainerOptions(
+        pod={"metadata": {"name": "p"}, "spec": {}},
+        container=container,
+        attempt=0,
+        image=Image("busybox", "sha256:0", RootfsSource(machine=True), ImageConfig()),
+        env={},
+        volumes={"host": MountedVolume(tmp_path)},
+        pod_dir=PodDir(tmp_path),
+        settings=NodeSettings(tmp_path),
+        sandboxed=True,
+    )
+    mounts = {mount.target: mount.no_devices for mount in container_mounts(options, tmp_path / "message")}
+    assert mounts["/host"] is not privileged

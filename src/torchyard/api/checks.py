@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
+
+import orjson
 
 from torchyard.api import field_errors, names
 from torchyard.api.field_errors import FieldError
@@ -31,6 +33,15 @@ _has_letter = re.compile(r"[a-z]").search
 
 def in_range(low: int, high: int) -> str:
     return f"must be between {low} and {high}, inclusive"
+
+
+def repetitions(values: Iterable[Any]) -> Iterator[bool]:
+    """Yield for each value whether an equal one precedes it. The values are JSON, in any number."""
+    seen: set[Any] = set()
+    for value in values:
+        key = orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, dict | list) else value
+        yield key in seen
+        seen.add(key)
 
 
 def nonnegative(value: int | None, field: str, errs: list[FieldError]) -> None:
@@ -146,10 +157,13 @@ def ip(text: str, field: str, errs: list[FieldError]) -> bool:
     return False
 
 
+_is_prefix_length = re.compile(r"[0-9]{1,3}", re.ASCII).fullmatch
+
+
 def cidr(text: str, field: str, errs: list[FieldError]) -> bool:
     address, slash, length = text.partition("/")
     parsed = parse_ip(address)
-    if parsed is not None and slash and length.isascii() and length.isdigit() and int(length) <= parsed.max_prefixlen:
+    if parsed is not None and slash and _is_prefix_length(length) and int(length) <= parsed.max_prefixlen:
         return True
     detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
     errs.append(field_errors.invalid(field, text, detail))
@@ -214,7 +228,8 @@ def int_or_percent(value: int | str, field: str, errs: list[FieldError]) -> None
 def percent_value(value: int | str) -> int:
     """Return the number in `3` or `30%`, and 0 for any other text."""
     if isinstance(value, str):
-        return int(value[:-1]) if _is_percent(value) else 0
+        # int() rejects thousands of digits; nine are more than any limit
+        return int(value[:-1].lstrip("0")[:9] or 0) if _is_percent(value) else 0
     return value
 
 

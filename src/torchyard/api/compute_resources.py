@@ -189,6 +189,9 @@ def _check_against_limit(name: str, amount: Quantity, limit: Quantity, field: st
 
 def _check_claims(named: list[dict[str, Any]], known: frozenset[str], at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
+    seen_names: set[str] = set()  # of claims with a request
+    unknown = "must be one of the names in pod.spec.resourceClaims"
+    unknown += f": {', '.join(sorted(known)[: field_errors.MAX_ITEMS_SHOWN])}" if known else " which is empty"
     for index, claim in enumerate(named):
         field, name, request = f"{at}[{index}]", claim.get("name") or "", claim.get("request") or ""
         if not name:
@@ -198,14 +201,14 @@ def _check_claims(named: list[dict[str, Any]], known: frozenset[str], at: str, e
             problems = names.label_problems(request)
             errs.extend(field_errors.invalid(f"{field}.request", request, problem) for problem in problems)
         key = f"{name}/{request}" if request else name
-        overlaps = not request and any(key.startswith(f"{name}/") for key in seen)
+        overlaps = not request and name in seen_names
         if name in seen or key in seen or overlaps:
             errs.append(field_errors.duplicate(field, name if name in seen or overlaps else key))
         seen.add(key)
+        if request:
+            seen_names.add(name)
         if name not in known:
-            detail = "must be one of the names in pod.spec.resourceClaims"
-            detail += f": {', '.join(sorted(known))}" if known else " which is empty"
-            errs.append(field_errors.FieldError("FieldValueNotFound", field, f'Not found: "{name}": {detail}'))
+            errs.append(field_errors.FieldError("FieldValueNotFound", field, f'Not found: "{name}": {unknown}'))
 
 
 def check_overhead(overhead: Mapping[str, Any], at: str, errs: list[FieldError]) -> None:

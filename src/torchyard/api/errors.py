@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torchyard.api.field_errors import FieldError
+from torchyard.api.field_errors import MAX_ERRORS, FieldError
 from torchyard.api.quoting import quote
 
 
@@ -147,7 +147,8 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 
 
 def invalid(kind: str, group: str, name: str, errs: list[FieldError]) -> StatusError:
-    """Return a 422 with one cause per error. The message lists all of them, as kubectl prints it."""
+    """Return a 422 with one cause per error, up to `MAX_ERRORS`. The message lists them, as kubectl prints it."""
+    errs = errs[:MAX_ERRORS]
     # equal errors are two causes but one sentence, as in upstream
     lines = list(dict.fromkeys(str(error) for error in errs))
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
@@ -170,6 +171,10 @@ def internal(message: str) -> StatusError:
 
 def not_implemented(feature: str) -> StatusError:
     return StatusError(501, "NotImplemented", f"{feature} is not served by Torchyard; see docs/compatibility.md")
+
+
+def timeout(message: str) -> StatusError:
+    return StatusError(504, "Timeout", f"Timeout: {message}", details={})
 
 
 def unavailable(message: str) -> StatusError:

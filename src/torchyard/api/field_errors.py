@@ -10,6 +10,11 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+# A body of three megabytes can have a hundred thousand errors. No client shows so many; the first ones suffice.
+MAX_ERRORS = 1000
+# How many items of a list the errors of each item show.
+MAX_ITEMS_SHOWN = 100
+
 
 class FieldError(NamedTuple):
     reason: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -27,6 +28,13 @@ log = logging.getLogger(__name__)
 
 # Metadata that makes an object relevant here, as it appears in its JSON.
 _MARKERS = (b'"ownerReferences":', b'"foregroundDeletion"', b'"orphan"')
+
+
+# An owner in another namespace counts as gone like one that does not exist; the search is only for the event that says
+# so. An object may name twenty thousand owners, and a search reads all objects of a kind.
+_MAX_SEARCHES = 10
+# After so many owners, other tasks of the event loop run.
+_YIELD_INTERVAL = 50
 
 
 class GarbageCollector:
@@ -99,7 +107,14 @@ class GarbageCollector:
         node = self._graph.get(uid)
         if node is None:
             return
-        owners = {owner.uid: await self._owner_state(node, owner) for owner in node.owners}
+        owners: dict[str, OwnerState] = {}
+        searches = _MAX_SEARCHES
+        for number, owner in enumerate(node.owners, 1):
+            owner_node, is_searched = await self._owner_node(node, owner, search=searches > 0)
+            searches -= is_searched
+            owners[owner.uid] = self._owner_state(node, owner, owner_node)
+            if number % _YIELD_INTERVAL == 0:
+                await asyncio.sleep(0)  # the plane's own client answers without a pause
         action = decide(node, self._graph, owners)
         try:
             await self._apply(node, action)
@@ -107,17 +122,31 @@ class GarbageCollector:
             if error.status != 404:
                 raise
 
-    async def _owner_state(self, node: GraphNode, owner: OwnerReference) -> OwnerState:
-        """The state of an owner: from the graph if it is known there, else from the server."""
+    async def _owner_node(
+        self, node: GraphNode, owner: OwnerReference, *, search: bool
+    ) -> tuple[GraphNode | OwnerState, bool]:
+        """An owner, or its state without one; from the graph if it is known there, else from the server.
+
+        With `search`, in other namespaces too. Also returns whether they were searched.
+        """
         owner_node = self._graph.get(owner.uid)
-        if owner_node is None:
-            ref = self._resource_of(owner.api_version, owner.kind)
-            if ref is None:
-                return "present"  # a kind that is not served (yet) does not prove that the owner is gone
-            owner_object = await self._find(ref, owner, node.namespace)
-            if owner_object is None:
-                return "gone"
-            owner_node = node_of((ref, owner.kind), owner_object["metadata"])
+        if owner_node is not None:
+            return owner_node, False
+        ref = self._resource_of(owner.api_version, owner.kind)
+        if ref is None:
+            return "present", False  # a kind that is not served (yet) does not prove that the owner is gone
+        owner_object = await self._client.find(ref, owner.name, node.namespace if ref.namespaced else "")
+        is_found = owner_object is not None and owner_object["metadata"]["uid"] == owner.uid
+        is_searched = not is_found and search and ref.namespaced
+        if is_searched:
+            owner_object = await self._search(ref, owner)
+        if owner_object is None or owner_object["metadata"]["uid"] != owner.uid:
+            return "gone", is_searched
+        return node_of((ref, owner.kind), owner_object["metadata"]), is_searched
+
+    def _owner_state(self, node: GraphNode, owner: OwnerReference, owner_node: GraphNode | OwnerState) -> OwnerState:
+        if not isinstance(owner_node, GraphNode):
+            return owner_node
         if owner_node.namespace and owner_node.namespace != node.namespace:
             self._recorder.event(
                 _reference(node),
@@ -128,13 +157,8 @@ class GarbageCollector:
             return "gone"
         return "waiting" if owner_node.foreground else "present"
 
-    async def _find(self, ref: GroupVersionResource, owner: OwnerReference, namespace: str) -> Object | None:
-        """The owner: in its dependent's namespace or, which makes the reference invalid, in another one."""
-        candidate = await self._client.find(ref, owner.name, namespace if ref.namespaced else "")
-        if candidate is not None and candidate["metadata"]["uid"] == owner.uid:
-            return candidate
-        if not ref.namespaced:
-            return None
+    async def _search(self, ref: GroupVersionResource, owner: OwnerReference) -> Object | None:
+        """The owner in another namespace than its dependent's, which makes the reference invalid."""
         namesakes = await self._client.list(ref, fields=f"metadata.name={owner.name}")
         return next((namesake for namesake in namesakes.items if namesake["metadata"]["uid"] == owner.uid), None)
 

@@ -1,50 +1,49 @@
-"""The plane's scheduler: binds pods to nodes as `core.scheduling` decides. A cluster has its own scheduler."""
+"""The plane's scheduler: binds pods to nodes as `core.scheduling` decides. A cluster has its own scheduler.
+
+Informers keep a cache of the nodes and a queue of the waiting pods current. A cycle takes what is active in the queue,
+one class of equal pods at a time, and starts the writes; it never looks at pods that nothing could help.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from torchyard.api.conditions import has_true_condition
-from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
-from torchyard.api.times import to_rfc3339
-from torchyard.controllers.concurrency import gather_all
+from torchyard.controllers.scheduler_writes import BindingOutcome, SchedulerWrites
 from torchyard.controllers.volume_binder import by_claim
+from torchyard.core.scheduling.cache import SchedulerCache
 from torchyard.core.scheduling.node_info import NodeInfo, is_finished
+from torchyard.core.scheduling.queue import PodClass, SchedulingQueue
 from torchyard.core.scheduling.schedule import Unschedulable, gang_of, gang_size, schedule_gang, schedule_pod
 from torchyard.core.volume.scheduling import VolumeBinding
-from torchyard.core.volume.view import CLAIM
+from torchyard.core.volume.view import claims_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
+from torchyard.kube.informer import key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
 log = logging.getLogger(__name__)
 
 NAME = "default-scheduler"
-_RETRY_SECONDS = 1.0
-_CONCURRENT_WRITES = 64
-_NODE_INDEX, _CLAIM_INDEX, _GANG_INDEX = "place", "claim", "gang"
-_NO_NODE = ""
+_MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 10.0  # kube-scheduler's podInitialBackoff and podMaxBackoff
+_LONGEST_TURN = 0.005  # seconds of the event loop that a cycle takes at once
+_CLAIM_INDEX, _GANG_INDEX = "claim", "gang"
 
 
 class Scheduler:
-    """A pass looks at every pending pod. Passes follow changes, not a timer."""
-
     def __init__(
         self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._client, self._clock = client, clock
         self.recorder = EventRecorder(client, NAME)
         self._nodes = informers.for_resource(NODES)
-        self._pods = informers.for_resource(
-            PODS, indexes={_CLAIM_INDEX: by_claim, _NODE_INDEX: _node_of, _GANG_INDEX: _gangs_of}
-        )
+        self._pods = informers.for_resource(PODS, indexes={_CLAIM_INDEX: by_claim, _GANG_INDEX: _gangs_of})
         self._claims, self._volumes, self._classes = (
             informers.for_resource(ref) for ref in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
         )
@@ -56,173 +55,185 @@ class Scheduler:
             self._classes.all,
             lambda namespace, name: self._pods.by(_CLAIM_INDEX, f"{namespace}/{name}"),
         )
+        self._cache = SchedulerCache()
+        self._queue = SchedulingQueue(lambda pod: claims_of(pod).values())
+        self._writes = SchedulerWrites(client, self.recorder, self._volume_binding, self._queue, clock)
         self._changed = asyncio.Event()
-        self._assumed: dict[str, str] = {}  # uid → node, until the watch delivers the binding
-        self._last_messages: dict[str, str] = {}  # uid → the last FailedScheduling message
-        self._write_slots = asyncio.Semaphore(_CONCURRENT_WRITES)
-        for informer in self._sources:
-            informer.on_change(lambda *_: self._changed.set())
+        self._failures: dict[str, int] = {}  # by uid: how many times a pod could not be bound
+        self._backing_off: set[str] = set()  # uids of such pods, until they are tried again
+        self._nodes.on_change(self._node_changed)
+        self._pods.on_change(self._pod_changed)
+        self._claims.on_change(self._claim_changed)
+        for informer in (self._volumes, self._classes):
+            informer.on_change(self._volumes_changed)
 
     async def run(self) -> None:
-        await run_parts(recorder=self.recorder.run, passes=self._passes)
+        await run_parts(recorder=self.recorder.run, cycles=self._run_cycles, reports=self._writes.run_reports)
 
-    async def _passes(self) -> None:
-        for informer in self._sources:
-            await informer.synced.wait()
-        while True:
-            self._changed.clear()
-            try:
-                await self._schedule()
-            except YardError as failed:
-                log.warning("scheduling pass failed: error=%s retry_seconds=%g", failed, _RETRY_SECONDS)
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            await self._changed.wait()
+    # Changes
 
-    async def _schedule(self) -> None:
-        waiting = [pod for pod in self._pods.by(_NODE_INDEX, _NO_NODE) if self._is_schedulable(pod)]
-        alive = {pod["metadata"]["uid"] for pod in waiting}
-        self._last_messages = {uid: message for uid, message in self._last_messages.items() if uid in alive}
-        if not waiting:
-            return  # the usual case; the nodes need not be counted then
-        results = self._schedule_pods(sorted(waiting, key=_queue_order), self._node_infos())
-        await gather_all(self._apply(*result) for result in results)
+    def _node_changed(self, change: str, node: Object, _before: Object | None) -> None:
+        if change == "DELETED":
+            self._cache.remove_node(node["metadata"]["name"])
+            self._queue.nodes_changed()  # not a help, but another message
+        elif self._cache.put_node(node):
+            self._queue.nodes_changed()
+        else:
+            return
+        self._changed.set()
 
-    def _schedule_pods(
-        self, waiting: list[Object], node_infos: list[NodeInfo]
-    ) -> list[tuple[Object, NodeInfo | Unschedulable]]:
-        """The result for each pod. The node infos include the pods assigned earlier in this pass."""
-        results: list[tuple[Object, NodeInfo | Unschedulable]] = []
-        gangs: dict[tuple[str, str], list[Object]] = {}
-        by_name = {node_info.name: node_info for node_info in node_infos}
-
-        def record(pod: Object, chosen: str | Unschedulable) -> None:
-            if isinstance(chosen, Unschedulable):
-                results.append((pod, chosen))
+    def _pod_changed(self, change: str, pod: Object, before: Object | None) -> None:
+        uid, gang = pod["metadata"]["uid"], gang_of(pod)
+        if change == "DELETED" or is_finished(pod):
+            self._failures.pop(uid, None)
+            self._queue.remove(uid)
+            node = self._cache.remove_pod(uid)
+            if node is not None:
+                self._queue.room_freed(node)
+        elif pod["spec"].get("nodeName"):
+            self._failures.pop(uid, None)
+            self._queue.remove(uid)
+            if not self._cache.put_pod(pod):
                 return
-            by_name[chosen].assume(pod)
-            results.append((pod, by_name[chosen]))
+            self._queue.pod_assigned()
+        elif not self._is_schedulable(pod):
+            self._queue.remove(uid)
+            return
+        elif not self._cache.is_assumed(uid) and uid not in self._backing_off:
+            self._queue.put(pod)
+            self._writes.report()  # it may share an answer that is known already
+            if before is not None and _annotations(before) == _annotations(pod):
+                gang = None  # the gang is as it was
+        if gang is not None:
+            self._queue.gang_changed(gang)
+        self._changed.set()
 
-        for pod in waiting:
-            gang = gang_of(pod)
-            if gang:
-                gangs.setdefault(gang, []).append(pod)
-                continue
-            blocked = self._volume_binding.pre_filter(pod)
-            record(
-                pod, schedule_pod(pod, node_infos, pre_filter_reason=blocked, volume_filter=self._volume_binding.filter)
-            )
-        for gang, pods in gangs.items():
-            result = self._schedule_gang(gang, pods, node_infos)
-            for pod in pods:
-                record(pod, result if isinstance(result, Unschedulable) else result[pod["metadata"]["uid"]])
-        return results
+    def _claim_changed(self, _change: str, claim: Object, _before: Object | None) -> None:
+        self._queue.claim_changed(*key_of(claim))
+        self._changed.set()
 
-    def _schedule_gang(
-        self, gang: tuple[str, str], pods: list[Object], node_infos: list[NodeInfo]
-    ) -> dict[str, str] | Unschedulable:
-        members = self._pods.by(_GANG_INDEX, "/".join(gang))
-        blocked = next((reason for pod in pods if (reason := self._volume_binding.pre_filter(pod))), "")
-        if blocked:
-            return Unschedulable(messages.gang_pending(blocked))
-        placed = len(members) - len(pods)
-        return schedule_gang(
-            pods, node_infos, size=gang_size(members), placed=placed, volume_filter=self._volume_binding.filter
-        )
-
-    def _node_infos(self) -> list[NodeInfo]:
-        assumed, self._assumed = self._assumed, {}
-        by_node: dict[str, list[Object]] = {}
-        for pod in self._pods.by(_NODE_INDEX, _NO_NODE):
-            uid = pod["metadata"]["uid"]
-            if uid in assumed:
-                self._assumed[uid] = assumed[uid]
-                by_node.setdefault(assumed[uid], []).append(pod)
-        views = []
-        for node in self._nodes.all():
-            if _is_ready(node):
-                name = node["metadata"]["name"]
-                views.append(NodeInfo.of(node, (*self._pods.by(_NODE_INDEX, name), *by_node.get(name, ()))))
-        return views
+    def _volumes_changed(self, _change: str, _obj: Object, _before: Object | None) -> None:
+        self._queue.volumes_changed()
+        self._changed.set()
 
     def _is_schedulable(self, pod: Object) -> bool:
-        spec, metadata = pod["spec"], pod["metadata"]
-        if spec.get("nodeName") or metadata["uid"] in self._assumed or metadata.get("deletionTimestamp"):
+        spec = pod["spec"]
+        if pod["metadata"].get("deletionTimestamp") or spec.get("schedulingGates"):
             return False
-        if spec.get("schedulingGates") or (spec.get("schedulerName") or NAME) != NAME:
-            return False
-        return not self._volume_binding.is_binding(pod)
+        return (spec.get("schedulerName") or NAME) == NAME
 
-    async def _apply(self, pod: Object, result: NodeInfo | Unschedulable) -> None:
-        async with self._write_slots:
-            if isinstance(result, Unschedulable):
-                await self._mark_unschedulable(pod, str(result))
-            elif not await self._pre_bind_volumes(pod, result):
-                await self._bind(pod, result.name)
+    # Cycles
 
-    async def _pre_bind_volumes(self, pod: Object, view: NodeInfo) -> bool:
-        """Whether the pod waits for volumes on its node; it is bound once they are."""
-        choices = self._volume_binding.pre_bind_writes(pod, view)
-        for write in choices:
+    async def _run_cycles(self) -> None:
+        for informer in self._sources:
+            await informer.synced.wait()
+        started = time.perf_counter()
+        while True:
+            pod_class = self._queue.pop()
+            if pod_class is None:
+                self._changed.clear()
+                await self._changed.wait()
+                started = time.perf_counter()
+                continue
             try:
-                await self._client.update(
-                    PERSISTENT_VOLUME_CLAIMS if write.kind == CLAIM else PERSISTENT_VOLUMES, write.object
-                )
-            except StatusError as failed:
-                if failed.status not in (404, 409):  # a conflict: the next pass reads the newer object
-                    raise
-        return bool(choices)
+                self._schedule(pod_class)
+            except Exception:
+                log.exception("scheduling failed: pods=%d first=%s", len(pod_class.pods), _names(pod_class))
+                self._queue.set_answer(pod_class, None)
+                asyncio.get_running_loop().call_later(_MAX_RETRY_SECONDS, self._activate, pod_class)
+            await self._writes.wait_for_slot()
+            if time.perf_counter() - started > _LONGEST_TURN:
+                await asyncio.sleep(0)
+                started = time.perf_counter()
 
-    async def _bind(self, pod: Object, node: str) -> None:
-        metadata = pod["metadata"]
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-        self._assumed[metadata["uid"]] = node
-        try:
-            await self._client.create(
-                PODS, binding, metadata["namespace"], name=metadata["name"], subresource="binding"
+    def _activate(self, pod_class: PodClass) -> None:
+        self._queue.activate(pod_class)
+        self._changed.set()
+
+    def _schedule(self, pod_class: PodClass) -> None:
+        if pod_class.gang is not None:
+            self._schedule_gang(pod_class, pod_class.gang)
+            return
+        pod = pod_class.head()
+        if pod is None:
+            return
+        if self._volume_binding.is_binding(pod):
+            self._queue.set_answer(pod_class, None)  # a change of its claims or volumes wakes it
+            return
+        answer = schedule_pod(
+            pod,
+            self._cache.nodes(),
+            pre_filter_reason=self._volume_binding.pre_filter(pod),
+            volume_filter=self._volume_binding.filter,
+        )
+        if isinstance(answer, Unschedulable):
+            self._queue.set_answer(pod_class, answer)
+            self._writes.report()
+        else:
+            self._assign(pod, answer)
+
+    def _schedule_gang(self, pod_class: PodClass, gang: tuple[str, str]) -> None:
+        waiting = list(pod_class.pods.values())
+        if any(self._volume_binding.is_binding(pod) for pod in waiting):
+            self._queue.set_answer(pod_class, None)
+            return
+        members = self._pods.by(_GANG_INDEX, "/".join(gang))
+        blocked = next((reason for pod in waiting if (reason := self._volume_binding.pre_filter(pod))), "")
+        answer: dict[str, str] | Unschedulable
+        if blocked:
+            answer = Unschedulable(messages.gang_pending(blocked), reasons=frozenset((blocked,)))
+        else:
+            answer = schedule_gang(
+                waiting,
+                self._cache.nodes(),
+                size=gang_size(members),
+                placed=len(members) - len(waiting),
+                volume_filter=self._volume_binding.filter,
             )
-        except BaseException as error:
-            self._assumed.pop(metadata["uid"], None)
-            if not isinstance(error, StatusError) or error.status not in (404, 409):
-                raise
+        if isinstance(answer, Unschedulable):
+            self._queue.set_answer(pod_class, answer)
+            self._writes.report()
             return
-        self._last_messages.pop(metadata["uid"], None)
-        message = messages.assigned(metadata["namespace"], metadata["name"], node)
-        self.recorder.event(_event_subject(pod), "Normal", messages.SCHEDULED, message)
+        for pod in waiting:
+            self._assign(pod, answer[pod["metadata"]["uid"]])
 
-    async def _mark_unschedulable(self, pod: Object, message: str) -> None:
-        metadata = pod["metadata"]
-        if self._last_messages.get(metadata["uid"]) == message:
+    def _assign(self, pod: Object, node: str) -> None:
+        """Count the pod on its node and start to bind it."""
+        self._queue.remove(pod["metadata"]["uid"])
+        self._cache.assume(pod, node)
+        info = self._cache.node(node)
+        assert info is not None, "a node was chosen that is not in the cache"
+        self._writes.bind(pod, info, self._binding_ended)
+
+    def _binding_ended(self, pod: Object, node: NodeInfo, outcome: BindingOutcome) -> None:
+        uid = pod["metadata"]["uid"]
+        if outcome is BindingOutcome.BOUND:
+            self._failures.pop(uid, None)
             return
-        self._last_messages[metadata["uid"]] = message
-        self.recorder.event(_event_subject(pod), "Warning", messages.FAILED_SCHEDULING, message)
-        conditions = [
-            other for other in (pod.get("status") or {}).get("conditions") or () if other["type"] != "PodScheduled"
-        ]
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": messages.UNSCHEDULABLE,
-            "message": message,
-            "lastProbeTime": None,
-            "lastTransitionTime": to_rfc3339(self._clock()),
-        }
-        patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [*conditions, condition]}}
-        try:
-            await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
-        except StatusError as failed:
-            if failed.status not in (404, 409):
-                raise
+        self._cache.forget(uid)
+        self._queue.room_freed(node)
+        self._changed.set()
+        if outcome is BindingOutcome.WAITS_FOR_VOLUMES:
+            binding = self._volume_binding
+            self._put_back(pod)
+            if binding.pre_bind_writes(pod, node) and not binding.is_binding(pod):
+                self._queue.park(uid)  # the watch has not delivered the claims as they were written; it will
+            return
+        failures = self._failures[uid] = self._failures.get(uid, 0) + 1
+        delay = min(_MIN_RETRY_SECONDS * 2 ** (failures - 1), _MAX_RETRY_SECONDS)
+        self._backing_off.add(uid)
+        asyncio.get_running_loop().call_later(delay, self._put_back, pod)
 
-
-def _node_of(pod: Object) -> list[str]:
-    """The node of a pod, or none; a finished pod uses no node."""
-    return [] if is_finished(pod) else [pod["spec"].get("nodeName") or _NO_NODE]
+    def _put_back(self, pod: Object) -> None:
+        """Queue a pod that was not bound, if it still waits."""
+        uid = pod["metadata"]["uid"]
+        self._backing_off.discard(uid)
+        current = self._pods.get(*key_of(pod))
+        if current is None or current["metadata"]["uid"] != uid:
+            self._failures.pop(uid, None)
+        elif not current["spec"].get("nodeName") and not is_finished(current) and self._is_schedulable(current):
+            self._queue.put(current)
+            self._changed.set()
 
 
 def _gangs_of(pod: Object) -> list[str]:
@@ -230,15 +241,10 @@ def _gangs_of(pod: Object) -> list[str]:
     return ["/".join(gang)] if gang else []
 
 
-def _queue_order(pod: Object) -> tuple[int, str, str]:
-    """Higher priority first, then the older one, as in kube-scheduler's queue."""
-    return -(pod["spec"].get("priority") or 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
+def _annotations(pod: Object) -> Object:
+    return pod["metadata"].get("annotations") or {}
 
 
-def _is_ready(node: Object) -> bool:
-    """Whether a node is ready; an unreachable one gets no new pods."""
-    return has_true_condition(node, "Ready")
-
-
-def _event_subject(pod: Object) -> Object:
-    return {"apiVersion": "v1", "kind": "Pod", **pod}
+def _names(pod_class: PodClass) -> str:
+    head = pod_class.head()
+    return "/".join(key_of(head)) if head is not None else ""

@@ -7,12 +7,14 @@ completes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
+from torchyard.core.events import Event
 from torchyard.core.volume.claims import ClaimView, decide_claim
 from torchyard.core.volume.view import CLAIM, VOLUME, VolumeDecision, Write, claims_of, phase
 from torchyard.core.volume.volumes import VolumeView, decide_volume
@@ -24,8 +26,17 @@ from torchyard.kube.supervisor import run_parts
 
 REFS = {CLAIM: PERSISTENT_VOLUME_CLAIMS, VOLUME: PERSISTENT_VOLUMES}
 NAME = "persistentvolume-controller"  # the source of its events
-# No event reports a provisioner that never acts, so unbound claims are looked at again: upstream's resync.
-_RESYNC_SECONDS = 15.0
+# No event reports a provisioner that never acts, so unbound claims are looked at again: first after the time of
+# upstream's resync, then after twice as long each time.
+_RESYNC, _MAX_RESYNC = timedelta(seconds=15), timedelta(minutes=5)
+
+
+class _Report(NamedTuple):
+    """The events of a pending claim, and when they are repeated. Other changes only look at the claim again."""
+
+    events: list[Event]
+    due: datetime
+    pause: timedelta
 
 
 class VolumeBinder:
@@ -45,11 +56,14 @@ class VolumeBinder:
         self._volumes.on_change(self._volume_changed)
         self._classes.on_change(lambda *_: self._enqueue_unbound())
         self._pods.on_change(self._pod_changed)
+        self._reports: dict[str, _Report] = {}  # by the claim's UID
 
     async def run(self) -> None:
         await run_parts(recorder=self.recorder.run, claims=self.claims.run, volumes=self.volumes.run)
 
-    def _claim_changed(self, _change: str, claim: Object, before: Object | None) -> None:
+    def _claim_changed(self, change: str, claim: Object, before: Object | None) -> None:
+        if change == "DELETED":
+            self._reports.pop(claim["metadata"]["uid"], None)
         self.claims.queue.add(key_of(claim))
         for state in (claim, before):
             if state is not None and (name := state["spec"].get("volumeName")):
@@ -84,8 +98,23 @@ class VolumeBinder:
             classes=self._classes.all(),
             waiting_pods=sorted(pod["metadata"]["name"] for pod in waiting),
         )
-        await self._apply(claim, CLAIM, decide_claim(view))
-        return None if phase(claim) in ("Bound", "Lost") else _RESYNC_SECONDS
+        decision, uid = decide_claim(view), claim["metadata"]["uid"]
+        if phase(claim) in ("Bound", "Lost"):
+            self._reports.pop(uid, None)
+            await self._apply(claim, CLAIM, decision)
+            return None
+        report = self._reports.get(uid)
+        now = self._clock()
+        if report is None or report.events != decision.events:
+            report = _Report(list(decision.events), now + _RESYNC, _RESYNC)
+        elif now >= report.due:
+            pause = min(report.pause * 2, _MAX_RESYNC)
+            report = _Report(report.events, now + pause, pause)
+        else:
+            decision.events.clear()  # reported already
+        self._reports[uid] = report
+        await self._apply(claim, CLAIM, decision)
+        return (report.due - now).total_seconds()
 
     async def _sync_volume(self, key: Key) -> None:
         volume = self._volumes.get(*key)

@@ -30,6 +30,8 @@ _CACHE_SIZE = 4096
 # While other work is pending, pause this many times as long as the write took.
 _BUSY_PAUSE_FACTOR = 9.0
 _MESSAGE_LIMIT = 1024
+# client-go's limits: so many repetitions of an event are written at once, and then one every five minutes.
+_BURST, _REFILL_SECONDS = 25.0, 300.0
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -53,6 +55,14 @@ class RecordedEvent(NamedTuple):
 
     name: str
     times: int
+    tokens: float = 0.0  # how many repetitions may still be written, at the time of the last one
+    at: datetime | None = None
+
+    def repeated(self, at: datetime) -> RecordedEvent | None:
+        """After one more repetition; None if there were too many (client-go's EventSourceObjectSpamFilter)."""
+        elapsed = (at - self.at).total_seconds() if self.at is not None else 0.0
+        tokens = min(self.tokens + max(elapsed, 0.0) / _REFILL_SECONDS, _BURST)
+        return RecordedEvent(self.name, self.times + 1, tokens - 1, at) if tokens >= 1 else None
 
 
 class EventRecorder:
@@ -150,7 +160,7 @@ class EventRecorder:
             key = _key(
                 event["involvedObject"], event.get("type", ""), event.get("reason", ""), event.get("message", "")
             )
-            self._cache(key, RecordedEvent(event["metadata"]["name"], int(event.get("count") or 1)))
+            self._cache(key, RecordedEvent(event["metadata"]["name"], int(event.get("count") or 1), _BURST))
 
     async def _create(self, key: bytes, pending: PendingEvent) -> None:
         now = to_rfc3339(pending.at)
@@ -174,20 +184,25 @@ class EventRecorder:
                 if error.reason != "AlreadyExists":
                     raise
             else:
-                self._cache(key, RecordedEvent(name, 1))
+                self._cache(key, RecordedEvent(name, 1, _BURST - 1, pending.at))
                 return
 
     async def _increment(self, key: bytes, recorded: RecordedEvent, event: PendingEvent) -> bool:
-        """Increment the count; return False if the event no longer exists. Servers delete events after an hour."""
-        count = recorded.times + 1
+        """Increment the count; return False if the event no longer exists. Servers delete events after an hour.
+
+        As client-go, a repetition beyond the limit is neither written nor counted.
+        """
+        repeated = recorded.repeated(event.at)
+        if repeated is None:
+            return True
         try:
-            patch = {"count": count, "lastTimestamp": to_rfc3339(event.at)}
+            patch = {"count": repeated.times, "lastTimestamp": to_rfc3339(event.at)}
             await self._client.patch(EVENTS, recorded.name, patch, event.namespace)
         except StatusError as error:
             if error.status != 404:
                 raise
             return False
-        self._cache(key, RecordedEvent(recorded.name, count))
+        self._cache(key, repeated)
         return True
 
     def _cache(self, key: bytes, recorded: RecordedEvent) -> None:

@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE, LEASE_SECONDS = "kube-node-lease", 40
 _REGISTER_RETRY_SECONDS = 0.5
+_LONGEST_WORKER_DELAY = 60.0
 _STATUS_HEARTBEATS = 6  # the status is written once in so many heartbeats, and whenever a condition changes
 
 
@@ -85,6 +86,7 @@ class NodeAgent:
         )
         self._slices = Informer(client, ENDPOINT_SLICES)
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
+        self._worker_failures: dict[str, int] = {}  # by uid
         self.metrics = ResourceMetrics(settings.pods)
         self._node: Object = {}
 
@@ -154,15 +156,20 @@ class NodeAgent:
             await worker.leave()
             raise
         except Exception:
-            log.exception("pod worker failed, restarting it: uid=%s", uid)
+            failures = self._worker_failures[uid] = self._worker_failures.get(uid, 0) + 1
+            delay = min(2.0 ** (failures - 1), _LONGEST_WORKER_DELAY)
+            log.exception("pod worker failed and is started again: uid=%s delay_seconds=%g", uid, delay)
             await worker.leave()
-            await asyncio.sleep(1)
+            await asyncio.sleep(delay)
             self._workers.pop(uid, None)
             current = self._pods.get(worker.pod["metadata"]["namespace"], worker.pod["metadata"]["name"])
             if current and current["metadata"]["uid"] == uid:
                 self._pod_changed("ADDED", current, None)
+            else:
+                self._worker_failures.pop(uid, None)
             return
         self._workers.pop(uid, None)
+        self._worker_failures.pop(uid, None)
 
     async def _remove_orphans(self) -> None:
         """Tear down the pods that were deleted while no agent ran."""

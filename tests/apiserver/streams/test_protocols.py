@@ -24,6 +24,7 @@ class FakeDuplex:
         self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.sent: list[bytes] = []
         self._was_sent = asyncio.Event()
+        self.close_callbacks: list[Callable[[], None]] = []
 
     def receives(self, *messages: bytes | None) -> None:
         for message in messages:
@@ -41,6 +42,9 @@ class FakeDuplex:
 
     async def receive(self) -> bytes | None:
         return await self.incoming.get()
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self.close_callbacks.append(callback)
 
 
 class Echo:

@@ -5,6 +5,7 @@ Modules in reading order:
 - `strategy`: strategies of roles and bindings
 - `validation`: validation of roles and bindings
 - `aggregation`: aggregated ClusterRoles
+- `review_selectors`: selectors in access reviews
 - `user_roles`: roles that add custom kinds to view, edit and admin
 - `webhooks`: webhook configurations and APIServices
 - `policies`: ValidatingAdmissionPolicy and its binding

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import orjson
+
 from torchyard.api.objects import Object
 from torchyard.api.selectors.labels import from_object
 
@@ -19,9 +21,10 @@ def _rules_below(role: Object, roles: Sequence[Object], above: frozenset[str]) -
         return list(role.get("rules") or ())
     above |= {role["metadata"]["name"]}
     selecting = [from_object(selector) for selector in selectors]
-    rules: list[Object] = []
+    rules: dict[bytes, Object] = {}
     for other in roles:
         labels = other["metadata"].get("labels")
         if other["metadata"]["name"] not in above and any(selector.matches(labels) for selector in selecting):
-            rules.extend(rule for rule in _rules_below(other, roles, above) if rule not in rules)
-    return rules
+            for rule in _rules_below(other, roles, above):
+                rules.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)
+    return list(rules.values())

@@ -70,6 +70,10 @@ def _policy_errors(policy: Object) -> list[FieldError]:
         errs += [
             field_errors.required(f"spec.paramKind.{name}") for name in ("apiVersion", "kind") if not kind.get(name)
         ]
+        version = kind.get("apiVersion") or ""
+        if version.count("/") > 1:
+            detail = f"unexpected GroupVersion string: {version}"
+            errs.append(field_errors.invalid("spec.paramKind.apiVersion", version, detail))
     if match is None:
         errs.append(field_errors.required("spec.matchConstraints"))
     else:
@@ -98,10 +102,10 @@ def _check_match(match: Object, at: str, errs: list[FieldError]) -> None:
         for index, rule in enumerate(match.get(kind) or ()):
             where, named = f"{at}.{kind}[{index}]", rule.get("resourceNames") or []
             check_rule(rule, where, errs)
-            for number, name in enumerate(named):
+            for number, (name, is_repeated) in enumerate(zip(named, checks.repetitions(named), strict=True)):
                 field = f"{where}.resourceNames[{number}]"
                 checks.report_problems(names.path_segment_problems(name), field, name, errs)
-                if name in named[:number]:
+                if is_repeated:
                     errs.append(field_errors.duplicate(field, name))
 
 
@@ -144,9 +148,9 @@ def _binding_errors(spec: Object) -> list[FieldError]:
         _check_match(match, "spec.matchResources", errs)
     if not actions:
         errs.append(field_errors.required("spec.validationActions", "at least one validation action is required"))
-    for index, action in enumerate(actions):
+    for index, (action, is_repeated) in enumerate(zip(actions, checks.repetitions(actions), strict=True)):
         checks.optional_enum(action, _ACTIONS, f"spec.validationActions[{index}]", errs)
-        if action in actions[:index]:
+        if is_repeated:
             errs.append(field_errors.duplicate(f"spec.validationActions[{index}]", action))
     if {"Deny", "Warn"} <= set(actions):
         errs.append(field_errors.invalid("spec.validationActions", actions, _BOTH_ACTIONS))

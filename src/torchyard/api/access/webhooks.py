@@ -112,6 +112,7 @@ def _check_resources(resources: list[str], at: str, errs: list[FieldError]) -> N
     if "*/*" in resources and len(resources) > 1:
         errs.append(field_errors.invalid(at, resources, "if '*/*' is present, must not specify other resources"))
         return
+    earlier: set[str] = set()
     for index, resource in enumerate(resources):
         field = f"{at}[{index}]"
         name, slash, part = resource.partition("/")
@@ -119,10 +120,11 @@ def _check_resources(resources: list[str], at: str, errs: list[FieldError]) -> N
             errs.append(field_errors.required(field))
         elif slash:
             # an earlier entry already covers this one
-            wider = next((pattern for pattern in (f"{name}/*", f"*/{part}") if pattern in resources[:index]), "")
+            wider = next((pattern for pattern in (f"{name}/*", f"*/{part}") if pattern in earlier), "")
             if wider:
                 detail = f"if '{wider}' is present, must not specify {resource}"
                 errs.append(field_errors.invalid(field, resource, detail))
+        earlier.add(resource)
 
 
 def _check_client(client: Object, at: str, errs: list[FieldError]) -> None:

@@ -54,8 +54,8 @@ def validate_node(node: Object) -> list[FieldError]:
     if len(ranges) > 1 and all(valid) and (len(ranges) > 2 or len(families) < 2):
         detail = "may specify no more than one CIDR for each IP family"
         errs.append(field_errors.invalid("spec.podCIDRs", ranges, detail))
-    for index, text in enumerate(ranges):
-        if text in ranges[:index]:
+    for index, (text, is_repeated) in enumerate(zip(ranges, checks.repetitions(ranges), strict=True)):
+        if is_repeated:
             errs.append(field_errors.duplicate(f"spec.podCIDRs[{index}]", text))
     return errs
 
@@ -91,11 +91,10 @@ def validate_node_update(new: Object, old: Object) -> list[FieldError]:
 def validate_node_status(new: Object, old: Object) -> list[FieldError]:
     errs: list[FieldError] = []
     _check_node_amounts(new.get("status") or {}, errs)
-    seen: list[Object] = []
-    for index, address in enumerate((new.get("status") or {}).get("addresses") or ()):
-        if address in seen:
+    addresses = (new.get("status") or {}).get("addresses") or []
+    for index, (address, is_repeated) in enumerate(zip(addresses, checks.repetitions(addresses), strict=True)):
+        if is_repeated:
             errs.append(field_errors.duplicate(f"status.addresses[{index}]", address))
-        seen.append(address)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     was = before.get("podCIDRs") or []
     if was and (spec.get("podCIDRs") or []) != was:
@@ -270,13 +269,11 @@ def validate_runtime_class(runtime_class: Object) -> list[FieldError]:
         compute_resources.check_overhead(overhead, "overhead", errs)
     scheduling = runtime_class.get("scheduling") or {}
     errs += names.validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
-    seen: list[Object] = []
     tolerations = scheduling.get("tolerations") or []
     check_tolerations(tolerations, "scheduling.tolerations.tolerations", errs)
-    for index, toleration in enumerate(tolerations):
-        if toleration in seen:
+    for index, (toleration, is_repeated) in enumerate(zip(tolerations, checks.repetitions(tolerations), strict=True)):
+        if is_repeated:
             errs.append(field_errors.duplicate(f"scheduling.tolerations[{index}]", toleration))
-        seen.append(toleration)
     return errs
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from torchyard.api.errors import YardError
 
+# The number of completions is an int32.
+_MAX_DIGITS = 10
+
 
 class IndexesError(YardError):
     """The text is not a valid set of indexes."""
@@ -31,10 +34,10 @@ def parse_interval(text: str, completions: int) -> tuple[int, int]:
 def _index(text: str, completions: int) -> int:
     if not text.removeprefix("+").isascii() or not text.removeprefix("+").isdigit():
         raise IndexesError(f'cannot convert string to integer for index: "{text}"')
-    value = int(text)
-    if value >= completions:
+    # int() rejects thousands of digits
+    if len(text.lstrip("+0")) > _MAX_DIGITS or int(text) >= completions:
         raise IndexesError(f'too large index: "{text}"')
-    return value
+    return int(text)
 
 
 def count_indexes(text: str, completions: int) -> int:

@@ -64,10 +64,10 @@ def _check_exit_codes(codes: Object, containers: set[str | None], at: str, errs:
         errs.append(field_errors.invalid(f"{at}.values", values, "at least one value is required"))
     elif len(values) > _MAX_EXIT_CODES:
         errs.append(field_errors.too_many(f"{at}.values", len(values), _MAX_EXIT_CODES))
-    for index, value in enumerate(values):
+    for index, (value, is_repeated) in enumerate(zip(values, checks.repetitions(values), strict=True)):
         if operator == "In" and value == 0:
             errs.append(field_errors.invalid(f"{at}.values[{index}]", value, "must not be 0 for the In operator"))
-        if value in values[:index]:
+        if is_repeated:
             errs.append(field_errors.duplicate(f"{at}.values[{index}]", value))
     if values != sorted(values):
         errs.append(field_errors.invalid(f"{at}.values", values, "must be ordered"))

@@ -34,6 +34,9 @@ _MACROS = {
 }
 
 
+_MAX_DIGITS = 18  # of an int64
+
+
 class ScheduleError(YardError):
     """The text is not a valid schedule. The message is that of the library that upstream uses."""
 
@@ -134,6 +137,8 @@ def _plain_number(text: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
         raise ScheduleError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
+    if len(digits.lstrip("0")) > _MAX_DIGITS:  # int() rejects thousands of digits
+        raise ScheduleError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": value out of range')
     if int(text) < 0:
         raise ScheduleError(f"negative number ({int(text)}) not allowed: {text}")
     return int(text)

@@ -14,6 +14,7 @@ Modules in reading order:
 - `scheduling`: affinity, tolerations, topology spread, scheduling gates
 - `updates`: validation on update, per endpoint
 - `warnings`: texts of the Warning header
+- `overlaps`: ports and paths that overlap, for the warnings
 - `qos`: the QoS class
 - `totals`: the total requests and limits of a pod
 - `status_messages`: reasons and messages of a pod's status

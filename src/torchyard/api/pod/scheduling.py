@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from torchyard.api import checks, field_errors, names, selectors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.node_selectors import check_node_selector, check_node_selector_term
@@ -71,14 +73,16 @@ def _check_match_keys(term: Object, at: str, errs: list[FieldError]) -> None:
                 checks.report_problems(names.qualified_name_problems(key), f"{at}.{name}[{index}]", key, errs)
     if selector is not None and matched:
         seen = set(selector.get("matchLabels") or ())
+        positions = {key: index for index, key in reversed(list(enumerate(matched)))}
         for expression in selector.get("matchExpressions") or ():
             key = expression.get("key")
-            if key in seen and key in matched:
+            if key in seen and key in positions:
                 detail = "exists in both matchLabelKeys and labelSelector"
-                errs.append(field_errors.invalid(f"{at}[{matched.index(key)}]", key, detail))
+                errs.append(field_errors.invalid(f"{at}[{positions[key]}]", key, detail))
             seen.add(key)
+    excluded = set(mismatched)
     for index, key in enumerate(matched):
-        if key in mismatched:
+        if key in excluded:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
             errs.append(field_errors.invalid(f"{at}.matchLabelKeys[{index}]", key, detail))
 
@@ -96,14 +100,17 @@ def merge_match_keys(spec: Object, labels: dict[str, str]) -> None:
         selector = term.get("labelSelector")
         if selector is None:
             continue
+        expressions: list[Object] = []
         for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
             for key in term.get(field) or ():
                 if key in labels:
-                    expression = {"key": key, "operator": operator, "values": [labels[key]]}
-                    selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), expression]
+                    expressions.append({"key": key, "operator": operator, "values": [labels[key]]})
+        if expressions:
+            selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *expressions]
 
 
 def check_spread(constraints: list[Object], at: str, errs: list[FieldError]) -> None:
+    remaining = Counter(map(_spread_key, constraints))
     for index, constraint in enumerate(constraints):
         field = f"{at}[{index}]"
         skew, key = constraint.get("maxSkew") or 0, constraint.get("topologyKey") or ""
@@ -113,11 +120,8 @@ def check_spread(constraints: list[Object], at: str, errs: list[FieldError]) -> 
         if not key:
             errs.append(field_errors.required(f"{field}.topologyKey", "can not be empty"))
         checks.optional_enum(action, ("DoNotSchedule", "ScheduleAnyway"), f"{field}.whenUnsatisfiable", errs)
-        pairs = [
-            (constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or "")
-            for constraint in constraints[index + 1 :]
-        ]
-        if (key, action) in pairs:
+        remaining[key, action] -= 1
+        if remaining[key, action]:
             named = "{topologyKey, whenUnsatisfiable}"
             errs.append(field_errors.duplicate(f"{field}.{named}", f"{{{key}, {action}}}"))
         _check_min_domains(constraint.get("minDomains"), action, f"{field}.minDomains", errs)
@@ -125,6 +129,10 @@ def check_spread(constraints: list[Object], at: str, errs: list[FieldError]) -> 
             checks.optional_enum(constraint.get(policy), ("Honor", "Ignore"), f"{field}.{policy}", errs)
         _check_match_keys(constraint, field, errs)
         errs += selectors.validate_object(constraint.get("labelSelector"), f"{field}.labelSelector")
+
+
+def _spread_key(constraint: Object) -> tuple[str, str]:
+    return constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or ""
 
 
 def _check_min_domains(domains: int | None, action: str, field: str, errs: list[FieldError]) -> None:

@@ -245,8 +245,8 @@ def _check_addresses(addresses: list[Object], at: str, errs: list[FieldError]) -
     if all(valid) and (len(texts) > 2 or len(families) < 2):
         detail = "may specify no more than one IP for each IP family"
         errs.append(field_errors.invalid(at, addresses, detail))
-    for index, text in enumerate(texts):
-        if text in texts[:index]:
+    for index, is_repeated in enumerate(checks.repetitions(texts)):
+        if is_repeated:
             errs.append(field_errors.duplicate(f"{at}[{index}]", addresses[index]))
 
 

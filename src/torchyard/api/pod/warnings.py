@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from torchyard.api import checks, quantity
 from torchyard.api.objects import Object
+from torchyard.api.pod.overlaps import PathOverlaps, PortOverlaps
 from torchyard.api.pod.token import TOKEN_PROJECTION
 from torchyard.api.pod.validation import APP_ARMOR, all_containers
 
@@ -37,12 +39,19 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 
+# A response has 4096 characters of warnings at most, so that further ones are not even computed.
+MAX_WARNINGS = 1000
+# The paths of a projected volume are compared up to this length of all together.
+_MAX_PATHS_LENGTH = 256 * 1024
+
+
 def pod_warnings(pod: Object) -> list[str]:
-    return list(_warnings(pod["spec"], pod["metadata"], "spec", "metadata"))
+    return list(islice(_warnings(pod["spec"], pod["metadata"], "spec", "metadata"), MAX_WARNINGS))
 
 
 def template_warnings(template: Object, at: str) -> list[str]:
-    return list(_warnings(template.get("spec") or {}, template.get("metadata") or {}, f"{at}.spec", f"{at}.metadata"))
+    spec, metadata = template.get("spec") or {}, template.get("metadata") or {}
+    return list(islice(_warnings(spec, metadata, f"{at}.spec", f"{at}.metadata"), MAX_WARNINGS))
 
 
 def _warnings(spec: Object, meta: Object, at: str, meta_at: str) -> Iterator[str]:  # noqa: C901, PLR0912 - one branch per warning, in upstream's order
@@ -125,13 +134,17 @@ def _projected_warnings(volume: Object) -> Iterator[str]:
         token = source.get("serviceAccountToken")
         if token is not None:
             files.append((token.get("path") or "", "ServiceAccountToken"))
-    for index, (path, source) in enumerate(files):
-        for other, other_source in files[:index]:
-            if path.startswith(f"{other}/") or other.startswith(f"{path}/"):
-                yield (
-                    f'volume "{volume.get("name")}" (Projected): overlapping paths: '
-                    f'"{path}" ({source}) with "{other}" ({other_source})'
-                )
+    overlaps = PathOverlaps()
+    length = 0
+    for path, source in files:
+        length += len(path)
+        if length > _MAX_PATHS_LENGTH:
+            return
+        for other, other_source in overlaps.add(path, source):
+            yield (
+                f'volume "{volume.get("name")}" (Projected): overlapping paths: '
+                f'"{path}" ({source}) with "{other}" ({other_source})'
+            )
 
 
 def _duplicate_warnings(spec: Object, at: str) -> Iterator[str]:
@@ -181,23 +194,11 @@ def _container_warnings(container: Object, at: str) -> Iterator[str]:
 
 def _port_warnings(spec: Object, at: str) -> Iterator[str]:
     """Warn about ports that are equal, or equal except for the host port."""
-    seen: list[tuple[str, Object]] = []
+    overlaps = PortOverlaps()
     for kind, index, container in all_containers(spec):
         if kind == "initContainers" and container.get("restartPolicy") != "Always":
             continue
         for number, port in enumerate(container.get("ports") or ()):
             where = f"{at}.{kind}[{index}].ports[{number}]"
-            for other_where, other in seen:
-                word = _port_conflict(port, other)
-                if word:
-                    yield f"{where}: {word} port definition with {other_where}"
-            seen.append((where, port))
-
-
-def _port_conflict(port: Object, other: Object) -> str:
-    if any(port.get(name) != other.get(name) for name in ("containerPort", "protocol")):
-        return ""
-    pairs = [(port.get(name) or "", other.get(name) or "") for name in ("hostPort", "hostIP")]
-    if all(left == right for left, right in pairs):
-        return "duplicate"
-    return "" if any(left and right and left != right for left, right in pairs) else "overlapping"
+            for other_where, is_equal in overlaps.add(where, port):
+                yield f"{where}: {'duplicate' if is_equal else 'overlapping'} port definition with {other_where}"

@@ -36,7 +36,7 @@ class PyTorchJobStrategy(Strategy):
 
 
 def validate(job: Object) -> list[FieldError]:
-    spec = job["spec"]
+    spec = job.get("spec") or {}
     errs: list[FieldError] = []
     name = job["metadata"].get("name", "")
     problems = any_names.dns1035_problems(name)
@@ -61,13 +61,13 @@ def validate(job: Object) -> list[FieldError]:
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
     errs = validate(new)
-    before, after = (((obj["spec"].get("runPolicy")) or {}).get("managedBy") for obj in (old, new))
+    before, after = ((((obj.get("spec") or {}).get("runPolicy")) or {}).get("managedBy") for obj in (old, new))
     checks.immutable(after, before, f"{RUN_POLICY}.managedBy", errs)
     return errs
 
 
 def warnings(job: Object) -> list[str]:
-    elastic = job["spec"].get("elasticPolicy") or {}
+    elastic = (job.get("spec") or {}).get("elasticPolicy") or {}
     return [DEPRECATED_PROCESSES] if elastic.get("nProcPerNode") is not None else []
 
 

@@ -123,7 +123,7 @@ class WorkloadStrategy(Strategy):
 
 class CheckStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
-        if not obj["spec"].get("controllerName"):
+        if not (obj.get("spec") or {}).get("controllerName"):
             return [
                 field_errors.required(
                     "spec.controllerName",

@@ -60,28 +60,49 @@ def _applies(scope: str, resource: str) -> bool:
 
 def _check_scopes(spec: Object, errs: list[FieldError]) -> None:
     scopes, at = spec.get("scopes") or [], "spec.scopes"
+    shown = scopes[: field_errors.MAX_ITEMS_SHOWN]
+    inapplicable = _InapplicableNames(spec)
     for scope in scopes:
+        if len(errs) >= field_errors.MAX_ERRORS:
+            return
         if scope not in SCOPES:
-            errs.append(field_errors.invalid(at, scopes, "unsupported scope"))
-        for name in sorted(spec.get("hard") or ()):
-            if compute_resources.is_quota_name(name) and not _applies(scope, name):
-                errs.append(field_errors.invalid(at, scopes, "unsupported scope applied to resource"))
+            errs.append(field_errors.invalid(at, shown, "unsupported scope"))
+        error = field_errors.invalid(at, shown, "unsupported scope applied to resource")
+        errs += [error] * min(inapplicable.count(scope), field_errors.MAX_ERRORS)
     for pair in _CONFLICTS:
         if pair <= set(scopes):
-            errs.append(field_errors.invalid(at, scopes, "conflicting scopes"))
+            errs.append(field_errors.invalid(at, shown, "conflicting scopes"))
+
+
+class _InapplicableNames:
+    """How many of a quota's resources a scope does not apply to; there may be thousands of either."""
+
+    def __init__(self, spec: Object) -> None:
+        self._names = [name for name in spec.get("hard") or () if compute_resources.is_quota_name(name)]
+        self._counts: dict[str, int] = {}
+
+    def count(self, scope: str) -> int:
+        if scope not in SCOPES:
+            return 0  # it applies to every resource
+        if scope not in self._counts:
+            self._counts[scope] = sum(not _applies(scope, name) for name in self._names)
+        return self._counts[scope]
 
 
 def _check_selector(selector: Object, spec: Object, errs: list[FieldError]) -> None:
     at = "spec.scopeSelector.matchExpressions"
     seen: set[str] = set()
+    inapplicable = _InapplicableNames(spec)
     for expression in selector.get("matchExpressions") or ():
+        if len(errs) >= field_errors.MAX_ERRORS:
+            return
         scope, operator = expression.get("scopeName") or "", expression.get("operator") or ""
         values = expression.get("values") or []
         if scope not in SCOPES:
             errs.append(field_errors.invalid(f"{at}.scopeName", scope, "unsupported scope"))
-        for name in sorted(spec.get("hard") or ()):
-            if compute_resources.is_quota_name(name) and not _applies(scope, name):
-                errs.append(field_errors.invalid(at, selector, "unsupported scope applied to resource"))
+        if count := min(inapplicable.count(scope), field_errors.MAX_ERRORS):
+            shown = {**selector, "matchExpressions": selector["matchExpressions"][: field_errors.MAX_ITEMS_SHOWN]}
+            errs += [field_errors.invalid(at, shown, "unsupported scope applied to resource")] * count
         if scope in _EXISTS_ONLY and operator != "Exists":
             detail = (
                 "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "

@@ -83,9 +83,14 @@ def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
         return {}, False
     if not isinstance(obj, dict):
         raise _unrecognized_object(body, kind, f"couldn't get version/kind; json parse error: {_not_an_object(obj)}")
+    check_readable_kind(obj, body, kind)
+    return obj, repeats
+
+
+def check_readable_kind(obj: dict[str, Any], body: bytes, kind: str) -> None:
+    """Raise 400 if the version or kind of a parsed body is not a string; `kind` is the expected one."""
     if trouble := _unreadable_kind(obj):
         raise _unrecognized_object(body, kind, trouble)
-    return obj, repeats
 
 
 def _unreadable_kind(obj: dict[str, Any]) -> str:
@@ -197,7 +202,7 @@ def syntax_error(body: bytes) -> str:
     """Return the message of Go's scanner about a text that is not valid JSON."""
     try:
         text = body.decode()
-        json.loads(text)
+        json.loads(text, parse_int=_skip_number, parse_float=_skip_number)
     except UnicodeDecodeError as error:
         return f"invalid UTF-8 at byte {error.start}"
     except json.JSONDecodeError as error:
@@ -213,10 +218,14 @@ def syntax_error(body: bytes) -> str:
     return "invalid number"
 
 
+def _skip_number(_: str) -> None:
+    """Numbers are not converted: int() rejects thousands of digits."""
+
+
 def _enclosing_bracket(text: str) -> str:
     """Return the bracket that is still open at the end of a text."""
     opened = []
-    for mark in re.findall(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', text):
+    for mark in re.findall(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', text):
         if mark in "[{":
             opened.append(mark)
         elif mark in "]}" and opened:

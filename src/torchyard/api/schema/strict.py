@@ -16,6 +16,9 @@ from torchyard.api.schema.types import Type
 # As in upstream, further errors are dropped.
 MAX_ERRORS = 100
 
+# The path of a value: that of its parent, and its key or index.
+_Path = tuple[Any, str | int] | None
+
 
 class Pairs(list[tuple[str, Any]]):
     """A JSON object as a list of all its key-value pairs, including duplicates."""
@@ -38,49 +41,61 @@ def errors_in(body: bytes, type: Type) -> list[str]:
 def duplicates_in(body: bytes) -> list[str]:
     """Return `duplicate field "y"` of a JSON text without a known type."""
     errors: dict[str, None] = {}
-    _walk_untyped(json.loads(body, object_pairs_hook=Pairs), "", errors)
-    return list(errors)[:MAX_ERRORS]
+    _walk_untyped(json.loads(body, object_pairs_hook=Pairs), None, errors)
+    return list(errors)
 
 
 def errors_of(document: Any, type: Type) -> list[str]:
     """Return `unknown field "x"` of a parsed document, which cannot have duplicate fields."""
     errors: dict[str, None] = {}
-    _walk(document, type, "", errors)
-    return list(errors)[:MAX_ERRORS]
+    _walk(document, type, None, errors)
+    return list(errors)
 
 
-def _walk(node: Any, type: Type, path: str, errors: dict[str, None]) -> None:
+def _walk(node: Any, type: Type, path: _Path, errors: dict[str, None]) -> None:
     match type.shape:
         case "object" | "map" if isinstance(node, dict | Pairs):
             seen: set[str] = set()
             for key, value in _pairs(node):
                 child = type.fields.get(key) if type.shape == "object" else type.values
-                below = f"{path}.{key}" if path else key
                 if child is None:
                     if not type.preserve_unknown:
-                        errors[f'unknown field "{below}"'] = None
+                        _add(errors, "unknown", (path, key))
                     continue
                 if key in seen:
-                    errors[f'duplicate field "{below}"'] = None
+                    _add(errors, "duplicate", (path, key))
                 seen.add(key)
-                _walk(value, child, below, errors)
+                _walk(value, child, (path, key), errors)
         case "list" if isinstance(node, list) and type.items:
             for index, item in enumerate(node):
-                _walk(item, type.items, f"{path}[{index}]", errors)
+                _walk(item, type.items, (path, index), errors)
 
 
-def _walk_untyped(node: Any, path: str, errors: dict[str, None]) -> None:
+def _walk_untyped(node: Any, path: _Path, errors: dict[str, None]) -> None:
     if isinstance(node, Pairs):
         seen: set[str] = set()
         for key, value in node:
-            below = f"{path}.{key}" if path else key
             if key in seen:
-                errors[f'duplicate field "{below}"'] = None
+                _add(errors, "duplicate", (path, key))
             seen.add(key)
-            _walk_untyped(value, below, errors)
+            _walk_untyped(value, (path, key), errors)
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            _walk_untyped(item, f"{path}[{index}]", errors)
+            _walk_untyped(item, (path, index), errors)
+
+
+def _add(errors: dict[str, None], adjective: str, path: _Path) -> None:
+    """Add an error, unless there are enough. Only here paths become texts: a body may have a million fields."""
+    if len(errors) < MAX_ERRORS:
+        errors[f'{adjective} field "{_format_path(path)}"'] = None
+
+
+def _format_path(path: _Path) -> str:
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+    return "".join(reversed(steps)).removeprefix(".")
 
 
 def _pairs(node: dict[str, Any] | Pairs) -> Iterable[tuple[str, Any]]:

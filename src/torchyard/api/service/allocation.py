@@ -75,7 +75,11 @@ def family_errors(service: Object) -> list[FieldError]:
         parsed = checks.parse_ip(address)
         if parsed is not None and parsed.version == 6:
             detail = "IPv6 is not configured on this cluster"
-            errs.append(field_errors.invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], detail))
+            errs.append(
+                field_errors.invalid(
+                    f"spec.clusterIPs[{index}]", spec["clusterIPs"][: field_errors.MAX_ITEMS_SHOWN], detail
+                )
+            )
     if errs:
         return errs
     if len(families) > 1 and policy == "SingleStack":
@@ -171,9 +175,9 @@ def check_cluster_ips(service: Object, errs: list[FieldError]) -> None:  # noqa:
             errs.append(field_errors.invalid(at, addresses, "first value must match `clusterIP`"))
     elif addresses:
         errs.append(field_errors.invalid(at, addresses, "must be empty when `clusterIP` is not specified"))
-    for index, family in enumerate(families):
+    for index, (family, is_repeated) in enumerate(zip(families, checks.repetitions(families), strict=True)):
         checks.optional_enum(family, ("IPv4", "IPv6"), f"spec.ipFamilies[{index}]", errs)
-        if family in families[:index]:
+        if is_repeated:
             errs.append(field_errors.duplicate(f"spec.ipFamilies[{index}]", family))
     policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
     checks.optional_enum(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy", errs)

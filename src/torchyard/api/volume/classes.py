@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from torchyard.api import checks, field_errors, names
@@ -28,12 +29,12 @@ def validate_storage_class(storage_class: Object) -> list[FieldError]:
     checks.required_enum(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", errs)
     terms = storage_class.get("allowedTopologies") or []
     # upstream also compares with as many empty entries: an empty term is always a duplicate
-    seen: list[dict[str, set[str]]] = [{} for _ in terms]
+    seen: Counter[frozenset[tuple[str, frozenset[str]]]] = Counter({frozenset(): len(terms)})
     for index, term in enumerate(terms):
         at = f"allowedTopologies[{index}].matchLabelExpressions"
         expressions = _check_topology(term, at, errs)
-        errs += [field_errors.duplicate(at, "")] * seen.count(expressions)
-        seen.append(expressions)
+        errs += [field_errors.duplicate(at, "")] * min(seen[expressions], field_errors.MAX_ERRORS - len(errs))
+        seen[expressions] += 1
     return errs
 
 
@@ -49,20 +50,20 @@ def _check_parameters(parameters: dict[str, str], errs: list[FieldError], *, nee
         errs.append(field_errors.too_long("parameters", _MAX_PARAMETERS_SIZE))
 
 
-def _check_topology(term: Object, at: str, errs: list[FieldError]) -> dict[str, set[str]]:
-    known: dict[str, set[str]] = {}
+def _check_topology(term: Object, at: str, errs: list[FieldError]) -> frozenset[tuple[str, frozenset[str]]]:
+    known: dict[str, frozenset[str]] = {}
     for index, requirement in enumerate(term.get("matchLabelExpressions") or ()):
         field, key, values = f"{at}[{index}]", requirement.get("key") or "", requirement.get("values") or []
         if not values:
             errs.append(field_errors.required(f"{field}.values"))
-        for number, value in enumerate(values):
-            if value in values[:number]:
+        for number, (value, is_repeated) in enumerate(zip(values, checks.repetitions(values), strict=True)):
+            if is_repeated:
                 errs.append(field_errors.duplicate(f"{field}.values[{number}]", value))
         checks.report_problems(names.qualified_name_problems(key), f"{field}.key", key, errs)
         if key in known:
             errs.append(field_errors.duplicate(f"{field}.key", key))
-        known[key] = set(values)
-    return known
+        known[key] = frozenset(values)
+    return frozenset(known.items())
 
 
 def validate_storage_class_update(new: Object, old: Object) -> list[FieldError]:

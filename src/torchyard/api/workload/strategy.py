@@ -147,7 +147,7 @@ class DaemonSetStrategy(_TemplateStrategy):
 
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
-        was = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 1)
+        was = _template_generation(old)
         changed = not semantically_equal(old["spec"].get("template"), new["spec"].get("template"))
         self._count(new, was + 1 if changed else was)
 
@@ -166,6 +166,12 @@ class DaemonSetStrategy(_TemplateStrategy):
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return status.validate_daemon_set_status(new, old)
+
+
+def _template_generation(daemon_set: Object) -> int:
+    """The annotation's number; as upstream, anything but a 64-bit integer counts as 0, and none as 1."""
+    text = (daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "1"
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 class ReplicationControllerStrategy(_TemplateStrategy):

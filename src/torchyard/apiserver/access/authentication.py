@@ -174,6 +174,8 @@ class CertificateAuthenticator:
             certificate = x509.load_der_x509_certificate(der)
             if not is_signed_by(certificate, self._authority) or not _is_for_clients(certificate):
                 return None
+            if any(extension.critical and _is_unknown(extension) for extension in certificate.extensions):
+                return None
             names, groups, uids = (
                 tuple(str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(oid))
                 for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, _UID)
@@ -193,6 +195,10 @@ class CertificateAuthenticator:
 _UID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
 # What the library raises for certificates that it cannot read, besides ValueError.
 _UNREADABLE = (x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm)
+
+
+def _is_unknown(extension: x509.Extension[x509.ExtensionType]) -> bool:
+    return isinstance(extension.value, x509.UnrecognizedExtension)
 
 
 def _is_for_clients(certificate: x509.Certificate) -> bool:
@@ -273,8 +279,7 @@ def _quote_all(names: Iterable[str]) -> str:
 
 def bearer_token(headers: MultiMapping[str]) -> str | None:
     """The token of the Authorization header, or of a WebSocket's sub-protocol list; None when there is none."""
-    scheme, _, rest = headers.get("Authorization", "").strip().partition(" ")
-    token = rest.strip()
+    scheme, token, *_ = (*headers.get("Authorization", "").strip().split(" "), "")
     if scheme.lower() == "bearer" and token:
         return token
     for protocol in headers.get("Sec-WebSocket-Protocol", "").split(","):

@@ -22,6 +22,9 @@ from torchyard.apiserver.access.rbac import (
     role_rules,
 )
 
+# How many permissions of one role are compared with those of the user.
+MAX_RIGHTS = 10_000
+
 
 def check_role(
     user: User,
@@ -74,6 +77,8 @@ def _check_held(
     namespace: str,
 ) -> None:
     held, missing_roles = authorizer.rules_for(user, namespace)
+    rules = [rule for rule in rules if not any(_covers_whole(owned, rule) for owned in held)]
+    _check_size(user, resource, name, rules)
     missing = list(uncovered(held, rules))
     if not missing:
         return
@@ -94,6 +99,34 @@ def uncovered(held: Iterable[Mapping[str, Any]], rules: Iterable[Mapping[str, An
         for right in _single_rights(rule):
             if not any(_covers(owned, right) for owned in held):
                 yield right
+
+
+def _covers_whole(owned: Mapping[str, Any], rule: Mapping[str, Any]) -> bool:
+    """Whether one rule covers another with all its combinations, without looking at each of them."""
+
+    def has_all(field: str) -> bool:
+        values = owned.get(field) or ()
+        return "*" in values or set(rule.get(field) or ()) <= set(values)
+
+    return (
+        not rule.get("nonResourceURLs")
+        and not owned.get("resourceNames")
+        and all(map(has_all, ("verbs", "apiGroups", "resources")))
+    )
+
+
+def _check_size(user: User, resource: str, name: str, rules: Sequence[Mapping[str, Any]]) -> None:
+    """Reject rules with too many combinations: one of a thousand groups, resources, names and verbs has 10^12."""
+    count = 0
+    for rule in rules:
+        verbs, names = len(rule.get("verbs") or ()), len(rule.get("resourceNames") or (None,))
+        count += len(rule.get("apiGroups") or ()) * len(rule.get("resources") or ()) * names * verbs
+        count += len(rule.get("nonResourceURLs") or ()) * verbs
+    if count > MAX_RIGHTS:
+        reason = (
+            f'user "{user.name}" is attempting to grant {count} RBAC permissions; at most {MAX_RIGHTS} can be checked'
+        )
+        raise forbidden(resource, GROUP, name, reason)
 
 
 def _single_rights(rule: Mapping[str, Any]) -> Iterator[Object]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from torchyard.api.objects import Object
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Lister(Protocol):
@@ -78,3 +83,28 @@ class CachingLister:
         if entry is None or entry[0] != revision:
             entry = self._cache[resource] = (revision, {})
         return entry[1]
+
+
+class LoopLister:
+    """A lister for a worker thread: it reads the store in the event loop, to which the store belongs."""
+
+    def __init__(self, lister: Lister) -> None:
+        self.get = in_loop(lister.get)
+        self.list = in_loop(lambda group, resource, namespace="": tuple(lister.list(group, resource, namespace)))
+        self.revision = in_loop(lister.revision)
+
+
+def in_loop(read: Callable[P, T]) -> Callable[P, T]:
+    """The function for callers in any thread: it runs in the present event loop, and the caller waits for it."""
+    loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if threading.get_ident() == loop_thread:
+            return read(*args, **kwargs)
+
+        async def run() -> T:
+            return read(*args, **kwargs)
+
+        return asyncio.run_coroutine_threadsafe(run(), loop).result()
+
+    return call

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
+from torchyard.apiserver.access import rbac
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes, Operation
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
-from torchyard.apiserver.access.lister import CachingLister
+from torchyard.apiserver.access.lister import CachingLister, LoopLister
 from torchyard.apiserver.registry.registry import AdmissionInputs, Registry, ResourceKey
+from torchyard.apiserver.request.computation import LARGE_BYTES
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.apiserver.verbs.update import change
@@ -18,6 +21,7 @@ from torchyard.apiserver.verbs.update import change
 if TYPE_CHECKING:
     from torchyard.apiserver.admission.dynamic import DynamicAdmission
 
+T = TypeVar("T")
 
 CONFIGURATIONS = (
     "/mutatingwebhookconfigurations.admissionregistration.k8s.io/",
@@ -51,9 +55,9 @@ class AdmissionController:
     ) -> bool:
         """Complete `new` in place, or reject it; returns whether a webhook changed it."""
         attributes = self._attributes(registry, ctx, operation, new, old)
-        for sentence in self._built_in.warnings(attributes):
+        for sentence in await _compute(ctx, self._built_in.warnings, attributes):
             ctx.warn(sentence)
-        self._built_in.mutate(attributes)
+        await _compute(ctx, self._built_in.mutate, attributes)
         dynamic = self._dynamic_admission(registry)
         is_changed = dynamic is not None and await dynamic.mutate(ctx, operation, new, old)
         self._built_in.authorize(attributes)
@@ -64,7 +68,7 @@ class AdmissionController:
     ) -> None:
         """Reject what is not allowed; the last step before a write."""
         attributes = self._attributes(registry, ctx, operation, new, old)
-        self._built_in.validate(attributes)
+        await _compute(ctx, self._built_in.validate, attributes)
         dynamic = self._dynamic_admission(registry)
         if dynamic is not None:
             await dynamic.validate(ctx, operation, new, old)
@@ -114,6 +118,19 @@ class AdmissionController:
             ctx.subresource,
             ctx.dry_run,
         )
+
+
+async def _compute(
+    ctx: RequestContext, plugins: Callable[[AdmissionAttributes], T], attributes: AdmissionAttributes
+) -> T:
+    """Run built-in plugins; for a large object in a thread, from which they read the store through the loop.
+
+    The plugin for roles also reads the authorizer, which belongs to the loop.
+    """
+    if ctx.size > LARGE_BYTES and attributes.group != rbac.GROUP:
+        attributes = attributes._replace(lister=LoopLister(attributes.lister))
+        return await ctx.compute(plugins, attributes)
+    return plugins(attributes)
 
 
 async def _charge_quota(registry: Registry, ctx: RequestContext, quota: str, used: dict[str, str]) -> None:

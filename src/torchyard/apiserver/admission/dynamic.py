@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.admission.attributes import Operation
+from torchyard.apiserver.access.lister import in_loop
 from torchyard.apiserver.access.webhooks.dispatch import WebhookDispatcher
 from torchyard.apiserver.access.webhooks.policies import PolicyValidator
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
@@ -24,11 +25,11 @@ class DynamicAdmission:
             self._configurations, self._namespace, equivalents=self._equivalents, resolve=self._resolve
         )
         self._policies = PolicyValidator(
-            lambda: self._configurations("validatingadmissionpolicies"),
-            lambda: self._configurations("validatingadmissionpolicybindings"),
-            self._namespace,
-            parameters=self._parameters,
-            equivalents=self._equivalents,
+            in_loop(lambda: self._configurations("validatingadmissionpolicies")),
+            in_loop(lambda: self._configurations("validatingadmissionpolicybindings")),
+            in_loop(self._namespace),
+            parameters=in_loop(lambda *kind: tuple(self._parameters(*kind))),
+            equivalents=in_loop(self._equivalents),
         )
         self._cache: dict[str, tuple[int, tuple[Object, ...]]] = {}
 
@@ -52,7 +53,7 @@ class DynamicAdmission:
             # a mutating webhook cannot change a deletion, but it may reject it
             await self.mutate(ctx, operation, new, old)
         attributes = self._attributes(ctx, operation, new, old)
-        for sentence in self._policies.validate(attributes):
+        for sentence in await ctx.compute(self._policies.validate, attributes):
             ctx.warn(sentence)
         for sentence in await self._webhooks.validate(attributes):
             ctx.warn(sentence)

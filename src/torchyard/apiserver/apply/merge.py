@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from torchyard.api.schema.types import Type
@@ -40,22 +41,22 @@ def _merge_lists(live: list[Any], applied: list[Any], type: Type) -> list[Any]:
         # Duplicate live items are not merged: the applied item replaces them all.
         live_by_step[step] = ABSENT if step in live_by_step else item
     result: list[Any] = []
-    waiting = list(applied_by_step)
-    shared = [step for step in applied_by_step if step in live_by_step]
+    waiting = deque(applied_by_step)
+    shared = deque(step for step in applied_by_step if step in live_by_step)
     taken: set[str] = set()
 
     def take(step: str) -> None:
         result.append(merge_applied(live_by_step.get(step, ABSENT), applied_by_step[step], item_type))
         taken.add(step)
         if shared and shared[0] == step:
-            shared.pop(0)
+            shared.popleft()
 
     position = 0
     while position < len(live) or waiting:
         live_step = steps[position] if position < len(live) else None
         if live_step is not None and waiting:
             if live_step == waiting[0]:
-                take(waiting.pop(0))
+                take(waiting.popleft())
                 position += 1
                 continue
             if live_step in applied_by_step and shared and shared[0] != live_step:
@@ -68,7 +69,7 @@ def _merge_lists(live: list[Any], applied: list[Any], type: Type) -> list[Any]:
         if live_step in taken:
             position += 1
         if waiting:
-            take(waiting.pop(0))
+            take(waiting.popleft())
     return result
 
 

@@ -319,7 +319,7 @@ class ExpressionCompiler:
             if part is not None and compiled is not None:
                 self._expect_type(BOOL, compiled.type, part.offset)
         loop = comprehensions.ComprehensionLoop(
-            over.run, first, len(node.variables), step.run, condition.run if condition else None, _node_count(node.step)
+            over.run, first, len(node.variables), step.run, condition.run if condition else None, node_count(node.step)
         )
         return CompiledExpr(self._result_type(node, over.type, kinds, step.type), comprehensions.KINDS[node.kind](loop))
 
@@ -381,15 +381,15 @@ class ExpressionCompiler:
 _LOGICAL_OPERATORS = frozenset({"_&&_", "_||_", "_?_:_", "_==_", "_!=_"})
 
 
-def _node_count(node: Expr) -> int:
-    """The number of nodes of an expression: the cost of one iteration."""
+def node_count(node: Expr) -> int:
+    """The number of nodes of an expression, outside of comprehensions: the cost of one evaluation or iteration."""
     match node:
         case SelectExpr():
-            return 1 + _node_count(node.operand)
+            return 1 + node_count(node.operand)
         case CallExpr():
-            return 1 + sum(map(_node_count, node.args)) + (_node_count(node.target) if node.target else 0)
+            return 1 + sum(map(node_count, node.args)) + (node_count(node.target) if node.target else 0)
         case ListExpr():
-            return 1 + sum(map(_node_count, node.items))
+            return 1 + sum(map(node_count, node.items))
         case MapExpr():
-            return 1 + sum(map(_node_count, node.keys)) + sum(map(_node_count, node.values))
+            return 1 + sum(map(node_count, node.keys)) + sum(map(node_count, node.values))
     return 1

@@ -26,6 +26,7 @@ _QUOTED_IDENT = re.compile(r"`([a-zA-Z0-9_./ -]+)`")
 _ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|X([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL
 )
+_MAX_DIGITS = 64  # int() rejects thousands of digits; so many are out of range anyway
 _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _SAME = "\"'`\\?"
 
@@ -52,7 +53,9 @@ def _token(source: str, at: int) -> CelToken:
     if match := _INT.match(source, at):
         text = match.group()
         digits = text.rstrip("uU")
-        value = int(digits, 16) if digits.startswith("0x") else int(digits)
+        is_hexadecimal = digits.startswith("0x")
+        significant = digits.removeprefix("0x").lstrip("0")[:_MAX_DIGITS] or "0"
+        value = int(significant, 16 if is_hexadecimal else 10)
         return CelToken("uint" if match.group(1) else "int", text, at, value)
     if match := _IDENT.match(source, at):
         return CelToken("ident", match.group(), at)

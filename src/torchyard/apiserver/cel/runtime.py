@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchyard.apiserver.cel.cost_budget import CostBudget
@@ -189,13 +189,32 @@ def run_invocation(candidates: list[FunctionDecl], args: list[Interpretable], *,
         return _dispatch_dynamically(candidates, args)
     if first.metered:
         return lambda frame: call(frame.budget, *[arg(frame) for arg in args])
-    if len(args) == 1:
-        (only,) = args
-        return lambda frame: call(only(frame))
-    if len(args) == 2:
-        left, right = args
-        return lambda frame: call(left(frame), right(frame))
-    return lambda frame: call(*[arg(frame) for arg in args])
+    if not any(_reads_text(overload.arg_types) for overload in first.overloads):
+        if len(args) == 1:
+            (only,) = args
+            return lambda frame: call(only(frame))
+        if len(args) == 2:
+            left, right = args
+            return lambda frame: call(left(frame), right(frame))
+        return lambda frame: call(*[arg(frame) for arg in args])
+
+    def run(frame: Frame) -> Any:
+        values = [arg(frame) for arg in args]
+        _spend_texts(frame.budget, values)
+        return call(*values)
+
+    return run
+
+
+def _reads_text(arg_types: Sequence[CelType]) -> bool:
+    return any(kind.name in ("string", "bytes", "dyn") for kind in arg_types)
+
+
+def _spend_texts(budget: CostBudget, values: list[Any]) -> None:
+    """A function that does not meter itself reads each of its texts once."""
+    for value in values:
+        if isinstance(value, str | bytes):
+            budget.spend_text(len(value))
 
 
 def _dispatch_dynamically(candidates: list[FunctionDecl], args: list[Interpretable]) -> Interpretable:
@@ -208,7 +227,10 @@ def _dispatch_dynamically(candidates: list[FunctionDecl], args: list[Interpretab
         declaration = by_types.get(kinds)
         if declaration is None:
             declaration = by_types[kinds] = _select_overload(candidates, values)
-        return declaration.run(frame.budget, *values) if declaration.metered else declaration.run(*values)
+        if declaration.metered:
+            return declaration.run(frame.budget, *values)
+        _spend_texts(frame.budget, values)
+        return declaration.run(*values)
 
     return run
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
 
 from torchyard.api import errors
+from torchyard.api.resources import Resource
 from torchyard.apiserver.registry.catalog import Catalog
+from torchyard.apiserver.request.computation import LARGE_BYTES, compute
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import JSON, Response
 from torchyard.apiserver.wire import discovery, openapi
@@ -21,7 +24,9 @@ class DiscoveryHandler:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._documents: dict[tuple[str, ...], tuple[bytes, str, str]] = {}
+        self._builds: dict[str, asyncio.Task[bytes]] = {}  # of OpenAPI documents that are not cached yet
         catalog.on_change(self._documents.clear)
+        catalog.on_change(self._builds.clear)
 
     def roots(self) -> list[str]:
         paths: set[str] = set()
@@ -33,6 +38,7 @@ class DiscoveryHandler:
         return sorted(paths)
 
     def discovery(self, path: str, request: Request) -> Response:
+        path = _normalized(path)
         version = discovery.accepted(request.headers.get("Accept", "")) if path in ("/api", "/apis") else None
         host = request.headers.get("Host", "") if path == "/api" and version is None else ""
         key = (path, version or "", host)
@@ -44,7 +50,9 @@ class DiscoveryHandler:
             else:
                 document, media = self._listed(path, host), JSON
             body = orjson.dumps(document)
-            cached = self._documents[key] = (body, media, discovery.etag(body))
+            cached = (body, media, discovery.etag(body))
+            if not host:  # a client can send any host
+                self._documents[key] = cached
         return _with_etag(cached, request)
 
     def _listed(self, path: str, host: str) -> Document:
@@ -66,7 +74,8 @@ class DiscoveryHandler:
             raise errors.no_such_path()
         return document
 
-    def openapi(self, path: str, request: Request) -> Response:
+    async def openapi(self, path: str, request: Request) -> Response:
+        path = _normalized(path)
         # kubectl before 1.29 reads version 2 in protobuf only
         wants_protobuf = path == "/openapi/v2" and openapi.V2_PROTOBUF_REQUEST in request.headers.get("Accept", "")
         key = (path, "protobuf" if wants_protobuf else "")
@@ -75,7 +84,7 @@ class DiscoveryHandler:
             if wants_protobuf:
                 body, media = openapi.V2_PROTOBUF, openapi.V2_PROTOBUF_RESPONSE
             else:
-                body, media = orjson.dumps(self._openapi(path)), JSON
+                body, media = await self._build(path), JSON
             cached = self._documents[key] = (body, media, discovery.etag(body))
         response = _with_etag(cached, request)
         if "hash" in request.query and response.status == 200:
@@ -83,22 +92,48 @@ class DiscoveryHandler:
             response.headers |= {"Cache-Control": "public, immutable", "Expires": "Fri, 31 Dec 2100 00:00:00 GMT"}
         return response
 
-    def _openapi(self, path: str) -> Document:
-        document: Document | None
-        match path.strip("/").split("/"):
-            case ["openapi", "v2"]:
-                document = openapi.swagger(self._catalog)
-            case ["openapi", "v3"]:
-                document = openapi.index(self._catalog)
-            case ["openapi", "v3", "api", version]:
-                document = openapi.document(self._catalog, "", version)
-            case ["openapi", "v3", "apis", group, version]:
-                document = openapi.document(self._catalog, group, version)
-            case _:
-                document = None
-        if document is None:
-            raise errors.no_such_path()
-        return document
+    async def _build(self, path: str) -> bytes:
+        """An OpenAPI document, built in a thread, once for all requests that wait for it."""
+        while True:
+            build = self._builds.get(path)
+            if build is None:
+                coroutine = compute(LARGE_BYTES + 1, _openapi, path, list(self._catalog))
+                build = self._builds[path] = asyncio.get_running_loop().create_task(coroutine)
+            try:
+                body = await asyncio.shield(build)
+            except errors.StatusError:
+                self._builds.pop(path, None)
+                raise
+            if self._builds.get(path) is build:
+                del self._builds[path]
+                return body
+            if path not in self._builds:  # another request has taken it, or the catalog has changed meanwhile
+                cached = self._documents.get((path, ""))
+                if cached is not None:
+                    return cached[0]
+
+
+def _openapi(path: str, resources: list[Resource]) -> bytes:
+    document: Document | None
+    match path.strip("/").split("/"):
+        case ["openapi", "v2"]:
+            document = openapi.swagger(resources)
+        case ["openapi", "v3"]:
+            document = openapi.index(resources)
+        case ["openapi", "v3", "api", version]:
+            document = openapi.document(resources, "", version)
+        case ["openapi", "v3", "apis", group, version]:
+            document = openapi.document(resources, group, version)
+        case _:
+            document = None
+    if document is None:
+        raise errors.no_such_path()
+    return orjson.dumps(document)
+
+
+def _normalized(path: str) -> str:
+    """The path without empty parts at its end, which there may be in any number."""
+    return "/" + path.strip("/")
 
 
 def _with_etag(cached: tuple[bytes, str, str], request: Request) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 
@@ -13,12 +13,13 @@ from torchyard.apiserver.access.service_account_tokens import ServiceAccountToke
 from torchyard.apiserver.handlers.discovery import DiscoveryHandler
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.computation import LARGE_BYTES, compute
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import JSON, Response
 from torchyard.apiserver.request.route import Route
 
 # A health check returns what is wrong with a part of the server, or an empty text.
-Check = Callable[[], str]
+Check = Callable[[], str | Awaitable[str]]
 
 # The version of Kubernetes whose API this server implements.
 MAJOR, MINOR = "1", "34"
@@ -47,7 +48,7 @@ class NonResourceHandler:
         self._registry = registry
         self._metrics = metrics
         self._discovery = DiscoveryHandler(registry.catalog)
-        self._checks: dict[str, Check] = {"ping": lambda: "", "store": lambda: ""}
+        self._checks: dict[str, Check] = {"ping": lambda: "", "store": registry.store.write_error}
 
     def add_check(self, name: str, check: Check) -> None:
         """Add a check to /healthz, /livez and /readyz."""
@@ -63,17 +64,16 @@ class NonResourceHandler:
         if is_discovery:
             return self._discovery.discovery(path, request)
         if path.startswith("/openapi/"):
-            return self._discovery.openapi(path, request)
+            return await self._discovery.openapi(path, request)
         for root in _HEALTH:
             if path == root or path.startswith(f"{root}/"):
-                return self._health(root, path.removeprefix(root).strip("/"), request)
+                return await self._health(root, path.removeprefix(root).strip("/"), request)
         match path:
             case "/version":
                 return Response(200, orjson.dumps(VERSION))
             case "/metrics":
-                from torchyard.apiserver.metrics.exposition import expose  # loads prometheus_client, on first use
-
-                text = b"".join((expose(self._metrics), *(source() for source in self._registry.metrics_sources)))
+                requests = await compute(LARGE_BYTES + 1, _expose, self._metrics)
+                text = b"".join((requests, *(source() for source in self._registry.metrics_sources)))
                 return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
             case "/openid/v1/jwks":
                 return Response(200, orjson.dumps(self._accounts.key_set()), "application/jwk-set+json")
@@ -88,7 +88,7 @@ class NonResourceHandler:
         fixed = ("/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version")
         return sorted([*fixed, *_HEALTH, *self._discovery.roots()])
 
-    def _health(self, root: str, single: str, request: Request) -> Response:
+    async def _health(self, root: str, single: str, request: Request) -> Response:
         """`ok`, or the failed checks; `?verbose` lists all checks, `?exclude=` omits one."""
         excluded = set(request.query.all("exclude"))
         if single:
@@ -97,7 +97,7 @@ class NonResourceHandler:
             checks = {single: self._checks[single]}
         else:
             checks = {name: check for name, check in self._checks.items() if name not in excluded}
-        results = {name: check() for name, check in checks.items()}
+        results = {name: await _run_check(check) for name, check in checks.items()}
         lines = [f"[-]{name} failed: {reason}" if reason else f"[+]{name} ok" for name, reason in results.items()]
         name = root.strip("/")
         if any(results.values()):
@@ -105,3 +105,14 @@ class NonResourceHandler:
             return Response(500, text.encode(), "text/plain; charset=utf-8")
         text = "\n".join([*lines, f"{name} check passed", ""]) if "verbose" in request.query else "ok"
         return Response(200, text.encode(), "text/plain; charset=utf-8")
+
+
+def _expose(metrics: RequestMetrics) -> bytes:
+    from torchyard.apiserver.metrics.exposition import expose  # loads prometheus_client, on first use
+
+    return expose(metrics)
+
+
+async def _run_check(check: Check) -> str:
+    result = check()
+    return result if isinstance(result, str) else await result

@@ -18,6 +18,7 @@ from torchyard.api.resources import Resource
 from torchyard.apiserver.access.access_control import AccessControl
 from torchyard.apiserver.handlers.missing_controllers import warn_if_no_controller
 from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.computation import compute
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
@@ -58,17 +59,17 @@ class ResourceHandler:
         registry.catalog.on_change(self._encoders.clear)
 
     async def _get(self, ctx: RequestContext, request: Request) -> Response:
-        return self.respond(ctx, request, find(self.registry, ctx))
+        return await self.respond(ctx, request, find(self.registry, ctx))
 
     async def _list(self, ctx: RequestContext, request: Request) -> Response:
         encoder = self._encoder(ctx, request)
-        page = list_records(self.registry, ctx)
+        page = await list_records(self.registry, ctx)
         metadata: Object = {"resourceVersion": str(page.revision)}
         if page.token:
             metadata["continue"] = page.token
             if page.remaining is not None:
                 metadata["remainingItemCount"] = page.remaining
-        return Response(200, encoder.encode_list(page.records, metadata), encoder.content_type)
+        return Response(200, await _encode_list(encoder, page.records, metadata), encoder.content_type)
 
     async def _watch(self, ctx: RequestContext, request: Request) -> Response:
         if "watch" not in ctx.resource.verbs:
@@ -85,57 +86,57 @@ class ResourceHandler:
         content_type = request.headers.get("Content-Type", "")
         templates = self.registry.template_caches.get((ctx.resource.group, ctx.resource.plural))
         if templates is not None and bodies.media_type(content_type) == bodies.JSON:
-            return _encoded(encoder, await templates.create(ctx, request.body), is_new=True)
-        obj = bodies.read_object(ctx, request.body, content_type)
+            return await _encoded(encoder, await templates.create(ctx, request.body), is_new=True)
+        obj = await ctx.compute(bodies.read_object, ctx, request.body, content_type)
         warn_if_no_controller(self.registry, ctx)
-        return _encoded(encoder, await create(self.registry, ctx, obj), is_new=True)
+        return await _encoded(encoder, await create(self.registry, ctx, obj), is_new=True)
 
     async def _update(self, ctx: RequestContext, request: Request) -> Response:
         if not ctx.name:
             raise errors.method_not_allowed()
         encoder = self._encoder(ctx, request)
-        draft = bodies.read_draft(ctx, request.body, request.headers.get("Content-Type", ""))
+        draft = await ctx.compute(bodies.read_draft, ctx, request.body, request.headers.get("Content-Type", ""))
         record, is_new = await update(self.registry, ctx, draft)
-        return _encoded(encoder, record, is_new=is_new)
+        return await _encoded(encoder, record, is_new=is_new)
 
     async def _patch(self, ctx: RequestContext, request: Request) -> Response:
         if not ctx.name:
             raise errors.method_not_allowed()
         encoder = self._encoder(ctx, request)
         record, is_new = await patch(self.registry, ctx, request.body, request.headers.get("Content-Type", ""))
-        return _encoded(encoder, record, is_new=is_new)
+        return await _encoded(encoder, record, is_new=is_new)
 
     async def _delete(self, ctx: RequestContext, request: Request) -> Response:
-        options = read_delete_options(_options_body(request), request.query)
+        options = read_delete_options(await ctx.compute(_options_body, request), request.query)
         if not options.policy and options.orphan_dependents is None:
             for sentence in ctx.resource.strategy.delete_warnings():
                 ctx.warn(sentence)
         outcome = await delete(self.registry, ctx, options)
-        response = self._deleted(ctx, request, outcome)
+        response = await self._deleted(ctx, request, outcome)
         if options.orphan_dependents is False and not outcome.gone:
             response.status = 202  # as upstream, for clients that use the deprecated option
         return response
 
     async def _delete_collection(self, ctx: RequestContext, request: Request) -> Response:
-        options = read_delete_options(_options_body(request), request.query)
+        options = read_delete_options(await ctx.compute(_options_body, request), request.query)
         page = await delete_collection(self.registry, ctx, options)
         encoder = self._encoder(ctx, request)
         metadata = {"resourceVersion": str(page.revision)}
-        return Response(200, encoder.encode_list(page.records, metadata), encoder.content_type)
+        return Response(200, await _encode_list(encoder, page.records, metadata), encoder.content_type)
 
-    def _deleted(self, ctx: RequestContext, request: Request, outcome: Deleted) -> Response:
+    async def _deleted(self, ctx: RequestContext, request: Request, outcome: Deleted) -> Response:
         """The object while it still exists, and afterwards a Status; some kinds return the object in both cases."""
         if not outcome.gone or ctx.resource.strategy.returns_deleted:
-            return self.respond(ctx, request, outcome.record)
+            return await self.respond(ctx, request, outcome.record)
         details: Object = {"name": ctx.name, "kind": ctx.resource.plural}
         if ctx.resource.group:
             details["group"] = ctx.resource.group
         details["uid"] = outcome.record.object()["metadata"]["uid"]
         return Response(200, orjson.dumps(_success(details)))
 
-    def respond(self, ctx: RequestContext, request: Request, record: Record) -> Response:
+    async def respond(self, ctx: RequestContext, request: Request, record: Record) -> Response:
         """200 with the object of a record."""
-        return _encoded(self._encoder(ctx, request), record)
+        return await _encoded(self._encoder(ctx, request), record)
 
     def _encoder(self, ctx: RequestContext, request: Request) -> ObjectEncoder:
         """The encoder for the format that the client accepts; raises 406 if none of its formats is served."""
@@ -160,8 +161,13 @@ class ResourceHandler:
         return encoder
 
 
-def _encoded(encoder: ObjectEncoder, record: Record, *, is_new: bool = False) -> Response:
-    return Response(201 if is_new else 200, encoder.object(record), encoder.content_type)
+async def _encoded(encoder: ObjectEncoder, record: Record, *, is_new: bool = False) -> Response:
+    body = await compute(encoder.cost([record]), encoder.object, record)
+    return Response(201 if is_new else 200, body, encoder.content_type)
+
+
+async def _encode_list(encoder: ObjectEncoder, records: list[Record], metadata: Object) -> bytes:
+    return await compute(encoder.cost(records), encoder.encode_list, records, metadata)
 
 
 def _options_body(request: Request) -> Object | None:

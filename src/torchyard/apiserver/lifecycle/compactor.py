@@ -17,6 +17,9 @@ log = logging.getLogger(__name__)
 # As kube-apiserver's --event-ttl.
 EVENT_TTL = timedelta(hours=1)
 PERIOD = 30.0
+# Between two steps of a compaction, so that it takes at most half of the time.
+_STEP_PAUSE = 0.01
+_EVENTS_PER_STEP = 100
 
 
 class Compactor:
@@ -26,15 +29,28 @@ class Compactor:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(PERIOD)
-            compacted = self._registry.store.compact()
+            compacted = await self.compact()
             expired = await self.expire_events(self._registry.clock())
             if compacted or expired:
                 log.debug("store compacted: revisions=%d expired_events=%d", compacted, expired)
 
+    async def compact(self) -> int:
+        """Compact the store's history in steps, between which requests are served; returns the number of rows."""
+        removed = 0
+        for count in self._registry.store.compaction():
+            removed += count
+            await asyncio.sleep(_STEP_PAUSE)
+        return removed
+
     async def expire_events(self, now: datetime) -> int:
         """Delete the Events that have not been updated for an hour; returns their number."""
         store = self._registry.store
-        expired = [record for record in store.collection("/events/").all() if _last_seen(record, now) < now - EVENT_TTL]
+        events = store.collection("/events/").all()
+        expired: list[Record] = []
+        for at in range(0, len(events), _EVENTS_PER_STEP):
+            step = events[at : at + _EVENTS_PER_STEP]
+            expired += [record for record in step if _last_seen(record, now) < now - EVENT_TTL]
+            await asyncio.sleep(0)
         for record in expired:
             try:
                 await store.delete(record.key, Draft(record.object()), expected=record.rev)

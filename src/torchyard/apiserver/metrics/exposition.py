@@ -13,6 +13,7 @@ from torchyard.apiserver.metrics.requests import RequestMetrics
 
 
 def expose(metrics: RequestMetrics) -> bytes:
+    """Safe in another thread than the one that counts: what it iterates over is copied first, in one step."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(_RequestCollector(metrics))
@@ -26,7 +27,7 @@ class _RequestCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         labels = ("verb", "group", "version", "resource", "subresource", "code")
         requests = CounterMetricFamily("apiserver_request", "Requests answered.", labels=labels)
-        for values, count in self._metrics.requests.items():
+        for values, count in list(self._metrics.requests.items()):
             requests.add_metric(values, count)
         yield requests
         durations = HistogramMetricFamily(
@@ -34,7 +35,7 @@ class _RequestCollector(Collector):
             "Time to answer a request; watches and streams are not counted.",
             labels=("verb", "group", "resource"),
         )
-        for values, duration in self._metrics.durations.items():
+        for values, duration in list(self._metrics.durations.items()):
             durations.add_metric(values, duration.buckets(), duration.total)
         yield durations
         store = self._metrics.store

@@ -21,7 +21,7 @@ MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 * 1024 * 1024
 
 PatchOperation = dict[str, Any]
-_is_index = re.compile(r"[+-]?[0-9]+").fullmatch
+_is_index = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
 
 
 class _OperationError(Exception):

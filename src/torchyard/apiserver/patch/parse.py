@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -13,7 +11,7 @@ import orjson
 from torchyard.api import errors, field_errors
 from torchyard.api.objects import Object
 from torchyard.api.schema.document import syntax_error
-from torchyard.api.schema.strict import Pairs, may_have_duplicates
+from torchyard.api.schema.strict import duplicates_in, may_have_duplicates
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.patch import json_patch, merge_patch, strategic_merge
 from torchyard.apiserver.patch.go_format import format_v, json_type
@@ -177,17 +175,4 @@ def _duplicate_fields(body: bytes, document: Object) -> list[str]:
     """`duplicate field "spec.x"` for each duplicate field of the patch."""
     if not may_have_duplicates(body, document):
         return []
-    messages: list[str] = []
-    _collect_duplicates(json.loads(body, object_pairs_hook=Pairs), "", messages)
-    return messages
-
-
-def _collect_duplicates(node: Any, path: str, messages: list[str]) -> None:
-    if isinstance(node, Pairs):
-        counts = Counter(key for key, _ in node)
-        messages += [f'duplicate field "{path}{key}"' for key, count in counts.items() if count > 1]
-        for key, inner in node:
-            _collect_duplicates(inner, f"{path}{key}.", messages)
-    elif isinstance(node, list):
-        for index, inner in enumerate(node):
-            _collect_duplicates(inner, f"{path[:-1]}[{index}].", messages)
+    return duplicates_in(body)

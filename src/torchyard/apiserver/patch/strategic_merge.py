@@ -61,13 +61,14 @@ def _retain_keys(original: Object, patch: Object) -> Object:
     if RETAIN_KEYS not in patch:
         return dict(original)
     retained = patch.pop(RETAIN_KEYS)
+    names = {name for name in retained if isinstance(name, str)} if isinstance(retained, list) else set()
     if not isinstance(retained, list) or any(
-        key not in retained
+        key not in names
         for key, value in patch.items()
         if value is not None and not key.startswith((DELETE_FROM, ELEMENT_ORDER))
     ):
         raise bad_request("invalid patch format of retainKeys")
-    return {key: value for key, value in original.items() if key in retained}
+    return {key: value for key, value in original.items() if key in names}
 
 
 def _merge_field(result: Object, key: str, value: Any, type: Type) -> None:

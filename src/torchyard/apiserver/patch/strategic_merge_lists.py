@@ -34,7 +34,8 @@ def merged_list(current: Items, change: Items, rule: ListRule, *, deleting: bool
         return current
     if not _are_objects(current, change):
         if deleting:
-            return [item for item in current if item not in change]
+            deleted = set(change)
+            return [item for item in current if item not in deleted]
         return _sort_merged(list(dict.fromkeys([*current, *change])), change, current, "")
     if not rule.key:
         raise invalid_patch("cannot merge lists without merge key for type struct")
@@ -82,31 +83,39 @@ def _item_directives(current: Items, change: Items, key: str) -> tuple[Items, It
     """Both lists after the directives in the patch's items are applied."""
     plain = [item for item in change if DIRECTIVE not in item]
     replace = False
+    deleted: set[Any] = set()
     for item in change:
         match item.get(DIRECTIVE):
             case None:
                 pass
             case "delete":
-                deleted_name = _key_of(item, key)
-                current = [current_item for current_item in current if current_item.get(key, _NO_KEY) != deleted_name]
+                deleted.add(_key_of(item, key))
             case "replace":
                 replace = True
             case "merge":
                 raise invalid_patch("merging lists cannot yet be specified in the patch")
             case _:
                 raise unknown_directive(item)
-    return (plain, []) if replace else (current, plain)
+    if replace:
+        return plain, []
+    if deleted:
+        current = [item for item in current if _hashable(item.get(key, _NO_KEY)) not in deleted]
+    return current, plain
 
 
 def _merged_by_key(current: Items, change: Items, rule: ListRule) -> Items:
     result = list(current)
+    positions: dict[Any, int] = {}
+    for index, item in enumerate(result):
+        positions.setdefault(_hashable(item.get(rule.key, _NO_KEY)), index)
     for item in change:
         name = _key_of(item, rule.key)
-        index = _find(result, name, rule.key)
-        if index is None:
+        position = positions.get(name)
+        if position is None:
+            positions[name] = len(result)
             result.append(item)
         else:
-            result[index] = rule.merge_items(result[index], item)
+            result[position] = rule.merge_items(result[position], item)
     return result
 
 
@@ -123,12 +132,16 @@ def _sort_merged(items: Items, requested: Items, previous: Items, key: str) -> I
         key=lambda pair: previous_positions.get(pair[0], 0),
     )
     result: Items = []
-    while requested_items and others:
-        other_first = previous_positions.get(others[0][0], len(previous)) < previous_positions.get(
-            requested_items[0][0], -1
-        )
-        result.append((others if other_first else requested_items).pop(0)[1])
-    return result + [item for _, item in requested_items or others]
+    at = other_at = 0
+    while at < len(requested_items) and other_at < len(others):
+        requested_name, other_name = requested_items[at][0], others[other_at][0]
+        if previous_positions.get(other_name, len(previous)) < previous_positions.get(requested_name, -1):
+            result.append(others[other_at][1])
+            other_at += 1
+        else:
+            result.append(requested_items[at][1])
+            at += 1
+    return result + [item for _, item in (*requested_items[at:], *others[other_at:])]
 
 
 def _check_order(change: Items, order: Items, key: str) -> None:
@@ -162,8 +175,9 @@ def _positions(items: Items, name: Callable[[Any], Any]) -> dict[Any, int]:
     return positions
 
 
-def _find(items: Items, name: Any, key: str) -> int | None:
-    return next((index for index, item in enumerate(items) if item.get(key, _NO_KEY) == name), None)
+def _hashable(name: Any) -> Any:
+    """The key of an item, to look it up; a stored object or list is no key."""
+    return _NO_KEY if isinstance(name, dict | list) else name
 
 
 def _key_of(item: Any, key: str) -> Any:

@@ -18,8 +18,12 @@ from torchyard.apiserver.patch.go_format import format_sharp_v, format_v
 _INT64 = range(-(2**63), 2**63)
 # The C library composes documents recursively, and a deep one would crash the process.
 _MAX_DEPTH = 200
-# Every node takes at least a byte of text; aliases may repeat nodes, up to this factor.
-_MAX_GROWTH = 20
+# As yaml.v2: aliases may make up 99 % of a document of up to 400,000 values, and less and less of a larger one, down to
+# 10 % from 4,000,000 values on.
+_MIN_ALIASED, _MIN_VALUES = 100, 1000
+_SMALL_DOCUMENT, _LARGE_DOCUMENT = 400_000, 4_000_000
+# Further duplicate keys are not reported.
+_MAX_DUPLICATES = 100
 
 
 class YamlConversionError(Exception):
@@ -29,10 +33,10 @@ class YamlConversionError(Exception):
 def yaml_to_json(body: bytes) -> tuple[Any, list[str]]:
     """The first document as JSON values, and `line 1: key "a" already set in map` for each duplicate key."""
     try:
-        _check_depth(body)
         loader = _Loader(body)
         try:
-            return _JsonConverter(_MAX_GROWTH * (len(body) + 1)).convert(loader.get_data()), loader.duplicate_keys
+            data = loader.get_data()
+            return _convert(data, loader.values), loader.duplicate_keys
         except (ValueError, KeyError, OverflowError):
             # A scalar that does not match its tag, or a number out of range.
             raise YamlConversionError("yaml: cannot decode a value") from None
@@ -44,19 +48,6 @@ def yaml_to_json(body: bytes) -> tuple[Any, list[str]]:
         raise YamlConversionError("yaml: control characters are not allowed") from None
     except RecursionError:
         raise YamlConversionError("yaml: a value contains itself") from None
-
-
-def _check_depth(body: bytes) -> None:
-    depth = 0
-    for event in yaml.parse(body, yaml.CSafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                raise YamlConversionError(f"yaml: document is nested deeper than {_MAX_DEPTH} levels")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        elif isinstance(event, yaml.DocumentEndEvent):
-            return
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
@@ -79,6 +70,26 @@ class _Loader(yaml.CSafeLoader):
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
         self.duplicate_keys: list[str] = []
+        self.values = 0  # in the text, without those that aliases repeat
+        self._depth = 0
+        self._merged = 0
+
+    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+        """Called by the composer for every node; there are no path resolvers, for which this is meant."""
+        self.values += 1
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise YamlConversionError(f"yaml: document is nested deeper than {_MAX_DEPTH} levels")
+
+    def ascend_resolver(self) -> None:
+        self._depth -= 1
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge the mappings below `<<`, each of which may repeat all that the one before it merged."""
+        before = len(node.value)
+        super().flatten_mapping(node)
+        self._merged += max(len(node.value) - before, 0)
+        _check_aliasing(self._merged, self.values)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         self.flatten_mapping(node)
@@ -93,7 +104,7 @@ class _Loader(yaml.CSafeLoader):
                     f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {format_sharp_v(value)}"
                 )
             name = key if isinstance(key, str) else format_v(key)
-            if name in result:
+            if name in result and len(self.duplicate_keys) < _MAX_DUPLICATES:
                 self.duplicate_keys.append(
                     f"line {key_node.start_mark.line + 1}: key {format_sharp_v(key)} already set in map"
                 )
@@ -151,16 +162,36 @@ _Loader.add_constructor(_TAGS + "map", _Loader.construct_map)
 _Loader.add_multi_constructor("", _Loader.construct_tagged)
 
 
-class _JsonConverter:
-    """Converts PyYAML's values to JSON values, up to a maximum number of values."""
+def _check_aliasing(aliased: int, values: int) -> None:
+    """Reject a document that repeats so many values by aliases; `values` are in its text."""
+    total = aliased + values
+    if aliased <= _MIN_ALIASED or total <= _MIN_VALUES:
+        return
+    share = 0.99
+    if total > _SMALL_DOCUMENT:
+        share -= 0.89 * min((total - _SMALL_DOCUMENT) / (_LARGE_DOCUMENT - _SMALL_DOCUMENT), 1.0)
+    if aliased > share * total:
+        raise YamlConversionError("yaml: document contains excessive aliasing")
 
-    def __init__(self, budget: int) -> None:
-        self._remaining = budget
+
+def _convert(data: Any, values: int) -> Any:
+    try:
+        return _JsonConverter(values).convert(data)
+    except RecursionError:  # an alias inside its own anchor
+        raise YamlConversionError("yaml: document contains excessive aliasing") from None
+
+
+class _JsonConverter:
+    """Converts PyYAML's values to JSON values. `values`: how many are in the text."""
+
+    def __init__(self, values: int) -> None:
+        self._values = values
+        self._converted = 0
 
     def convert(self, value: Any) -> Any:
-        self._remaining -= 1
-        if self._remaining < 0:
-            raise YamlConversionError("yaml: document contains excessive aliasing")
+        self._converted += 1
+        if self._converted > self._values:
+            _check_aliasing(self._converted - self._values, self._values)
         if isinstance(value, dict):
             return {key: self.convert(inner) for key, inner in value.items()}
         if isinstance(value, list):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from torchyard.api import errors, field_errors
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.patch.parse import field_manager, field_manager_errors
+from torchyard.apiserver.request import computation
 from torchyard.apiserver.request.request import Query
 
+T = TypeVar("T")
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 
@@ -34,11 +36,17 @@ class RequestContext:
     # Set for the server's own objects, which skip validation: its Endpoints may have a loopback address.
     trusted: bool = False
     warnings: dict[str, None] = field(default_factory=dict)  # in the order in which they came, each once
+    # The size in bytes of the largest document that the request processes.
+    size: int = 0
     # For updates and patches, which may create the object: raises 403 unless the user may create it.
     authorize_create: Callable[[], None] | None = None
 
     def warn(self, sentence: str) -> None:
         self.warnings[sentence] = None
+
+    async def compute(self, function: Callable[..., T], *args: Any) -> T:
+        """The result of a function that uses only what belongs to this request; in a thread if the request is large."""
+        return await computation.compute(self.size, function, *args)
 
     @property
     def field_manager(self) -> str:
@@ -53,6 +61,16 @@ class RequestContext:
 
     def invalid(self, name: str, errs: list[field_errors.FieldError]) -> errors.StatusError:
         return errors.invalid(self.resource.kind, self.resource.group, name, errs)
+
+
+# YAML takes so much longer to parse than JSON of the same length.
+_YAML_FACTOR = 16
+
+
+def document_size(length: int, headers: Mapping[str, str]) -> int:
+    """The length of a body, weighted by its format: `computation.LARGE_BYTES` is for JSON."""
+    is_small = length * _YAML_FACTOR <= computation.LARGE_BYTES
+    return length if is_small or "yaml" not in headers.get("Content-Type", "") else length * _YAML_FACTOR
 
 
 _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions", "delete": "DeleteOptions"}

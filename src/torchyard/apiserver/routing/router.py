@@ -22,7 +22,7 @@ from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
-from torchyard.apiserver.request.context import RequestContext, read_options
+from torchyard.apiserver.request.context import RequestContext, document_size, read_options
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
 from torchyard.apiserver.request.route import Route, decode_path, parse
@@ -55,12 +55,20 @@ class Router:
             return error_response(error)
         route = parse(request.method, request.path, watch=request.query.flag("watch"))
         response = await self._handle_errors(request, route)
-        if route is not None and route.is_resource and not (response.status == 404 and not self._is_served(route)):
-            # the duration of a watch says nothing about the server
-            is_whole = isinstance(response.body, bytes) and response.events is None
-            labels = (route.verb, route.group, route.version, route.plural, route.subresource, str(response.status))
-            self._metrics.count(labels, time.perf_counter() - start if is_whole else None)
+        if route is not None and route.is_resource:
+            self._count(route, response, time.perf_counter() - start)
         return response
+
+    def _count(self, route: Route, response: Response, seconds: float) -> None:
+        """Count a request for a resource that is served; the labels are not what clients make up."""
+        resource = self.registry.catalog.find(route.group, route.version, route.plural)
+        if resource is None:
+            return
+        subresource = route.subresource if route.subresource in resource.subresources else ""
+        # the duration of a watch says nothing about the server
+        is_whole = isinstance(response.body, bytes) and response.events is None
+        labels = (route.verb, route.group, route.version, route.plural, subresource, str(response.status))
+        self._metrics.count(labels, seconds if is_whole else None)
 
     def authorize(self, method: str, path: str, query: Query, user: User) -> None:
         """Raise 403 unless the user may send such a request. `handle` checks this too, with the whole request."""
@@ -70,9 +78,6 @@ class Router:
             self._authorize_path(request)
         else:
             self._authorize(request, route)
-
-    def _is_served(self, route: Route) -> bool:
-        return self.registry.catalog.find(route.group, route.version, route.plural) is not None
 
     async def _handle_errors(self, request: Request, route: Route | None) -> Response:
         try:
@@ -109,6 +114,7 @@ class Router:
             now=self.registry.clock(),
             query=request.query,
             user_agent=request.headers.get("User-Agent", ""),
+            size=document_size(len(request.body), request.headers),
         )
         if resource.custom is not None and resource.custom.deprecation:
             ctx.warn(resource.custom.deprecation)

@@ -11,6 +11,7 @@ import os
 import re
 import sqlite3
 import stat
+import time
 import urllib.parse
 import zlib
 from collections.abc import Iterable, Iterator
@@ -26,8 +27,19 @@ Fsync = Literal["normal", "full"]
 
 APPLICATION_ID = 0x59415244  # "YARD", in the header of every database of ours
 FORMAT = 1
+# How long a write waits for another program that has locked the database.
+LOCK_MILLISECONDS = 10_000
 _MAX_REVISION = 1 << 53
 _SQLITE_MAGIC = b"SQLite format 3\x00"
+
+# One transaction of a compaction takes about 10 ms: so many revisions, or pages.
+_COMPACTION_STEP = 250
+_VACUUM_STEP = 250
+# As many unused pages stay in the file, for the next writes: 4 MiB.
+_SPARE_PAGES = 1024
+_INCREMENTAL = 2
+# The write-ahead log is cut back to this length when it starts again.
+_MAX_IDLE_WAL_BYTES = 16 << 20
 
 _TABLES = """
 CREATE TABLE log (
@@ -58,6 +70,11 @@ class StoreFileError(YardError):
     code = "StoreFile"
 
 
+def is_locked(error: Exception) -> bool:
+    """Whether another program has locked the database."""
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+
+
 class Log:
     """An open log. Not thread-safe: one thread at a time, except that `checkpoint` may run beside it."""
 
@@ -70,8 +87,9 @@ class Log:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.close(descriptor)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
-        self._db.execute("PRAGMA busy_timeout = 10000")
+        self._db.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
         if is_new:
+            self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before anything is written: see `free_pages`
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -79,14 +97,19 @@ class Log:
         self._db.execute(f"PRAGMA synchronous = {'FULL' if fsync == 'full' else 'NORMAL'}")
         # Checkpoints run beside the writers (see `checkpoint`), so that no write waits for one.
         self._db.execute("PRAGMA wal_autocheckpoint = 0")
+        self._db.execute(f"PRAGMA journal_size_limit = {_MAX_IDLE_WAL_BYTES}")
         if is_new:
             self._db.executescript(f"BEGIN; {_TABLES} COMMIT;")
+        # From here on, a database that another program locks must not stop the event loop: see `append_locked`.
+        self._db.execute("PRAGMA busy_timeout = 0")
         # Readers have a connection of their own, so that they never see an open transaction.
         self._reader = sqlite3.connect(_uri(path, "ro"), uri=True, isolation_level=None, check_same_thread=False)
         # So have checkpoints: they run beside the writers, and give up rather than wait for a reader.
         self._checkpoint_db = sqlite3.connect(
             _uri(path, "rw"), uri=True, isolation_level=None, check_same_thread=False, timeout=0
         )
+
+        self._compacted_to = 0  # by this process; an earlier one may have ended during a compaction
 
     def close(self) -> None:
         self._reader.close()
@@ -112,6 +135,26 @@ class Log:
         with self._rollback_on_error():
             self._db.execute("COMMIT")
 
+    def append_locked(self, rows: Iterable[Row]) -> None:
+        """Write rows in one transaction, and wait for a lock of another program. For a thread of its own."""
+        self._db.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+        try:
+            self.append(rows)
+        finally:
+            self._db.execute("PRAGMA busy_timeout = 0")
+
+    def touch(self) -> None:
+        """Write the time, to see whether writing is possible. For a thread of its own."""
+        self._db.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            with self._rollback_on_error():
+                # A value that changes: SQLite does not write a page that stays as it is.
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('touched', ?)", (time.time_ns(),))
+                self._db.execute("COMMIT")
+        finally:
+            self._db.execute("PRAGMA busy_timeout = 0")
+
     @contextmanager
     def _rollback_on_error(self) -> Iterator[None]:
         try:
@@ -136,13 +179,14 @@ class Log:
             " (SELECT 1 FROM log AS newer WHERE newer.key = one.key AND newer.rev > one.rev)"
         )
 
-    def between(self, rev: int, last: int, prefix: str) -> Iterator[Row]:
+    def between(self, rev: int, last: int, prefix: str) -> list[Row]:
         """Every change after `rev` up to `last` of the keys that start with `prefix`, oldest first."""
-        yield from self._rows(
+        # The plus keeps SQLite from using the index on keys, which would read all history below the prefix.
+        query = (
             "SELECT rev, key, prev, deleted, crc, value FROM log"
-            " WHERE rev > ? AND rev <= ? AND key >= ? AND key < ? ORDER BY rev",
-            (rev, last, prefix, _after(prefix)),
+            " WHERE rev > ? AND rev <= ? AND +key >= ? AND +key < ? ORDER BY rev"
         )
+        return list(self._rows(query, (rev, last, prefix, _after(prefix))))
 
     def row(self, rev: int) -> Row | None:
         return next(self._rows("SELECT rev, key, prev, deleted, crc, value FROM log WHERE rev = ?", (rev,)), None)
@@ -163,16 +207,39 @@ class Log:
 
     def compact(self, rev: int) -> int:
         """Delete the rows superseded at or before `rev`; returns their number."""
-        self._db.execute("BEGIN IMMEDIATE")
-        with self._rollback_on_error():
-            self._db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'compacted'", (rev,))
-            deleted = self._db.execute(
-                "DELETE FROM log WHERE rev <= ?1 AND (deleted = 1 OR EXISTS"
-                " (SELECT 1 FROM log AS newer WHERE newer.key = log.key AND newer.rev > log.rev AND newer.rev <= ?1))",
-                (rev,),
-            ).rowcount
-            self._db.execute("COMMIT")
-        return deleted
+        return sum(self.compaction(rev))
+
+    def compaction(self, rev: int) -> Iterator[int]:
+        """`compact` in short transactions: yields the number of deleted rows after each.
+
+        Other writes may happen between two steps. Half of a compaction does no harm: the history up to `rev` counts as
+        incomplete from the start on, and the next compaction of this or another process deletes the rest.
+        """
+        if rev > self.compacted():
+            self._db.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (rev,))
+        while self._compacted_to < rev:
+            first, last = self._compacted_to, min(self._compacted_to + _COMPACTION_STEP, rev)
+            self._db.execute("BEGIN IMMEDIATE")
+            with self._rollback_on_error():
+                deleted = self._db.execute(
+                    "DELETE FROM log WHERE rev IN"
+                    " (SELECT prev FROM log WHERE rev > ?1 AND rev <= ?2 AND prev > 0"
+                    "  UNION ALL SELECT rev FROM log WHERE rev > ?1 AND rev <= ?2 AND deleted = 1)",
+                    (first, last),
+                ).rowcount
+                self._db.execute("COMMIT")
+            self._compacted_to = last
+            yield deleted
+        while self._free_pages() > _SPARE_PAGES:
+            # as a script, which runs to its end: `execute` stops after the first page
+            self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUM_STEP})")
+            yield 0
+
+    def _free_pages(self) -> int:
+        """The unused pages of the file that can be given back; none in a file of an earlier version of this program."""
+        if self._db.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+            return 0
+        return int(self._db.execute("PRAGMA freelist_count").fetchone()[0])
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database. Safe from another thread, beside a writer."""

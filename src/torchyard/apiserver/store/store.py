@@ -24,13 +24,21 @@ from torchyard.apiserver.store.cache import Collection, Record, collection_of
 from torchyard.apiserver.store.checkpointer import Checkpointer
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.store.errors import Compacted, RevisionConflict
-from torchyard.apiserver.store.log import Fsync, Log, Row
-from torchyard.apiserver.store.watch import Encoder, Filter, StoreEvent, Watcher
+from torchyard.apiserver.store.log import Fsync, Log, Row, is_locked
+from torchyard.apiserver.store.watch import Encoder, Filter, History, StoreEvent, Watcher
 
 logger = logging.getLogger(__name__)
 
 # Seconds that a watcher pauses for each delivered event and each watcher of its collection, and at most.
 _BATCH_PAUSE, _MAX_BATCH_PAUSE = 0.0005, 0.02
+# A write in the last seconds shows that writes succeed; how long a write that finds out may take.
+_PROBE_SECONDS, _PROBE_TIMEOUT = 5.0, 3.0
+
+
+# So many revisions of the history are read at once.
+_HISTORY_STEP = 200
+# About what a step of a compaction adds to the write-ahead log.
+_COMPACTION_STEP_BYTES = 1 << 20
 
 
 class _Write(NamedTuple):
@@ -76,6 +84,9 @@ class Store:
         self._commit_task: asyncio.Task[None] | None = None
         self._is_flush_scheduled = False
         self._is_closed = False
+        self._error = ""  # of the last write
+        self._written_at = float("-inf")
+        self._probe: asyncio.Task[None] | None = None
         self.revision = self._log.last_revision()
         # The objects do not show when the last one of a collection was deleted; only the log does. So a collection
         # counts as changed at the revision that was loaded.
@@ -157,6 +168,8 @@ class Store:
     def _flush(self) -> None:
         """Commit all pending writes. A commit that waits for the disk runs in a thread."""
         self._is_flush_scheduled = False
+        if self._commit_task is not None:  # it flushes what is pending when it ends
+            return
         writes, self._pending = self._pending, []
         if not writes:
             return
@@ -168,8 +181,11 @@ class Store:
             self._log.begin(write.row for write in prepared)
             if not in_thread:
                 self._log.commit()
-        except Exception as error:  # such as a full disk: every write of the batch fails
-            self._fail(prepared, error)
+        except Exception as error:
+            if is_locked(error):
+                self._commit_task = asyncio.get_running_loop().create_task(self._append_locked(prepared))
+            else:  # such as a full disk: every write of the batch fails
+                self._fail(prepared, error)
             return
         if in_thread:
             self._commit_task = asyncio.get_running_loop().create_task(self._commit_in_thread(prepared))
@@ -199,6 +215,54 @@ class Store:
             self._commit_task = None
             if self._pending:
                 self._flush()
+
+    async def _append_locked(self, prepared: list[_PreparedWrite]) -> None:
+        """Another program has locked the database: a thread waits for it, and the event loop goes on."""
+        rows = [write.row for write in prepared]
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._log.append_locked, rows)
+        except Exception as error:
+            self._fail(prepared, error)
+        else:
+            self._publish(prepared)
+        finally:
+            self._commit_task = None
+            if self._pending:
+                self._flush()
+
+    async def write_error(self) -> str:
+        """Why objects cannot be written, or nothing; writes to find out, unless something was written just now."""
+        if not self._error and self._clock() - self._written_at < _PROBE_SECONDS:
+            return ""
+        if self._probe is None:
+            self._probe = asyncio.get_running_loop().create_task(self._probe_write())
+        await asyncio.wait([self._probe], timeout=_PROBE_TIMEOUT)
+        return self._error if self._probe is None else "timed out"
+
+    async def _probe_write(self) -> None:
+        while self._commit_task is not None:
+            await asyncio.wait([self._commit_task])
+        if self._is_closed:
+            return
+        self._commit_task = asyncio.get_running_loop().create_task(self._touch())
+        await asyncio.wait([self._commit_task])
+        self._probe = None
+
+    async def _touch(self) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._log.touch)
+        except Exception as error:
+            self._error = str(error)
+        else:
+            self._written()
+        finally:
+            self._commit_task = None
+            if self._pending:
+                self._flush()
+
+    def _written(self) -> None:
+        self._error = ""
+        self._written_at = self._clock()
 
     def _prepare(self, writes: list[_Write]) -> list[_PreparedWrite]:
         """Compare each write with what it replaces, in order of arrival, and assign its revision."""
@@ -251,9 +315,11 @@ class Store:
             if not write.done.done():
                 write.done.set_result(record)
             size += len(row.value)
+        self._written()
         self._checkpointer.committed(size, limit=self.CHECKPOINT_BYTES)
 
     def _fail(self, prepared: list[_PreparedWrite], error: Exception) -> None:
+        self._error = str(error)
         logger.error("store write failed: changes=%d error=%s", len(prepared), error)
         for write, *_ in prepared:
             if not write.done.done():
@@ -275,8 +341,7 @@ class Store:
         if since is not None and since < self.revision:
             if since < self.compacted:
                 raise Compacted(since, self.compacted)
-            for event in self._history(since, prefix):
-                watcher.offer(event)
+            watcher.replay(self._history(since, self.revision, prefix))
         self._watchers.setdefault(collection_of(prefix), set()).add(watcher)
         return watcher
 
@@ -305,30 +370,52 @@ class Store:
     def watcher_count(self) -> int:
         return sum(len(watchers) for watchers in self._watchers.values())
 
-    def _history(self, since: int, prefix: str) -> Iterator[StoreEvent]:
+    def _history(self, since: int, last: int, prefix: str) -> History:
+        """The changes after `since`, up to `last`, a few at a time; `Compacted` if they are removed meanwhile.
+
+        A watcher may ask for two hundred thousand changes, so they are read when it takes them.
+        """
         if self.collection(collection_of(prefix)).rev <= since:
             return
-        for row in self._log.between(since, self.revision, prefix):
-            before = self._log.row(row.prev) if row.prev else None
-            previous = Record(before.key, before.rev, before.value) if before else None
-            record = Record(row.key, row.rev, row.value)
-            yield StoreEvent("DELETED" if row.deleted else "MODIFIED" if row.prev else "ADDED", record, previous)
+        for start in range(since, last, _HISTORY_STEP):
+            if start < self.compacted:
+                raise Compacted(start, self.compacted)
+            end = min(start + _HISTORY_STEP, last)
+            yield [self._past_event(row) for row in self._log.between(start, end, prefix)], end == last
+
+    def _past_event(self, row: Row) -> StoreEvent:
+        before = self._log.row(row.prev) if row.prev else None
+        previous = Record(before.key, before.rev, before.value) if before else None
+        record = Record(row.key, row.rev, row.value)
+        return StoreEvent("DELETED" if row.deleted else "MODIFIED" if row.prev else "ADDED", record, previous)
 
     # Maintenance
 
     def compact(self, *, keep_seconds: float | None = None, keep_revisions: int | None = None) -> int:
         """Remove history older than the window; returns the number of removed rows."""
+        if self._commit_task is not None:
+            return 0
+        return sum(self.compaction(keep_seconds=keep_seconds, keep_revisions=keep_revisions))
+
+    def compaction(self, *, keep_seconds: float | None = None, keep_revisions: int | None = None) -> Iterator[int]:
+        """`compact` in short steps: yields the number of removed rows after each, so that the caller can pause."""
         now = self._clock()
         self._revision_times.append((now, self.revision))
         horizon = now - (self.KEEP_SECONDS if keep_seconds is None else keep_seconds)
         target = self.revision - (self.KEEP_REVISIONS if keep_revisions is None else keep_revisions)
         while self._revision_times and self._revision_times[0][0] <= horizon:
             target = max(target, self._revision_times.popleft()[1])
-        if target <= self.compacted or self._commit_task is not None:
-            return 0
-        removed = self._log.compact(target)
-        self.compacted = target
-        return removed
+        self.compacted = max(target, self.compacted)
+        steps = self._log.compaction(self.compacted)
+        while not self._is_closed:
+            if self._commit_task is not None:  # the log has one transaction at a time
+                yield 0
+                continue
+            removed = next(steps, None)
+            if removed is None:
+                return
+            self._checkpointer.committed(_COMPACTION_STEP_BYTES, limit=self.CHECKPOINT_BYTES)
+            yield removed
 
     async def close(self) -> None:
         """Commit what is pending, end every watch, close the file."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import orjson
 
 from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.errors import Compacted
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 Filter = Callable[[Record], bool]
@@ -53,13 +54,28 @@ class StoreEvent:
         return Record(self.record.key, self.record.rev, orjson.dumps(last))
 
 
+# Earlier changes, some at a time, each time with whether these are the last.
+History = Iterator[tuple[list[StoreEvent], bool]]
+
+
 class Watcher:
     """One subscription. The store ends a watcher that falls too far behind; its client lists or watches again."""
 
     MAX_EVENTS = 20_000
     MAX_BYTES = 32 << 20
 
-    __slots__ = ("_bytes", "_encoder", "_first", "_queue", "_wake", "ended", "matches", "overrun", "prefix")
+    __slots__ = (
+        "_bytes",
+        "_encoder",
+        "_first",
+        "_history",
+        "_queue",
+        "_wake",
+        "ended",
+        "matches",
+        "overrun",
+        "prefix",
+    )
 
     def __init__(self, prefix: str, matches: Filter | None, encoder: Encoder, first: Encoder | None = None) -> None:
         self.prefix = prefix
@@ -68,9 +84,23 @@ class Watcher:
         self._first = first  # replaces the encoder for the first event
         self.ended = False
         self.overrun = False
+        self._history: History | None = None
         self._queue: list[Any] = []
         self._bytes = 0
         self._wake: asyncio.Future[None] | None = None
+
+    def replay(self, history: History) -> None:
+        """Deliver these changes before all others."""
+        self._history = history
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether some of the earlier changes are not delivered yet."""
+        return self._history is not None
+
+    def skip_first(self) -> None:
+        """The client has got its first event already."""
+        self._first = None
 
     def offer(self, event: StoreEvent) -> None:
         if self.ended or not event.record.key.startswith(self.prefix):
@@ -78,8 +108,7 @@ class Watcher:
         change = event.change_for(self.matches)
         if change is None:
             return
-        encoder, self._first = self._first or self._encoder, None
-        self._queue.append(event.encoded(change, encoder))
+        self._queue.append(self._encoded(event, change))
         self._bytes += len(event.record.data)
         if self._bytes > self.MAX_BYTES or len(self._queue) > self.MAX_EVENTS:
             self.overrun = True
@@ -87,15 +116,29 @@ class Watcher:
         elif self._wake is not None:
             self._release()
 
+    def _encoded(self, event: StoreEvent, change: Change) -> Any:
+        encoder, self._first = self._first or self._encoder, None
+        return event.encoded(change, encoder)
+
     def end(self) -> None:
         """No more events. Queued ones are still delivered, unless the watcher was overrun."""
         self.ended = True
         if self.overrun:
-            self._queue = []
+            self._queue, self._history = [], None
         self._release()
 
     async def take(self, within: float) -> list[Any] | None:
-        """The queued events, or an empty list after `within` seconds without any, or None at the end."""
+        """The queued events, or an empty list after `within` seconds without any, or None at the end.
+
+        While there are earlier changes, some of them; the list may then be empty at once.
+        """
+        if self._history is not None:
+            events, is_last = self._take_history(self._history)
+            if not is_last:
+                return events
+            self._history = None
+            if events:
+                return events + self.drain()
         if not self._queue and not self.ended:
             loop = asyncio.get_running_loop()
             self._wake = loop.create_future()
@@ -106,6 +149,21 @@ class Watcher:
                 timer.cancel()
                 self._wake = None
         return self.drain() or (None if self.ended else [])
+
+    def _take_history(self, history: History) -> tuple[list[Any], bool]:
+        """The next earlier changes, and whether they are the last."""
+        try:
+            changes, is_last = next(history, ([], True))
+        except Compacted:  # the client gets this error when it watches again from where it is
+            self.overrun = True
+            self.end()
+            return [], True
+        events = [
+            self._encoded(event, change)
+            for event in changes
+            if event.record.key.startswith(self.prefix) and (change := event.change_for(self.matches)) is not None
+        ]
+        return events, is_last
 
     def drain(self) -> list[Any]:
         """The queued events, without waiting."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Protocol
 
 from torchyard.api.errors import StatusError
@@ -19,6 +19,10 @@ class Duplex(Protocol):
     async def send(self, data: bytes) -> None: ...
 
     async def receive(self) -> bytes | None: ...
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call back when the client disconnects, even while nobody receives."""
+        ...
 
 
 class ContainerProcess(Protocol):

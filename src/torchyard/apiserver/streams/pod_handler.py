@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PORT_TUNNEL = "SPDY/3.1+portforward.k8s.io"
 _COMMAND_PROTOCOLS = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 TEXT_PLAIN = "text/plain"
+_MAX_PORT = 65535
+_MAX_FORWARDED_PORTS = 64  # each takes two channels of one byte
 
 
 class PodStreamHandler:
@@ -63,6 +65,7 @@ class PodStreamHandler:
         from torchyard.apiserver.streams import upgrade  # needs aiohttp, which is loaded by the first upgrade
 
         if _upgrades_to(request, "websocket"):
+            upgrade.check_websocket_handshake(incoming)
             # start the command before the upgrade, so that the client gets a failure as a Status
             process = await start()
             socket = await upgrade.upgrade_websocket(incoming, (websocket_channels.V5, websocket_channels.V4))
@@ -93,19 +96,13 @@ class PodStreamHandler:
             await spdy_handlers.serve_ports(raw, connect)
             raw.close()
             return Response(status=101, upgraded=upgrade.HijackedResponse())
+        upgrade.check_websocket_handshake(incoming)
+        ports = [] if PORT_TUNNEL in _protocols(incoming) else _ports(request.query)
         socket = await upgrade.upgrade_websocket(incoming, (PORT_TUNNEL, websocket_channels.V4))
         duplex = upgrade.WebSocketDuplex(socket)
         if socket.ws_protocol == PORT_TUNNEL:
             await spdy_handlers.serve_ports(duplex, connect)
         else:
-            ports = [
-                int(port_text)
-                for text in request.query.all("ports")
-                for port_text in text.split(",")
-                if port_text.isdigit()
-            ]
-            if not ports:
-                raise errors.bad_request("you must specify at least one port")
             await websocket_channels.serve_ports(duplex, ports, connect)
         await socket.close()
         return Response(status=101, upgraded=socket)
@@ -159,6 +156,27 @@ def _require_upgrade(request: Request) -> BaseRequest:
         raise errors.bad_request("Upgrade request required")
     incoming: BaseRequest = request.incoming
     return incoming
+
+
+def _protocols(incoming: BaseRequest) -> list[str]:
+    headers = incoming.headers.getall("Sec-WebSocket-Protocol", [])
+    return [protocol.strip() for text in headers for protocol in text.split(",")]
+
+
+def _ports(query: Query) -> list[int]:
+    """The ports of a port-forward over channels; the messages are upstream's."""
+    ports = []
+    for text in [port_text for value in query.all("ports") for port_text in value.split(",")]:
+        if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= _MAX_PORT):
+            raise errors.bad_request(f'unable to parse "{text}" as a port')
+        if int(text) < 1:
+            raise errors.bad_request(f'port "{text}" must be > 0')
+        ports.append(int(text))
+    if not ports:
+        raise errors.bad_request('query parameter "ports" is required')
+    if len(ports) > _MAX_FORWARDED_PORTS:
+        raise errors.bad_request(f"at most {_MAX_FORWARDED_PORTS} ports can be forwarded, got {len(ports)}")
+    return ports
 
 
 def _negotiate_version(offered: str, incoming: BaseRequest) -> str:

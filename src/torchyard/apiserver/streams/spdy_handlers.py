@@ -5,32 +5,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import Awaitable, Callable
 
+from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.apiserver.streams.interfaces import Connection, ContainerProcess, Duplex, exit_result
-from torchyard.apiserver.streams.spdy import SpdyConnection, SpdyStream
+from torchyard.apiserver.streams.spdy import SpdyConnection, SpdyError, SpdyStream
+
+log = logging.getLogger(__name__)
 
 _BLOCK = 32 * 1024
 _STREAM_SECONDS = 30.0
+# Streams that a client may have open at a time: error, stdin, stdout, stderr and resize; two per forwarded connection.
+_MAX_PROCESS_STREAMS = 8
+_MAX_PORT_STREAMS = 1024
 
 
 async def serve_ports(duplex: Duplex, connect: Callable[[int], Awaitable[Connection]]) -> None:
     """Each forwarded connection is a pair of streams with one request id: data, and error (empty for success)."""
-    pairs: dict[str, dict[str, SpdyStream]] = {}
+    pairs: dict[str, dict[str, SpdyStream]] = {}  # streams whose partner is missing
     tasks: set[asyncio.Task[None]] = set()
 
     async def on_stream(stream: SpdyStream) -> None:
-        pair = pairs.setdefault(stream.headers.get("requestid", str(stream.stream_id // 4)), {})
+        request_id = stream.headers.get("requestid", str(stream.stream_id // 4))
+        pair = pairs.setdefault(request_id, {})
         pair[stream.headers.get("streamtype", "")] = stream
         if {"data", "error"} <= set(pair):
+            del pairs[request_id]
             task = asyncio.create_task(_forward(pair["data"], pair["error"], connect))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
+    connection = SpdyConnection(duplex, on_stream, max_streams=_MAX_PORT_STREAMS)
     try:
-        with contextlib.suppress(ConnectionError):
-            await SpdyConnection(duplex, on_stream).run()
+        await connection.run()
+    except SpdyError as error:
+        log.info("port-forward ended: error=%s", error)
+    except ConnectionError as error:
+        log.debug("port-forward ended: error=%s", error)
     finally:
         for task in tasks:
             task.cancel()
@@ -38,11 +51,18 @@ async def serve_ports(duplex: Duplex, connect: Callable[[int], Awaitable[Connect
 
 
 async def _forward(data: SpdyStream, error: SpdyStream, connect: Callable[[int], Awaitable[Connection]]) -> None:
-    port = int(data.headers["port"])
+    with contextlib.suppress(ConnectionError):  # the client is gone
+        await _copy_connection(data, error, connect)
+
+
+async def _copy_connection(
+    data: SpdyStream, error: SpdyStream, connect: Callable[[int], Awaitable[Connection]]
+) -> None:
     try:
-        reader, writer = await connect(port)
-    except StatusError as status_error:
-        await error.write(status_error.message.encode())
+        reader, writer = await connect(_port(data.headers.get("port", "")))
+    except (StatusError, OSError) as failure:
+        message = failure.message if isinstance(failure, StatusError) else str(failure)
+        await error.write(message.encode())
         await error.close()
         await data.close()
         return
@@ -68,6 +88,12 @@ async def _forward(data: SpdyStream, error: SpdyStream, connect: Callable[[int],
             await error.close()
 
 
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) <= 65535):
+        raise errors.bad_request(f'unable to parse "{text}" as a port')
+    return int(text)
+
+
 async def serve_process(
     duplex: Duplex,
     start: Callable[[], Awaitable[ContainerProcess]],
@@ -84,11 +110,13 @@ async def serve_process(
         if streams <= set(streams_by_type):
             all_open.set()
 
-    connection = SpdyConnection(duplex, on_stream)
+    connection = SpdyConnection(duplex, on_stream, max_streams=_MAX_PROCESS_STREAMS)
     connection_task = asyncio.create_task(connection.run())
     process_task = asyncio.create_task(_run_process(connection, all_open, streams_by_type, start, outputs))
     try:
         await asyncio.wait([connection_task, process_task], return_when=asyncio.FIRST_COMPLETED)
+        if connection_task.done() and isinstance(error := connection_task.exception(), SpdyError):
+            log.info("exec ended: error=%s", error)
     finally:
         for task in (connection_task, process_task):
             task.cancel()

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+from collections.abc import Callable
 from typing import cast
 
 from aiohttp import WSMsgType, web
 from aiohttp.web_request import BaseRequest
 
+from torchyard.api import errors
+
 _HIGH_WATER = 1 << 20
+# The longest message of a client: its parts are held in memory until it is complete.
+_MAX_MESSAGE = 16 << 20
+_KEY_BYTES = 16
 
 
 class WebSocketDuplex:
@@ -28,10 +36,30 @@ class WebSocketDuplex:
             return cast(str, message.data).encode()
         return None
 
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Nothing to do: aiohttp reads ahead, and its heartbeat ends the connection."""
+
+
+def check_websocket_handshake(incoming: BaseRequest) -> None:
+    """Raise 400 for a handshake that cannot be accepted."""
+    headers = incoming.headers
+    tokens = [token.strip().lower() for value in headers.getall("Connection", []) for token in value.split(",")]
+    if incoming.method != "GET" or "upgrade" not in tokens:
+        raise errors.bad_request("not a WebSocket handshake: expected GET with the header Connection: Upgrade")
+    version = headers.get("Sec-WebSocket-Version", "")
+    if version != "13":
+        raise errors.bad_request(f"Sec-WebSocket-Version {version!r} is not supported, expected 13")
+    try:
+        key = base64.b64decode(headers.get("Sec-WebSocket-Key", ""), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise errors.bad_request(f"Sec-WebSocket-Key must be {_KEY_BYTES} bytes in base64")
+
 
 async def upgrade_websocket(incoming: BaseRequest, protocols: tuple[str, ...]) -> web.WebSocketResponse:
     """Accept a WebSocket upgrade. An old client that offers no protocol gets none."""
-    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, heartbeat=30.0, compress=False)
+    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=_MAX_MESSAGE, heartbeat=30.0, compress=False)
     await socket.prepare(incoming)
     return socket
 
@@ -45,6 +73,10 @@ class RawDuplex(asyncio.Protocol):
         self._buffered_bytes = 0
         self._may_write = asyncio.Event()
         self._may_write.set()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
 
     def data_received(self, data: bytes) -> None:
         self._buffered_bytes += len(data)
@@ -54,11 +86,17 @@ class RawDuplex(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._queue.put_nowait(None)
+        self._call_back()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._queue.put_nowait(None)
         self._may_write.set()
+        self._call_back()
+
+    def _call_back(self) -> None:
+        for callback in self._callbacks:
+            callback()
 
     def pause_writing(self) -> None:
         self._may_write.clear()

@@ -22,7 +22,7 @@ GVK = GroupVersionKind("", "v1", "Binding")
 async def bind(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "create":
         raise errors.method_not_allowed()
-    binding = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
+    binding = await ctx.compute(bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""), GVK)
     ctx.name = ctx.name or (binding.get("metadata") or {}).get("name") or ""
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node", "Minion"):

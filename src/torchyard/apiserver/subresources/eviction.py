@@ -23,7 +23,7 @@ GVK = GroupVersionKind("policy", "v1", "Eviction")
 async def evict(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "create":
         raise errors.method_not_allowed()
-    eviction = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
+    eviction = await ctx.compute(bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""), GVK)
     name = (eviction.get("metadata") or {}).get("name")
     if name and name != ctx.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")

@@ -20,7 +20,7 @@ def _accept(_new: Object, _old: Object) -> list[FieldError]:
 async def finalize(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "update":
         raise errors.method_not_allowed()
-    submitted = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""))
+    submitted = await ctx.compute(bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""))
 
     def compute(obj: Object) -> Object:
         version = (submitted.get("metadata") or {}).get("resourceVersion")
@@ -30,4 +30,4 @@ async def finalize(resources: ResourceHandler, ctx: RequestContext, request: Req
         obj["spec"] = {"finalizers": finalizers} if finalizers else {}
         return obj
 
-    return resources.respond(ctx, request, await change(resources.registry, ctx, compute, validate=_accept))
+    return await resources.respond(ctx, request, await change(resources.registry, ctx, compute, validate=_accept))

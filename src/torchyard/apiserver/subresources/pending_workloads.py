@@ -83,6 +83,6 @@ def _count_parameter(ctx: RequestContext, name: str, default: int) -> int:
     value = ctx.query.get(name)
     if not value:
         return default
-    if not value.isdigit():
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
         raise errors.bad_request(messages.invalid_count_parameter(name, value))
     return int(value)

@@ -35,14 +35,14 @@ async def change_part(resources: ResourceHandler, ctx: RequestContext, request: 
     with_part, validate = _PARTS[ctx.subresource]
     content_type = request.headers.get("Content-Type", "")
     if ctx.verb == "get":
-        return resources.respond(ctx, request, find(resources.registry, ctx))
+        return await resources.respond(ctx, request, find(resources.registry, ctx))
     if ctx.verb == "update":
-        submitted = bodies.read_object(ctx, request.body, content_type)
+        submitted = await ctx.compute(bodies.read_object, ctx, request.body, content_type)
         record = await change(
             resources.registry, ctx, lambda pod: _with_submitted_part(pod, submitted, with_part), validate=validate
         )
     elif ctx.verb == "patch":
-        patch = read_request_patch(ctx, request.body, content_type)
+        patch = await ctx.compute(read_request_patch, ctx, request.body, content_type)
 
         def compute(pod: Object) -> Object:
             if patch.type != APPLY:
@@ -57,7 +57,7 @@ async def change_part(resources: ResourceHandler, ctx: RequestContext, request: 
         )
     else:
         raise errors.method_not_allowed()
-    return resources.respond(ctx, request, record)
+    return await resources.respond(ctx, request, record)
 
 
 def _with_submitted_part(pod: Object, sent: Object, with_part: Callable[[Object, Object], Object]) -> Object:

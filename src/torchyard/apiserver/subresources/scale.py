@@ -33,10 +33,11 @@ async def scale(resources: ResourceHandler, ctx: RequestContext, request: Reques
     if ctx.verb == "get":
         return _respond(ctx, find(registry, ctx))
     if ctx.verb == "update":
-        submitted = bodies.read_object(ctx, request.body, content_type, GVK)
+        submitted = await ctx.compute(bodies.read_object, ctx, request.body, content_type, GVK)
         record = await change(registry, ctx, lambda obj: _set_replicas(ctx, obj, submitted))
     elif ctx.verb == "patch":
-        patch, kind = read_request_patch(ctx, request.body, content_type), type_of(GVK)
+        patch = await ctx.compute(read_request_patch, ctx, request.body, content_type)
+        kind = type_of(GVK)
 
         def compute(obj: Object) -> Object:
             if patch.type == APPLY:

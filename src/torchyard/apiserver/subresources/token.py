@@ -18,7 +18,9 @@ GVK = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 async def request_token(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "create":
         raise errors.method_not_allowed()
-    token_request = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
+    token_request = await ctx.compute(
+        bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""), GVK
+    )
     return Response(
         201,
         orjson.dumps(resources.access_control.service_account_tokens.request(ctx.namespace, ctx.name, token_request)),

@@ -43,19 +43,38 @@ async def admit_new(
     if resource.custom is not None and f"{resource.plural}.{resource.group}" in registry.terminating:
         reason = "create not allowed while custom resource definition is terminating"
         raise errors.forbidden(resource.plural, resource.group, obj["metadata"].get("name", ""), reason)
-    obj = to_storage(resource, storage, obj)
-    strategy.default(obj)
-    if not managed_fields_set:
-        set_managed_fields(ctx, storage, None, obj)
-    await registry.admission.mutate(registry, ctx, "CREATE", obj, None)
+    obj = await ctx.compute(_default_new, ctx, storage, obj, managed_fields_set)
+    if await registry.admission.mutate(registry, ctx, "CREATE", obj, None):
+        check_scope(ctx, obj)
     is_generated = prepare_metadata(registry, ctx, obj)
-    metadata = obj["metadata"]
     allocator = registry.allocators.get((storage.group, storage.plural))
     if allocator is not None and allocator.before_validation:
         allocator.allocate(registry, obj, None)
+    await ctx.compute(_validate_new, ctx, storage, obj)
+    if ctx.authorize_create is not None:  # as upstream: after validation, before validating admission
+        ctx.authorize_create()
+    for sentence in await ctx.compute(strategy.warnings, obj):
+        ctx.warn(sentence)
+    if allocator is not None and not allocator.before_validation:
+        allocator.allocate(registry, obj, None)
+    await registry.admission.validate(registry, ctx, "CREATE", obj, None)
+    return await ctx.compute(_stored_form, resource, storage, obj), is_generated
+
+
+def _default_new(ctx: RequestContext, storage: Resource, obj: Object, managed_fields_set: bool) -> Object:
+    """The object in its stored version, with its defaults and managed fields."""
+    obj = to_storage(ctx.resource, storage, obj)
+    ctx.resource.strategy.default(obj)
+    if not managed_fields_set:
+        set_managed_fields(ctx, storage, None, obj)
+    return obj
+
+
+def _validate_new(ctx: RequestContext, storage: Resource, obj: Object) -> None:
+    strategy, metadata = ctx.resource.strategy, obj["metadata"]
     errs = validate_metadata(
         metadata,
-        namespaced=resource.namespaced,
+        namespaced=ctx.resource.namespaced,
         name_rule=strategy.name_rule,
         built_in=storage.custom is None and strategy.qualified_finalizers,
     )
@@ -63,15 +82,11 @@ async def admit_new(
         errs += strategy.validate(obj)
     if errs:
         raise ctx.invalid(metadata["name"], errs)
-    if ctx.authorize_create is not None:  # as upstream: after validation, before validating admission
-        ctx.authorize_create()
-    for sentence in strategy.warnings(obj):
-        ctx.warn(sentence)
-    if allocator is not None and not allocator.before_validation:
-        allocator.allocate(registry, obj, None)
-    await registry.admission.validate(registry, ctx, "CREATE", obj, None)
+
+
+def _stored_form(resource: Resource, storage: Resource, obj: Object) -> Object:
     prune_to_storage(resource, storage, obj)
-    return ordered(storage, obj), is_generated
+    return ordered(storage, obj)
 
 
 async def store_new(registry: Registry, ctx: RequestContext, obj: Object, *, is_generated: bool) -> Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from torchyard.api.errors import StatusError
@@ -10,11 +11,15 @@ from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.verbs.delete import DeleteOptions, delete
 from torchyard.apiserver.verbs.list import Page, list_records
 
+_YIELD_INTERVAL = 50
+
 
 async def delete_collection(registry: Registry, ctx: RequestContext, options: DeleteOptions) -> Page:
     """Delete each selected object; one that is gone already counts as deleted. Returns the selected objects."""
-    page = list_records(registry, ctx)
-    for record in page.records:
+    page = await list_records(registry, ctx)
+    for number, record in enumerate(page.records, 1):
+        if number % _YIELD_INTERVAL == 0:
+            await asyncio.sleep(0)  # a dry run does not wait for the store
         namespace, name = record.key.rsplit("/", 2)[1:]
         single = replace(ctx, namespace=namespace, name=name)
         try:

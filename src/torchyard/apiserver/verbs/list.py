@@ -12,9 +12,11 @@ import orjson
 from torchyard.api import errors, field_errors
 from torchyard.apiserver.registry.catalog import collection_key
 from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.computation import compute
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.errors import Compacted
+from torchyard.apiserver.store.watch import Filter
 from torchyard.apiserver.verbs.selection import Selection, select
 
 CONTINUE_EXPIRED = (
@@ -39,13 +41,14 @@ class _Start:
     after: str  # the last key of the previous page, without the collection's prefix
 
 
-def list_records(registry: Registry, ctx: RequestContext) -> Page:
+async def list_records(registry: Registry, ctx: RequestContext) -> Page:
     query = ctx.query
-    selection = select(ctx)
+    ctx.size = max(ctx.size, len(query.get("labelSelector")) + len(query.get("fieldSelector")))
+    selection = await ctx.compute(select, ctx)
     limit = max(query.number("limit"), 0)
     start = _start(registry, ctx, selection)
     try:
-        return _page(registry, ctx, selection, start, limit)
+        return await _page(registry, ctx, selection, start, limit)
     except Compacted as error:
         if not query.get("continue"):
             raise errors.expired(f"The resourceVersion for the provided list is too old. {error.message}") from error
@@ -54,7 +57,7 @@ def list_records(registry: Registry, ctx: RequestContext) -> Page:
         raise errors.expired(CONTINUE_EXPIRED, continue_token=token) from error
 
 
-def _page(registry: Registry, ctx: RequestContext, selection: Selection, start: _Start, limit: int) -> Page:
+async def _page(registry: Registry, ctx: RequestContext, selection: Selection, start: _Start, limit: int) -> Page:
     revision = registry.store.revision if start.revision < 0 else start.revision
     prefix = collection_key(ctx.resource)
     after = prefix + start.after if start.after else ""
@@ -65,7 +68,7 @@ def _page(registry: Registry, ctx: RequestContext, selection: Selection, start: 
         return Page(collection.all() if is_whole else list(collection.below(selection.prefix)), revision)
     matching = registry.store.snapshot(revision, selection.prefix, after=after)
     if matches is not None:
-        matching = filter(matches, matching)
+        matching = iter(await _select(list(matching), matches, limit))
     if not limit:
         return Page(list(matching), revision)
     records = list(islice(matching, limit + 1))
@@ -75,6 +78,14 @@ def _page(registry: Registry, ctx: RequestContext, selection: Selection, start: 
     remaining = None if matches is not None else 1 + sum(1 for _ in matching)
     token = _token(_Start(revision, records[limit - 1].key.removeprefix(prefix)))
     return Page(records[:limit], revision, token, remaining)
+
+
+async def _select(candidates: list[Record], matches: Filter, limit: int) -> list[Record]:
+    """The first `limit` and one records that match, or all of them if `limit` is 0."""
+    # the objects are not decoded, as a rule: a match costs about as much as reading a hundred bytes of JSON
+    return await compute(
+        len(candidates) * 100, lambda: list(islice(filter(matches, candidates), limit + 1 if limit else None))
+    )
 
 
 def parse_revision(text: str, field: str = "resourceVersion") -> int:

@@ -44,7 +44,7 @@ _NO_KIND = (
 
 async def patch(registry: Registry, ctx: RequestContext, body: bytes, content_type: str) -> tuple[Record, bool]:
     """Returns the record and whether it is new."""
-    document = read_request_patch(ctx, body, content_type)
+    document = await ctx.compute(read_request_patch, ctx, body, content_type)
     if document.type == APPLY:
         return await _apply(registry, ctx, document)
     if _is_status_patch(ctx, document):
@@ -168,7 +168,8 @@ async def _apply(registry: Registry, ctx: RequestContext, patch: Patch) -> tuple
         if ctx.subresource or registry.store.get(registry.key(ctx.resource, namespace, ctx.name)) is not None:
             return await change(registry, ctx, lambda live: applied(ctx, patch, live), managed_fields_set=True), False
         try:
-            return await create(registry, ctx, applied(ctx, patch, None), managed_fields_set=True), True
+            obj = await ctx.compute(applied, ctx, patch, None)
+            return await create(registry, ctx, obj, managed_fields_set=True), True
         except StatusError as error:
             if error.reason != "AlreadyExists":  # created meanwhile: apply to that object
                 raise

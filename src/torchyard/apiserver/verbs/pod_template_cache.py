@@ -75,7 +75,7 @@ class PodTemplateCache:
             if not submitted.name:
                 pod["metadata"]["name"] = generate_name(pod["metadata"]["generateName"], registry.random)
             return await store_new(registry, ctx, pod, is_generated=not submitted.name)
-        pod, is_generated = await admit_new(registry, ctx, read_object(ctx, body, JSON))
+        pod, is_generated = await admit_new(registry, ctx, await ctx.compute(read_object, ctx, body, JSON))
         if submitted is not None and inputs is not None and not ctx.warnings and not ctx.dry_run:
             self._add(submitted, pod, inputs)
         return await store_new(registry, ctx, pod, is_generated=is_generated)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from torchyard.api import field_errors
 from torchyard.api.names import validate_metadata_update
 from torchyard.api.objects import Object
+from torchyard.api.resources import Resource
 from torchyard.api.strategy import Strategy
 from torchyard.apiserver.registry.conversion import from_storage, prune_to_storage, to_storage
 from torchyard.apiserver.registry.registry import Registry
@@ -100,25 +101,14 @@ async def change_draft(
         record = registry.store.get(key)
         if record is None:
             raise ctx.not_found()
-        old = record.object()
-        current = old if replaces and resource is storage else from_storage(resource, storage, record.object())
-        if resource.custom is not None and resource is not storage:
-            # fields that the client's version does not have are neither changed nor counted as a change
-            old = to_storage(resource, storage, from_storage(resource, storage, old))
-        draft = compute(current)
-        version = str(draft.obj.setdefault("metadata", {}).get("resourceVersion") or "0")
-        if version not in ("0", str(record.rev)):
-            raise ctx.conflict()
-        check_scope(ctx, draft.obj)
-        if resource is not storage:
-            draft = Draft(to_storage(resource, storage, draft.obj))
+        ctx.size = max(ctx.size, len(record.data))
+        old, draft = await ctx.compute(_compute_draft, ctx, storage, record, compute, replaces)
         await _admit_change(registry, ctx, draft, old, managed_fields_set=managed_fields_set, validate=validate)
         new = draft.obj
-        prune_to_storage(resource, storage, new)
         is_gone = _is_removable(new)
-        if not is_gone and _is_unchanged(new, old):
+        if not await ctx.compute(_finish_change, ctx, storage, draft, old, is_gone):
             return record
-        new = draft.obj = ordered(storage, new)
+        new = draft.obj
         if ctx.dry_run:
             return dry_run_record(key, new)
         try:
@@ -130,7 +120,36 @@ async def change_draft(
     raise ctx.conflict()
 
 
-async def _admit_change(  # noqa: C901, PLR0912 - the steps of every write, in their order
+def _compute_draft(
+    ctx: RequestContext, storage: Resource, record: Record, compute: ComputeDraft, replaces: bool
+) -> tuple[Object, Draft]:
+    """The old object and the new one, in their stored version."""
+    resource = ctx.resource
+    old = record.object()
+    current = old if replaces and resource is storage else from_storage(resource, storage, record.object())
+    if resource.custom is not None and resource is not storage:
+        # fields that the client's version does not have are neither changed nor counted as a change
+        old = to_storage(resource, storage, from_storage(resource, storage, old))
+    draft = compute(current)
+    version = str(draft.obj.setdefault("metadata", {}).get("resourceVersion") or "0")
+    if version not in ("0", str(record.rev)):
+        raise ctx.conflict()
+    check_scope(ctx, draft.obj)
+    if resource is not storage:
+        draft = Draft(to_storage(resource, storage, draft.obj))
+    return old, draft
+
+
+def _finish_change(ctx: RequestContext, storage: Resource, draft: Draft, old: Object, is_gone: bool) -> bool:
+    """Bring an admitted change into its stored form; returns whether it is to be written."""
+    prune_to_storage(ctx.resource, storage, draft.obj)
+    if not is_gone and _is_unchanged(draft.obj, old):
+        return False
+    draft.obj = ordered(storage, draft.obj)
+    return True
+
+
+async def _admit_change(
     registry: Registry,
     ctx: RequestContext,
     draft: Draft,
@@ -144,19 +163,13 @@ async def _admit_change(  # noqa: C901, PLR0912 - the steps of every write, in t
     strategy = ctx.resource.strategy
     is_status = ctx.subresource == "status"
     prepare = strategy.prepare_status if is_status else strategy.prepare_update
-    carry_over(draft.obj, old)
-    if is_status and storage.custom is not None:
-        draft.obj = _with_status_only(None if draft.status_normalized else strategy, draft.obj, old)
-    else:
-        strategy.default(draft.obj)
-    new = draft.obj
-    if not managed_fields_set:
-        # before the kind's own rules, as upstream: a field that those reset has an owner all the same
-        set_managed_fields(ctx, storage, old, new)
+    await ctx.compute(_default_change, ctx, storage, draft, old, managed_fields_set)
     if validate is None:
-        prepare(new, old)
+        await ctx.compute(prepare, draft.obj, old)
+    new = draft.obj
     if await registry.admission.mutate(registry, ctx, "UPDATE", new, old):
         draft.status_normalized = False
+        check_scope(ctx, new)
         carry_over(new, old)
         if validate is None:
             prepare(new, old)
@@ -167,6 +180,41 @@ async def _admit_change(  # noqa: C901, PLR0912 - the steps of every write, in t
     allocator = registry.allocators.get((storage.group, storage.plural))
     if allocator is not None and allocator.before_validation and not is_status:
         allocator.allocate(registry, new, old)
+    await ctx.compute(_validate_change, ctx, storage, draft, old, validate)
+    if not is_status and _warns(strategy, new, old):
+        for sentence in await ctx.compute(strategy.warnings, new):
+            ctx.warn(sentence)
+    if allocator is not None and not allocator.before_validation:
+        allocator.allocate(registry, new, old)
+    await registry.admission.validate(registry, ctx, "UPDATE", new, old)
+
+
+def _default_change(
+    ctx: RequestContext,
+    storage: Resource,
+    draft: Draft,
+    old: Object,
+    managed_fields_set: bool,
+) -> None:
+    """Set what the client left out, and the managed fields."""
+    strategy = ctx.resource.strategy
+    is_status = ctx.subresource == "status"
+    carry_over(draft.obj, old)
+    if is_status and storage.custom is not None:
+        draft.obj = _with_status_only(None if draft.status_normalized else strategy, draft.obj, old)
+    else:
+        strategy.default(draft.obj)
+    if not managed_fields_set:
+        # before the kind's own rules, as upstream: a field that those reset has an owner all the same
+        set_managed_fields(ctx, storage, old, draft.obj)
+
+
+def _validate_change(
+    ctx: RequestContext, storage: Resource, draft: Draft, old: Object, validate: ValidateUpdate | None
+) -> None:
+    strategy, new = ctx.resource.strategy, draft.obj
+    is_status = ctx.subresource == "status"
+    metadata = new["metadata"]
     errs: list[field_errors.FieldError] = []
     if not (is_status and storage.custom is not None and validate is None):
         # a status change of a custom resource has its old metadata, restored by `prepare`
@@ -182,12 +230,6 @@ async def _admit_change(  # noqa: C901, PLR0912 - the steps of every write, in t
             errs += (strategy.validate_status if is_status else strategy.validate_update)(new, old)
     if errs:
         raise ctx.invalid(metadata["name"], errs)
-    if not is_status and _warns(strategy, new, old):
-        for sentence in strategy.warnings(new):
-            ctx.warn(sentence)
-    if allocator is not None and not allocator.before_validation:
-        allocator.allocate(registry, new, old)
-    await registry.admission.validate(registry, ctx, "UPDATE", new, old)
 
 
 def _with_status_only(defaults: Strategy | None, new: Object, old: Object) -> Object:

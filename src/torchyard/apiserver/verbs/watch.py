@@ -13,9 +13,9 @@ from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.errors import Compacted
-from torchyard.apiserver.store.watch import Change, Watcher
+from torchyard.apiserver.store.watch import Change, Filter, Watcher
 from torchyard.apiserver.verbs.list import parse_revision, too_large_version
-from torchyard.apiserver.verbs.selection import Selection, select
+from torchyard.apiserver.verbs.selection import select
 
 Chunk = TypeVar("Chunk")
 _Chunk_co = TypeVar("_Chunk_co", covariant=True)
@@ -54,14 +54,15 @@ def watch(registry: Registry, ctx: RequestContext, encoder: EventEncoder[Chunk])
         raise too_large_version(revision, registry.store.revision)
     from_state = initial or (initial is None and revision == 0)
     since = None if from_state or revision == 0 else revision
-    start = _Start(registry.store.revision, _present_records(registry, selection) if from_state else [])
+    revision = registry.store.revision
+    start = _Start(revision, list(registry.store.snapshot(revision, selection.prefix)) if from_state else [])
     try:
         watcher = registry.store.watch(
             selection.prefix,
             since=since,
             matches=selection.matches,
             encoder=encoder.event,
-            first=None if start.records else encoder.first_event,
+            first=encoder.first_event,
         )
     except Compacted as gone:
         return _single(encoder.chunk([encoder.error(errors.expired(gone.message).body())]))
@@ -99,26 +100,25 @@ def _seconds(seconds: int) -> float:
 
 
 class _Start(NamedTuple):
-    """The objects that a watch starts with, and their revision."""
+    """The objects that a watch starts with, before its selectors apply, and their revision."""
 
     revision: int
     records: list[Record]
 
 
-def _present_records(registry: Registry, selection: Selection) -> list[Record]:
-    records = registry.store.snapshot(registry.store.revision, selection.prefix)
-    return [record for record in records if selection.matches is None or selection.matches(record)]
-
-
-def _initial_chunks(records: list[Record], encoder: EventEncoder[Chunk]) -> Iterator[Chunk]:
-    """The present objects as ADDED events, encoded one chunk at a time."""
+def _initial_chunks(
+    records: list[Record], matches: Filter | None, encoder: EventEncoder[Chunk]
+) -> Iterator[Chunk | None]:
+    """The selected objects as ADDED events, encoded one chunk at a time; None after many that are not selected."""
     events: list[Any] = []
     size, encode = 0, encoder.first_event
     for record in records:
-        events.append(encode("ADDED", record))
-        size, encode = size + len(record.data), encoder.event
+        size += len(record.data)
+        if matches is None or matches(record):
+            events.append(encode("ADDED", record))
+            encode = encoder.event
         if size > _CHUNK_BYTES:
-            yield encoder.chunk(events)
+            yield encoder.chunk(events) if events else None
             events, size = [], 0
     if events:
         yield encoder.chunk(events)
@@ -138,8 +138,11 @@ async def _stream(
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     try:
-        for chunk in _initial_chunks(start.records, encoder):
-            yield chunk
+        for chunk in _initial_chunks(start.records, watcher.matches, encoder):
+            if chunk is not None:
+                watcher.skip_first()
+                yield chunk
+            await asyncio.sleep(0)  # a client in this process takes a chunk without a pause
         start.records.clear()
         if initial and bookmarks:
             yield encoder.chunk([encoder.bookmark(start.revision, annotations=_INITIAL_END)])
@@ -152,11 +155,13 @@ async def _stream(
                 for batch in _batches(events):
                     yield encoder.chunk(batch)
                 await asyncio.sleep(registry.store.batch_pause(watcher, len(events)))
+            elif watcher.is_replaying:
+                await asyncio.sleep(0)
             elif loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + BOOKMARK_SECONDS
                 yield encoder.chunk([encoder.bookmark(registry.store.revision)])
         last = watcher.drain()
-        if bookmarks and not watcher.overrun:
+        if bookmarks and not watcher.overrun and not watcher.is_replaying:
             last.append(encoder.bookmark(registry.store.revision))
         for batch in _batches(last):
             yield encoder.chunk(batch)

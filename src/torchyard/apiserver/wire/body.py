@@ -58,6 +58,7 @@ def parse(body: bytes, content_type: str, expected: GroupVersionKind) -> Object:
         obj = parse_yaml(body)
         if not isinstance(obj, dict):
             raise errors.bad_request("the request body must be an object")
+        document.check_readable_kind(obj, body, expected.kind)
         return obj
     if media == PROTOBUF:
         return protobuf.decode(body, expected)

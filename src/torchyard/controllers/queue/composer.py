@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from torchyard.api.errors import YardError
@@ -13,6 +14,8 @@ from torchyard.core.queue.integrations import JobIntegration, queue_name_of
 from torchyard.core.queue.slices import is_elastic
 from torchyard.kube.informer import Informer
 from torchyard.kube.informer_factory import InformerFactory
+
+_is_seconds = re.compile("[0-9]{1,10}").fullmatch
 
 
 class PriorityClassNotFound(YardError):
@@ -81,7 +84,7 @@ class WorkloadComposer:
             spec["priorityClassRef"] = priority.class_ref
         limit = (job["metadata"].get("labels") or {}).get(names.MAX_SECONDS)
         if limit is not None:
-            if not limit.isdigit() or int(limit) < 1:
+            if not _is_seconds(limit) or int(limit) < 1:
                 raise YardError(messages.invalid_max_seconds(limit), hint=messages.MAX_SECONDS_HINT)
             spec["maximumExecutionTimeSeconds"] = int(limit)
         return spec

@@ -12,6 +12,7 @@ from torchyard.api.job import labels
 from torchyard.api.objects import Object
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 
+_MAX_DIGITS = 10  # of an int32
 INDEXED, NON_INDEXED = "Indexed", "NonIndexed"
 
 
@@ -75,7 +76,7 @@ class JobView:
     def index_of(self, pod: Object) -> int | None:
         """The completion index of an Indexed job's pod; None if it is not an index of this job."""
         text = annotation(pod, labels.COMPLETION_INDEX)
-        if not text.isascii() or not text.isdigit():
+        if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS:
             return None
         return int(text) if int(text) < (self.completions or 0) else None
 

@@ -25,6 +25,10 @@ class ChildDeletion:
     force: bool = False  # the node does not answer: delete without a grace period
 
 
+# A job may ask for two billion replicas. So many objects are created in one pass, which decides in less than 100 ms.
+MAX_CREATED_PER_PASS = 2500
+
+
 @dataclass(slots=True)
 class PyTorchJobDecision:
     """In the order in which it is applied: restarts, status, then the other writes concurrently; events last."""
@@ -264,6 +268,9 @@ class _PyTorchJobSync:
         gang_annotations = gang.gang_annotations(view, self.settings)
         for kind, spec in view.replicas.items():
             for index in range(int(spec["replicas"])):
+                if len(self.decision.create) >= MAX_CREATED_PER_PASS:
+                    self.decision.wake(0)
+                    return
                 self._sync_replica((kind, index), gang_annotations)
 
     def _sync_replica(self, slot: Slot, gang_annotations: dict[str, str]) -> None:

@@ -69,7 +69,7 @@ def _rendezvous(view: PyTorchJobView, replica_type: str, index: int) -> list[Var
 
 def _processes(view: PyTorchJobView) -> int:
     count = view.spec.get("nprocPerNode") or ""
-    return int(count) if count.isascii() and count.isdigit() else 1
+    return int(count) if count.isascii() and count.isdigit() and len(count) < 10 else 1
 
 
 def elastic_environment(view: PyTorchJobView) -> list[Variable]:

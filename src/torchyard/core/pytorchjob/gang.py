@@ -81,13 +81,17 @@ def pod_group(view: PyTorchJobView, owner: Object, settings: PyTorchJobSettings)
 
 def _resources(view: PyTorchJobView) -> dict[str, str]:
     """The requests of the first `size` replicas, Master first. Init containers do not count (upstream's rule)."""
-    replica_specs = [spec for spec in view.replicas.values() for _ in range(int(spec["replicas"]))]
     total: dict[str, int] = {}
-    for spec in replica_specs[: size(view)]:
+    remaining = size(view)
+    for spec in view.replicas.values():
+        count = max(min(int(spec["replicas"]), remaining), 0)
+        remaining -= count
+        if not count:
+            break
         for container in spec["template"]["spec"]["containers"]:
             resources = container.get("resources") or {}
             for name, amount in (resources.get("requests") or resources.get("limits") or {}).items():
-                total[name] = total.get(name, 0) + quantity.parse(str(amount)).milli
+                total[name] = total.get(name, 0) + count * quantity.parse(str(amount)).milli
     return {name: _format_milli(milli) for name, milli in sorted(total.items())}
 
 

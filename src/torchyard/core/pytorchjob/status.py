@@ -99,8 +99,8 @@ class PyTorchJobStatus:
         """Set the counters from the pods. Pending pods are not counted, terminating ones count as failed."""
         self.replicas = {}
         for kind, spec in view.replicas.items():
-            slots = [(kind, index) for index in range(int(spec["replicas"]))]
-            pods = [view.pods[slot] for slot in slots if slot in view.pods]
+            size = int(spec["replicas"])
+            pods = [pod for slot, pod in view.pods.items() if slot[0] == kind and slot[1] < size]
             counts = {
                 "active": sum(phase(pod) == "Running" and not is_terminating(pod) for pod in pods),
                 "succeeded": sum(phase(pod) == "Succeeded" for pod in pods),

@@ -150,7 +150,7 @@ def slot_of(obj: Object) -> Slot | None:
     labels = obj["metadata"].get("labels") or {}
     index = labels.get(names.REPLICA_INDEX, "")
     kind = labels.get(names.REPLICA_TYPE, "").capitalize()
-    return (kind, int(index)) if kind and index.isascii() and index.isdigit() else None
+    return (kind, int(index)) if kind and index.isascii() and index.isdigit() and len(index) < 10 else None
 
 
 def phase(pod: Object) -> str:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import heapreplace
 
 from torchyard.api.conditions import find
 from torchyard.api.objects import Object
@@ -78,8 +79,7 @@ def estimate_start(
     running = [other.info for other in same_queue if other.state in (ADMITTED, EVICTED)]
     ends = sorted(max(0.0, mean - (now - info.reserved_at)) for info in running) or [0.0]
     for _ in range(workload.position):
-        ends.append(ends.pop(0) + mean)
-        ends.sort()
+        heapreplace(ends, ends[0] + mean)
     generations = workload.position // max(1, len(ends)) + 1
     return StartEstimate(ends[0], deviation * math.sqrt(generations))
 

@@ -4,4 +4,6 @@
 - `filters`: why a pod does not fit on a node.
 - `schedule`: the choice of a node for a pod, or of nodes for a gang.
 - `hints`: what would let a pending pod start.
+- `cache`: the nodes with the pods on them, kept current change by change.
+- `queue`: the pods that wait, and what is tried again after which change.
 """

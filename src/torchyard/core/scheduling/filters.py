@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from torchyard.api import selectors
 from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
-from torchyard.core.scheduling.node_info import PODS, NodeInfo, host_ports, requests
+from torchyard.core.scheduling.node_info import PODS, REQUIRED, NodeInfo, host_ports, requests, required_anti_affinity
 
 
 def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInfo]) -> list[str]:
@@ -15,6 +15,7 @@ def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInf
 
     The first filter that fails ends the search, as in upstream; all insufficient resources are listed.
     """
+    all_nodes = list(all_nodes)
     for check in (_unschedulable, _taints, _node_affinity, _ports):
         reason = check(pod, node_info)
         if reason:
@@ -22,7 +23,7 @@ def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInf
     missing = insufficient_resources(pod, node_info)
     if missing:
         return [messages.insufficient(name) if name != PODS else messages.TOO_MANY_PODS for name in missing]
-    reason = _pod_affinity(pod, node_info, list(all_nodes))
+    reason = _pod_affinity(pod, node_info, all_nodes)
     return [reason] if reason else []
 
 
@@ -64,9 +65,7 @@ def _node_affinity(pod: Object, node_info: NodeInfo) -> str:
     selector = spec.get("nodeSelector") or {}
     if any(node_info.labels.get(key) != value for key, value in selector.items()):
         return messages.NODE_AFFINITY
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(REQUIRED)
     if required and not any(matches_term(node_info, term) for term in required.get("nodeSelectorTerms") or ()):
         return messages.NODE_AFFINITY
     return ""
@@ -104,7 +103,7 @@ def _matches(labels: Mapping[str, str], expression: Object) -> bool:
 
 def _ports(pod: Object, node_info: NodeInfo) -> str:
     ports = host_ports(pod)
-    return messages.NODE_PORTS if ports and any(ports & host_ports(other) for other in node_info.pods) else ""
+    return messages.NODE_PORTS if ports and any(ports & host_ports(other) for other in node_info.pods.values()) else ""
 
 
 def insufficient_resources(pod: Object, node_info: NodeInfo) -> list[str]:
@@ -116,17 +115,15 @@ def insufficient_resources(pod: Object, node_info: NodeInfo) -> list[str]:
 
 def _pod_affinity(pod: Object, node_info: NodeInfo, all_nodes: list[NodeInfo]) -> str:
     affinity = pod["spec"].get("affinity") or {}
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    for term in (affinity.get("podAffinity") or {}).get(required) or ():
+    for term in (affinity.get("podAffinity") or {}).get(REQUIRED) or ():
         if not _has_peer(pod, term, node_info, all_nodes) and not _is_first_of_its_kind(pod, term, all_nodes):
             return messages.POD_AFFINITY
-    for term in (affinity.get("podAntiAffinity") or {}).get(required) or ():
+    for term in required_anti_affinity(pod):
         if _has_peer(pod, term, node_info, all_nodes):
             return messages.POD_ANTI_AFFINITY
     for other in all_nodes:
-        for existing in other.pods:
-            theirs = (existing["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
-            for term in theirs.get(required) or ():
+        for existing in other.exclusive.values():
+            for term in required_anti_affinity(existing):
                 if _same_topology(term, node_info, other) and _selected(
                     term, pod, existing["metadata"].get("namespace", "")
                 ):
@@ -140,14 +137,14 @@ def _has_peer(pod: Object, term: Object, node_info: NodeInfo, all_nodes: list[No
         _selected(term, peer, namespace)
         for other in all_nodes
         if _same_topology(term, node_info, other)
-        for peer in other.pods
+        for peer in other.pods.values()
     )
 
 
 def _is_first_of_its_kind(pod: Object, term: Object, all_nodes: list[NodeInfo]) -> bool:
     """A pod that matches its own affinity may be the first; otherwise no such pod could ever start."""
     namespace = pod["metadata"].get("namespace", "")
-    no_peer = not any(_selected(term, peer, namespace) for other in all_nodes for peer in other.pods)
+    no_peer = not any(_selected(term, peer, namespace) for other in all_nodes for peer in other.pods.values())
     return no_peer and _selected(term, pod, namespace)
 
 

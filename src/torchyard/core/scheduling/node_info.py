@@ -11,6 +11,7 @@ from torchyard.api.objects import Object
 
 Amounts = dict[str, int]  # resource → thousandths; pods count as a resource too
 PODS = "pods"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _milli(amounts: Mapping[str, Any]) -> Amounts:
@@ -23,7 +24,7 @@ def _container(container: Object) -> Amounts:
     return {**_milli(resources.get("limits") or {}), **_milli(resources.get("requests") or {})}
 
 
-def add(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+def add_amounts(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
     return {name: left.get(name, 0) + right.get(name, 0) for name in {*left, *right}}
 
 
@@ -35,20 +36,20 @@ def requests(pod: Object) -> Amounts:
     spec = pod["spec"]
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        total = add(total, _container(container))
+        total = add_amounts(total, _container(container))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.get("initContainers") or ():
         own = _container(container)
         if container.get("restartPolicy") == "Always":
-            sidecars = add(sidecars, own)
+            sidecars = add_amounts(sidecars, own)
             moment = sidecars
         else:
-            moment = add(sidecars, own)
+            moment = add_amounts(sidecars, own)
         peak = {name: max(peak.get(name, 0), moment.get(name, 0)) for name in {*peak, *moment}}
-    total = add(total, sidecars)
+    total = add_amounts(total, sidecars)
     total = {name: max(total.get(name, 0), peak.get(name, 0)) for name in {*total, *peak}}
-    total = add(total, _milli(spec.get("overhead") or {}))
+    total = add_amounts(total, _milli(spec.get("overhead") or {}))
     return {**{name: amount for name, amount in total.items() if amount}, PODS: 1000}
 
 
@@ -61,24 +62,41 @@ def host_ports(pod: Object) -> set[tuple[str, int]]:
     }
 
 
+def uid_of(pod: Object) -> str:
+    """The uid of a pod; its name before it has one."""
+    metadata = pod["metadata"]
+    return str(metadata.get("uid") or metadata.get("name", ""))
+
+
 def is_finished(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
+def required_anti_affinity(pod: Object) -> list[Object]:
+    """The terms by which a pod excludes others from its surroundings."""
+    terms = ((pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}).get(REQUIRED)
+    return terms or []
+
+
 @dataclass(slots=True)
 class NodeInfo:
-    """A node and its pods; `assume` adds a pod that is about to be bound."""
+    """A node and its pods, bound or about to be."""
 
     node: Object
-    pods: list[Object] = field(default_factory=list)
+    pods: dict[str, Object] = field(default_factory=dict)  # by uid
     used: Amounts = field(default_factory=dict)
+    exclusive: dict[str, Object] = field(default_factory=dict)  # the pods with required anti-affinity
+    allocatable: Amounts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.allocatable = _milli((self.node.get("status") or {}).get("allocatable") or {})
 
     @classmethod
     def of(cls, node: Object, pods: Iterable[Object]) -> NodeInfo:
         view = cls(node)
         for pod in pods:
             if not is_finished(pod):
-                view.assume(pod)
+                view.add(pod)
         return view
 
     @property
@@ -89,16 +107,27 @@ class NodeInfo:
     def labels(self) -> Mapping[str, str]:
         return self.node["metadata"].get("labels") or {}
 
-    @property
-    def allocatable(self) -> Amounts:
-        return _milli((self.node.get("status") or {}).get("allocatable") or {})
-
     def free(self) -> Amounts:
         return {name: amount - self.used.get(name, 0) for name, amount in self.allocatable.items()}
 
-    def assume(self, pod: Object) -> None:
-        self.pods.append(pod)
-        self.used = add(self.used, requests(pod))
+    def fits(self, amounts: Amounts) -> bool:
+        """Whether so much is free."""
+        allocatable, used = self.allocatable, self.used
+        return all(amount <= allocatable.get(name, 0) - used.get(name, 0) for name, amount in amounts.items())
+
+    def add(self, pod: Object) -> None:
+        uid = uid_of(pod)
+        self.pods[uid] = pod
+        for name, amount in requests(pod).items():
+            self.used[name] = self.used.get(name, 0) + amount
+        if required_anti_affinity(pod):
+            self.exclusive[uid] = pod
+
+    def remove(self, uid: str) -> None:
+        pod = self.pods.pop(uid)
+        for name, amount in requests(pod).items():
+            self.used[name] -= amount
+        self.exclusive.pop(uid, None)
 
     def copy(self) -> NodeInfo:
-        return NodeInfo(self.node, list(self.pods), dict(self.used))
+        return NodeInfo(self.node, dict(self.pods), dict(self.used), dict(self.exclusive))

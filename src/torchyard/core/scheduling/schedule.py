@@ -25,6 +25,7 @@ class Unschedulable:
 
     message: str
     hint: str = ""
+    reasons: frozenset[str] = frozenset()  # of the filters that rejected it, for deciding what could help
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()
@@ -47,11 +48,12 @@ def schedule_pod(
     are not available on a node.
     """
     if not nodes:
-        return Unschedulable(messages.NO_NODES, messages.NO_NODES_HINT)
+        return Unschedulable(messages.NO_NODES, messages.NO_NODES_HINT, frozenset((messages.NO_NODES,)))
     if pre_filter_reason:
         return Unschedulable(
             _unschedulable_message(Counter({pre_filter_reason: len(nodes)}), len(nodes), preemptable=0),
             hint(pod, nodes, [pre_filter_reason]),
+            frozenset((pre_filter_reason,)),
         )
     counted: Counter[str] = Counter()
     candidates = []
@@ -66,7 +68,9 @@ def schedule_pod(
             candidates.append(node_info)
     if not candidates:
         return Unschedulable(
-            _unschedulable_message(counted, len(nodes), preemptable=preemptable), hint(pod, nodes, list(counted))
+            _unschedulable_message(counted, len(nodes), preemptable=preemptable),
+            hint(pod, nodes, list(counted)),
+            frozenset(counted),
         )
     return max(
         candidates,
@@ -146,7 +150,7 @@ def schedule_gang(
         answer = schedule_pod(pod, trial, volume_filter=volume_filter)
         if isinstance(answer, Unschedulable):
             fits = len(chosen) + placed
-            return Unschedulable(messages.gang_does_not_fit(size, fits, answer.message), answer.hint)
-        next(node_info for node_info in trial if node_info.name == answer).assume(pod)
+            return Unschedulable(messages.gang_does_not_fit(size, fits, answer.message), answer.hint, answer.reasons)
+        next(node_info for node_info in trial if node_info.name == answer).add(pod)
         chosen[pod["metadata"]["uid"]] = answer
     return chosen

@@ -35,6 +35,8 @@ class WellKnownImage:
     programs: str = ""
 
 
+# Ends on SIGTERM, which the kernel keeps from the first process of a container that has no handler for it.
+_PAUSE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 WELL_KNOWN = (
     WellKnownImage(
         ("docker.io/pytorch/pytorch:*", "nvcr.io/nvidia/pytorch:*"), "python", ("bash",), directory="/workspace"
@@ -42,7 +44,7 @@ WELL_KNOWN = (
     WellKnownImage(("docker.io/library/python:*",), "python", ("python3",)),
     WellKnownImage(("docker.io/library/busybox:*", "docker.io/library/alpine:*"), "shell", ("sh",)),
     WellKnownImage(("docker.io/library/debian:*", "docker.io/library/ubuntu:*"), "shell", ("bash",)),
-    WellKnownImage(("registry.k8s.io/pause:*",), "shell", entrypoint=("sleep", "infinity")),
+    WellKnownImage(("registry.k8s.io/pause:*",), "shell", entrypoint=("sh", "-c", _PAUSE)),
     WellKnownImage(("docker.io/library/hello-world:*",), "shell", entrypoint=("echo", "Hello from Torchyard!")),
     WellKnownImage(("docker.io/horovod/horovod:*",), "python", ("bash",)),
     WellKnownImage(("docker.io/elasticdl/elasticdl:*",), "yard", ("bash",)),

@@ -214,4 +214,6 @@ def _volume_mount(options: ContainerOptions, mount: Object) -> Mount:
         host_path_type=volume.host_path_type,
         private=volume.private,
         refusal=refusal,
+        # What the device cgroup of a container runtime does: a volume brings no device that was not allocated.
+        no_devices=not (options.container.get("securityContext") or {}).get("privileged"),
     )

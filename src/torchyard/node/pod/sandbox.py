@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 
 RUNTIME_HANDLERS = ("runc", "crun", "nvidia", "torchyard")
+
+
+log = logging.getLogger(__name__)
 
 
 class PodSandbox:
@@ -78,6 +82,20 @@ class PodSandbox:
         self.volumes.refresh_later()
         self.ready = True
         return is_new
+
+    async def adopt(self) -> bool:
+        """Take over a pod that runs; whether its shim is new.
+
+        What its volumes are made from may be gone, as in a namespace that is being deleted. The pod keeps what it has,
+        and can still be stopped.
+        """
+        try:
+            return await self.ensure()
+        except (YardError, OSError) as error:
+            namespace, name = self.pod["metadata"]["namespace"], self.pod["metadata"]["name"]
+            log.warning("volumes of a running pod not refreshed: pod=%s/%s error=%r", namespace, name, str(error))
+            self.ready = True
+            return False
 
     async def _check_runtime_class(self) -> None:
         """The node has one runtime; it serves the handlers whose containers it can stand in for."""

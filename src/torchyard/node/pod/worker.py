@@ -136,7 +136,7 @@ class PodWorker:
         if not await self._sandbox.alive():
             self._shim_lost()
             return
-        if await self._sandbox.ensure():  # the shim that replied has died since
+        if await self._sandbox.adopt():  # the shim that replied has died since
             kill_leftovers(self.pod["metadata"]["uid"])
         self._subscribe()
 

@@ -49,6 +49,7 @@ class Mount:
     host_path_type: str | None = None  # of a hostPath: what the source must be
     private: tuple[Path, ...] = ()  # directories that a hostPath must not be, contain or belong to
     refusal: str = ""  # the error of a container whose source must not be mounted
+    no_devices: bool = False  # its device files cannot be opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,14 @@ def rootfs_steps(
     """
     steps: list[RootfsStep] = []
     if root.machine:
-        of_machine = _machine(root, scratch) + _prefixes(root.prefixes)
-        steps += [_without_bind(step) for step in of_machine] if may_remount else of_machine
+        steps += _machine(root, scratch) + _prefixes(root.prefixes)
+        if may_remount:
+            steps = [_without_bind(step) for step in steps]
     elif root.layers:
         steps.append(_overlay("/", [(str(layer), "") for layer in reversed(root.layers)], scratch, 0))
     steps += _standard(devices, privileged=privileged, host_pid=host_pid)
+    if not root.layers:
+        steps = [_in_empty_root(step) for step in steps]
     # the mount of a parent comes before that of its child
     for mount in sorted(mounts, key=lambda mount: mount.target.rstrip("/").count("/")):
         steps.append(_bind(mount))
@@ -101,9 +105,17 @@ def _bind(mount: Mount) -> RootfsStep:
         step["sub_path"] = mount.sub_path
     if mount.host_path_type is not None:
         step["host_path_type"], step["private"] = mount.host_path_type, [str(path) for path in mount.private]
+    if mount.no_devices:
+        step["no_devices"] = True
     if mount.refusal:
         step["refusal"] = mount.refusal
     return step
+
+
+def _in_empty_root(step: RootfsStep) -> RootfsStep:
+    """A bind that needs no care for links: the root holds none but those of the machine."""
+    through_link = step["target"].split("/")[1] in _machine_links()
+    return step if step["op"] != "bind" or through_link else {**step, "in_empty_root": True}
 
 
 def _without_bind(step: RootfsStep) -> RootfsStep:

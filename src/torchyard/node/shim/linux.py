@@ -24,22 +24,41 @@ MS_PRIVATE, MS_SLAVE, MS_RELATIME = 1 << 18, 1 << 19, 1 << 21
 MNT_DETACH = 2
 AT_FDCWD = -100
 
+_PR_SET_DUMPABLE = 4
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 15, 24, 36, 38
 
 RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x08, 0x10
-_AT_RECURSIVE, _MOUNT_ATTR_RDONLY = 0x8000, 1
+_AT_RECURSIVE, _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NODEV = 0x8000, 1, 4
+_JOIN_SESSION_KEYRING = 1
 _SET_MODE_FILTER, _SPEC_ALLOW = 1, 4
 _CAPABILITY_VERSION = 0x20080522
 _EINVAL, _ENOSYS = 22, 38
 
 _NUMBERS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "mount_setattr": 442, "openat2": 437},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "mount_setattr": 442, "openat2": 437},
+    "x86_64": {
+        "clone": 56,
+        "keyctl": 250,
+        "pivot_root": 155,
+        "capset": 126,
+        "seccomp": 317,
+        "mount_setattr": 442,
+        "openat2": 437,
+    },
+    "aarch64": {
+        "clone": 220,
+        "keyctl": 219,
+        "pivot_root": 41,
+        "capset": 91,
+        "seccomp": 277,
+        "mount_setattr": 442,
+        "openat2": 437,
+    },
 }
 _SYSCALL = _NUMBERS.get(platform.machine(), {})
 
-# statvfs flags that a bind mount of an ordinary user must keep when it is remounted read-only
+# statvfs flags that a bind mount of an ordinary user must keep when it is remounted
 _LOCKED = (
+    (os.ST_RDONLY, MS_RDONLY),
     (os.ST_NOSUID, MS_NOSUID),
     (os.ST_NODEV, MS_NODEV),
     (os.ST_NOEXEC, MS_NOEXEC),
@@ -102,14 +121,21 @@ def unmount(target: str) -> None:
 
 def make_read_only(target: str) -> None:
     """Make a mount and all mounts below it read-only."""
-    attributes = struct.pack("=QQQQ", _MOUNT_ATTR_RDONLY, 0, 0, 0)
+    restrict(target, read_only=True, no_devices=False)
+
+
+def restrict(target: str, *, read_only: bool, no_devices: bool) -> None:
+    """Make a mount and all mounts below it read-only, or keep their device files from being opened, or both."""
+    attributes = (_MOUNT_ATTR_RDONLY if read_only else 0) | (_MOUNT_ATTR_NODEV if no_devices else 0)
+    data = struct.pack("=QQQQ", attributes, 0, 0, 0)
     try:
-        _syscall("mount_setattr", AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, ctypes.c_size_t(32))
+        _syscall("mount_setattr", AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, data, ctypes.c_size_t(32))
     except OSError as error:
         if error.errno != _ENOSYS:
             raise
+        flags = (MS_RDONLY if read_only else 0) | (MS_NODEV if no_devices else 0)
         for mount_point in mounts_below(target):  # a kernel before 5.12
-            remount_read_only(mount_point)
+            remount(mount_point, flags)
 
 
 def mounts_below(target: str) -> list[str]:
@@ -122,11 +148,12 @@ def mounts_below(target: str) -> list[str]:
 
 
 def remount_read_only(target: str) -> None:
+    """Remount one mount read-only."""
     remount(target, MS_RDONLY)
 
 
 def remount(target: str, flags: int) -> None:
-    """Remount one mount with these flags and those its file system already has."""
+    """Add flags to one mount, and leave it those that it has: a user namespace cannot remove them."""
     present = os.statvfs(target).f_flag
     flags |= MS_BIND | MS_REMOUNT
     for flag, mount_flag in _LOCKED:
@@ -153,6 +180,19 @@ def set_process_name(name: str) -> None:
 
 def die_with_parent(signal: int = 9) -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl(PDEATHSIG)")
+
+
+def set_dumpable(value: bool) -> None:
+    """Whether processes with the same user and capabilities may trace this one and open what it has open.
+
+    Nobody can while it is False, not even with CAP_SYS_PTRACE in the same user namespace. An exec sets it to True.
+    """
+    _check(_libc.prctl(_PR_SET_DUMPABLE, int(value), 0, 0, 0), "prctl(DUMPABLE)")
+
+
+def join_session_keyring() -> None:
+    """A new session keyring for this process and its children, in place of that of the user's login."""
+    _syscall("keyctl", _JOIN_SESSION_KEYRING, None)
 
 
 def become_subreaper() -> None:
@@ -211,7 +251,9 @@ def map_identity(uid: int, gid: int) -> None:
     """Map this process to another uid and gid, in a user namespace of its own. It gains no rights."""
     own_uid, own_gid = os.geteuid(), os.getegid()
     unshare(NEWUSER)
+    set_dumpable(True)  # a process that is not has no maps of its own to write
     _write_maps(os.getpid(), {"setgroups": "deny", "uid_map": f"{uid} {own_uid} 1", "gid_map": f"{gid} {own_gid} 1"})
+    set_dumpable(False)
 
 
 def _write_maps(pid: int, maps: dict[str, str]) -> None:

@@ -119,6 +119,8 @@ class RootfsStep(TypedDict, total=False):
     size: int
     text: str
     read_only: bool
+    no_devices: bool  # of a bind: device files in it cannot be opened
+    in_empty_root: bool  # of a bind: nothing of an image or a pod is in the root yet
     no_exec: bool  # and nosuid and nodev
     optional: bool
     recursive: bool

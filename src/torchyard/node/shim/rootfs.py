@@ -37,6 +37,7 @@ def build(config: ContainerConfig, steps: list[RootfsStep]) -> int:
     `detach_old_root` unmounts it later: the kernel then waits for all readers, which takes longer than the rest.
     """
     root = config["root_directory"]
+    os.umask(0o022)
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     linux.mount(root, root, flags=linux.MS_BIND)
     devices = -1
@@ -118,6 +119,9 @@ def _directory(root: str, step: RootfsStep) -> None:
 
 def _bind(root: str, step: RootfsStep) -> None:
     """Bind a file or directory; an `optional` step is skipped if the machine does not have the source."""
+    if step.get("in_empty_root"):
+        _bind_in_empty_root(root, step)
+        return
     source = _open_inside(root, step["source"]) if step.get("from_root") else mount_sources.open_source(step)
     if source is None:
         return
@@ -134,8 +138,36 @@ def _bind(root: str, step: RootfsStep) -> None:
     if step.get("no_exec"):
         flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
         linux.remount(_mounted(root, step["target"], source), flags)
+    read_only, no_devices = step.get("read_only", False), step.get("no_devices", False)
+    if read_only or no_devices:
+        linux.restrict(_mounted(root, step["target"], source), read_only=read_only, no_devices=no_devices)
+
+
+def _bind_in_empty_root(root: str, step: RootfsStep) -> None:
+    """Bind a path of the machine while the root holds nothing of an image or a pod: no path needs to be resolved."""
+    source, target = step["source"], root + step["target"]
+    try:
+        is_directory = stat.S_ISDIR(os.stat(source).st_mode)
+    except OSError:
+        if step.get("optional"):
+            return
+        raise
+    try:
+        _create(target, directory=is_directory)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(target))
+        _create(target, directory=is_directory)
+    linux.mount(source, target, flags=linux.MS_BIND | linux.MS_REC)
     if step.get("read_only"):
-        linux.make_read_only(_mounted(root, step["target"], source))
+        linux.make_read_only(target)
+
+
+def _create(path: str, *, directory: bool) -> None:
+    with contextlib.suppress(FileExistsError):
+        if directory:
+            os.mkdir(path)
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o666))
 
 
 def _open_inside(root: str, path: str) -> int:

@@ -170,6 +170,7 @@ def _run_shim(
         problem = _prepare(namespaces, has_network=has_network)
         channel, pod = assignment()
         linux.set_process_name("yard-shim")
+        linux.set_dumpable(False)  # its children neither, until they exec: a container must not trace them
         _redirect_output(f"{pod}/shim.log")
         lock = lock_file(f"{pod}/{records.SHIM_LOCK}")
         if lock is None:
@@ -215,6 +216,8 @@ def _prepare(namespaces: namespace_holder.Namespaces | None, *, has_network: boo
     """Enter the namespaces. An error is returned and reported later, once the shim has a client."""
     if namespaces is None:
         return OSError("this zygote was started without namespaces")
+    with contextlib.suppress(OSError):  # a kernel without keyrings, or no more are allowed to this user
+        linux.join_session_keyring()
     try:
         pod_namespaces.prepare(namespaces, has_network=has_network)
     except OSError as error:

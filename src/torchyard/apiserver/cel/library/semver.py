@@ -11,6 +11,7 @@ from torchyard.apiserver.cel.functions import FunctionDecl, function, member_ove
 from torchyard.apiserver.cel.types import BOOL, INT, STRING, opaque
 
 _SEMVER = opaque("kubernetes.Semver")
+_MAX_DIGITS = 20  # of a 64-bit integer
 _NUMBER = r"(0|[1-9]\d*)"
 _PARTS = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
@@ -27,7 +28,7 @@ class Semver:
     def order(self) -> tuple[object, ...]:
         """A sort key; a version without a prerelease part sorts after those with one."""
         parts = [
-            (0, int(identifier), "") if identifier.isdigit() else (1, 0, identifier)
+            (0, len(identifier), identifier) if identifier.isdigit() else (1, 0, identifier)
             for identifier in self.prerelease.split(".")
             if identifier
         ]
@@ -49,6 +50,8 @@ def _parse(text: str, normalize: bool = False) -> Semver:
             "No Major.Minor.Patch elements found" if text.count(".") < 2 else f'Invalid semantic version "{text}"'
         )
     major, minor, patch, prerelease = match.groups()
+    if max(len(major), len(minor), len(patch)) > _MAX_DIGITS:
+        raise EvaluationError(f'Invalid semantic version "{text}"')
     return Semver((int(major), int(minor), int(patch)), prerelease or "")
 
 

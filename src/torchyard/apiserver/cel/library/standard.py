@@ -203,9 +203,14 @@ def _to_int(value: Any) -> int:
     return checked_int(int(value))
 
 
+_MAX_DIGITS = 20  # of a 64-bit integer
+
+
 def _decimal(text: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
+        raise ValueError(text)
+    if len(digits.lstrip("0")) > _MAX_DIGITS:  # int() rejects thousands of digits
         raise ValueError(text)
     return int(text)
 

@@ -13,7 +13,7 @@ from torchyard.apiserver.cel.values import Duration, Timestamp, TypeValue, is_nu
 from torchyard.apiserver.golang.values import go_number
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.(\d+))?(.)|$)", re.DOTALL)
-_MAX_PRECISION = 1000
+_MAX_PRECISION, _MAX_PRECISION_DIGITS = 1000, 9
 _ESCAPES = {
     "\a": r"\a",
     "\b": r"\b",
@@ -49,9 +49,9 @@ def format_string(budget: CostBudget, pattern: str, values: list[Any]) -> str:
         if used >= len(values):
             raise EvaluationError(f"index {used} out of range")
         used += 1
+        if precision and (len(precision) > _MAX_PRECISION_DIGITS or int(precision) > _MAX_PRECISION):
+            raise EvaluationError(f"precision {precision} is too large")
         digits = int(precision) if precision else 6
-        if digits > _MAX_PRECISION:
-            raise EvaluationError(f"precision {digits} is too large")
         text = write(next(remaining), digits)
         budget.spend_text(len(text))
         return text

@@ -26,6 +26,7 @@ _UNITS = {
 _TERM = re.compile(r"(\d+)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)|\.(\d+)(ns|us|µs|μs|ms|s|m|h)")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 _OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)")
+_MAX_DIGITS = 20  # more than a duration can have, before the point or behind it
 
 
 def parse_duration(value: Any) -> Duration:
@@ -40,8 +41,10 @@ def parse_duration(value: Any) -> Duration:
         at = match.end()
         integer, fraction, unit, bare_fraction, bare_unit = match.groups()
         size = _UNITS[unit or bare_unit]
+        if len(integer or "") > _MAX_DIGITS:
+            raise conversion_error("google.protobuf.Duration")
         nanos += int(integer or 0) * size
-        if part := fraction or bare_fraction:
+        if part := (fraction or bare_fraction or "")[:_MAX_DIGITS]:
             nanos += int(part) * size // 10 ** len(part)
     if text != "0" and (not at or at != len(text)):
         raise conversion_error("google.protobuf.Duration")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torchyard.api import field_errors
+from torchyard.api import checks, field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema.field_path import FieldPathError, follow
 from torchyard.apiserver.crd.schema.json_schema import Schema
@@ -184,14 +184,15 @@ def _map_list_errors(schema: Schema, keys: list[str], path: str) -> list[FieldEr
         detail = "must be object if parent array's x-kubernetes-list-type is map"
         return [*errs, field_errors.invalid(f"{path}.items.type", items.get("type") or "", detail)]
     properties = items.get("properties") or {}
-    for index, key in enumerate(keys):
+    shown = keys[: field_errors.MAX_ITEMS_SHOWN]
+    for key, is_repeated in zip(keys, checks.repetitions(keys), strict=True):
         if key not in properties:
-            errs.append(field_errors.invalid(at, keys, "entries must all be names of item properties"))
+            errs.append(field_errors.invalid(at, shown, "entries must all be names of item properties"))
         elif properties[key].get("type") in ("array", "object"):
             detail = "must be a scalar type if parent array's x-kubernetes-list-type is map"
             errs.append(field_errors.invalid(f"{path}.items.properties[{key}].type", "object", detail))
-        if key in keys[:index]:
-            errs.append(field_errors.invalid(at, keys, "must not contain duplicate entries"))
+        if is_repeated:
+            errs.append(field_errors.invalid(at, shown, "must not contain duplicate entries"))
     return errs
 
 

@@ -1,0 +1,185 @@
+"""What the scheduler writes: bindings, the choice of volumes, and why pods are pending."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+from torchyard.api.objects import Object
+from torchyard.api.pod import scheduler_messages as messages
+from torchyard.api.times import to_rfc3339
+from torchyard.core.scheduling.node_info import NodeInfo
+from torchyard.core.scheduling.queue import SchedulingQueue
+from torchyard.core.volume.scheduling import VolumeBinding
+from torchyard.core.volume.view import CLAIM
+from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
+
+log = logging.getLogger(__name__)
+
+_CONCURRENT_WRITES = 64
+_CONCURRENT_REPORTS = 16
+_REPORT_RETRY_SECONDS = 1.0
+
+
+class BindingOutcome(enum.Enum):
+    BOUND = enum.auto()
+    WAITS_FOR_VOLUMES = enum.auto()
+    FAILED = enum.auto()
+
+
+BindingEnded = Callable[[Object, NodeInfo, BindingOutcome], None]
+
+
+class SchedulerWrites:
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        volume_binding: VolumeBinding,
+        queue: SchedulingQueue,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client, self._recorder, self._clock = client, recorder, clock
+        self._volume_binding, self._queue = volume_binding, queue
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._slot_freed = asyncio.Event()
+        self._has_reports = asyncio.Event()
+
+    # Bindings
+
+    def bind(self, pod: Object, node: NodeInfo, ended: BindingEnded) -> None:
+        """Bind a pod in the background; `ended` is called with the outcome."""
+        task = asyncio.get_running_loop().create_task(self._bind(pod, node, ended))
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._slot_freed.set()
+
+    async def wait_for_slot(self) -> None:
+        """Wait while many bindings are being written."""
+        while len(self._tasks) >= _CONCURRENT_WRITES:
+            self._slot_freed.clear()
+            await self._slot_freed.wait()
+
+    async def _bind(self, pod: Object, node: NodeInfo, ended: BindingEnded) -> None:
+        outcome = BindingOutcome.FAILED
+        try:
+            if await self._pre_bind_volumes(pod, node):
+                outcome = BindingOutcome.WAITS_FOR_VOLUMES
+            else:
+                await self._create_binding(pod, node.name)
+                outcome = BindingOutcome.BOUND
+        except StatusError as error:
+            expected = error.status in (404, 409)  # the pod is gone, or was bound by another
+            log.log(logging.DEBUG if expected else logging.WARNING, _NOT_BOUND, *_name(pod), node.name, error)
+        except YardError as error:
+            log.warning(_NOT_BOUND, *_name(pod), node.name, error)
+        except Exception:
+            log.exception(_NOT_BOUND, *_name(pod), node.name, "unexpected exception")
+        finally:
+            ended(pod, node, outcome)
+
+    async def _pre_bind_volumes(self, pod: Object, node: NodeInfo) -> bool:
+        """Whether the pod waits for volumes on its node; it is bound once they are."""
+        writes = self._volume_binding.pre_bind_writes(pod, node)
+        for write in writes:
+            try:
+                await self._client.update(
+                    PERSISTENT_VOLUME_CLAIMS if write.kind == CLAIM else PERSISTENT_VOLUMES, write.object
+                )
+            except StatusError as error:
+                if error.status not in (404, 409):  # a conflict: the watch delivers the newer object
+                    raise
+        return bool(writes)
+
+    async def _create_binding(self, pod: Object, node: str) -> None:
+        metadata = pod["metadata"]
+        namespace, name = _name(pod)
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": metadata["uid"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self._client.create(PODS, binding, namespace, name=name, subresource="binding")
+        self._recorder.event(_subject(pod), "Normal", messages.SCHEDULED, messages.assigned(namespace, name, node))
+
+    # Reports
+
+    def report(self) -> None:
+        """There are answers that pods do not have yet."""
+        self._has_reports.set()
+
+    async def run_reports(self) -> None:
+        """Write into pending pods why they are pending, when the reason changes."""
+        while True:
+            reports = [report for _ in range(_CONCURRENT_REPORTS) if (report := self._queue.next_report()) is not None]
+            if not reports:
+                await self._has_reports.wait()
+                self._has_reports.clear()
+                continue
+            await asyncio.gather(*(self._write_report(pod, message) for pod, message in reports))
+
+    async def _write_report(self, pod: Object, message: str) -> None:
+        try:
+            await self._mark_unschedulable(pod, message)
+        except BaseException as error:
+            asyncio.get_running_loop().call_later(_REPORT_RETRY_SECONDS, self._report_again, pod["metadata"]["uid"])
+            if not isinstance(error, Exception):
+                raise
+            namespace, name = _name(pod)
+            log.warning(
+                "reason for pending pod not written: pod=%s/%s retry_seconds=%g error=%s",
+                namespace,
+                name,
+                _REPORT_RETRY_SECONDS,
+                error,
+                exc_info=not isinstance(error, YardError),
+            )
+
+    def _report_again(self, uid: str) -> None:
+        self._queue.report_again(uid)
+        self.report()
+
+    async def _mark_unschedulable(self, pod: Object, message: str) -> None:
+        metadata = pod["metadata"]
+        known = (pod.get("status") or {}).get("conditions") or ()
+        if any(condition["type"] == "PodScheduled" and condition.get("message") == message for condition in known):
+            return  # by this process before, or by an earlier one
+        conditions = [condition for condition in known if condition["type"] != "PodScheduled"]
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": messages.UNSCHEDULABLE,
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": to_rfc3339(self._clock()),
+        }
+        patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [*conditions, condition]}}
+        try:
+            await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
+        except StatusError as error:
+            if error.status not in (404, 409):
+                raise
+            return
+        self._recorder.event(_subject(pod), "Warning", messages.FAILED_SCHEDULING, message)
+
+
+_NOT_BOUND = "pod not bound: pod=%s/%s node=%s error=%s"
+
+
+def _name(pod: Object) -> tuple[str, str]:
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+
+def _subject(pod: Object) -> Object:
+    """What an event refers to."""
+    return {"apiVersion": "v1", "kind": "Pod", **pod}
