@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from torchyard.api.errors import qualified_resource
 from torchyard.api.objects import Object
@@ -14,6 +15,15 @@ PLURALS = {
     "RuntimeClass": "runtimeclasses",
     "IngressClass": "ingressclasses",
 }
+
+
+class MemoryRecord(NamedTuple):
+    key: str
+    rev: int
+    value: Object
+
+    def object(self) -> Object:
+        return self.value
 
 
 class MemoryLister:
@@ -44,6 +54,11 @@ class MemoryLister:
         self.reads += 1
         objects = self._objects.get(qualified_resource(resource, group), {})
         return [obj for (object_namespace, _), obj in objects.items() if not namespace or object_namespace == namespace]
+
+    def records(self, group: str, resource: str) -> Iterable[MemoryRecord]:
+        self.reads += 1
+        objects = self._objects.get(qualified_resource(resource, group), {})
+        return [MemoryRecord("/".join(key), id(obj), obj) for key, obj in objects.items()]
 
     def revision(self, group: str, resource: str) -> int:
         return self._revisions.get(qualified_resource(resource, group), 0)

@@ -13,6 +13,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class StoredRecord(Protocol):
+    """One object at one revision, not decoded yet."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def rev(self) -> int: ...
+
+    def object(self) -> Object: ...
+
+
 class Lister(Protocol):
     """A read-only view of the store, like client-go's listers. The objects are shared and must not be changed."""
 
@@ -22,6 +34,10 @@ class Lister(Protocol):
 
     def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
         """All objects of a resource, in one namespace or (empty) in all."""
+        ...
+
+    def records(self, group: str, resource: str) -> Iterable[StoredRecord]:
+        """All objects of a resource, for callers that decode only those that changed."""
         ...
 
     def revision(self, group: str, resource: str) -> int:
@@ -74,6 +90,9 @@ class CachingLister:
         objects: tuple[Object, ...] = cached[key]
         return objects
 
+    def records(self, group: str, resource: str) -> Iterable[StoredRecord]:
+        return self._lister.records(group, resource)
+
     def revision(self, group: str, resource: str) -> int:
         return self._lister.revision(group, resource)
 
@@ -91,6 +110,7 @@ class LoopLister:
     def __init__(self, lister: Lister) -> None:
         self.get = in_loop(lister.get)
         self.list = in_loop(lambda group, resource, namespace="": tuple(lister.list(group, resource, namespace)))
+        self.records = in_loop(lambda group, resource: tuple(lister.records(group, resource)))
         self.revision = in_loop(lister.revision)
 
 

@@ -26,6 +26,9 @@ EVERYTHING: tuple[Object, ...] = (
 )
 
 
+Subject = tuple[str, str]  # ("User", name) or ("Group", name)
+
+
 class AuthorizerAttributes(NamedTuple):
     """What a request wants to do: a verb on a resource, or (with a path, which may be empty) on a non-resource URL."""
 
@@ -69,13 +72,23 @@ _ALLOWED = AuthorizerDecision(True)
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The rules that one binding grants to one subject; `namespace` is empty for a ClusterRoleBinding."""
+    """What one binding grants to one subject; `namespace` is empty for a ClusterRoleBinding."""
 
-    position: tuple[int, int]  # of the binding among all bindings, cluster-wide ones first, and of the subject in it
     namespace: str
-    rules: tuple[Object, ...]
+    binding: str
+    subject_index: int
+    role_kind: str
+    role_name: str
     description: str
-    missing: str = ""
+
+    @property
+    def position(self) -> tuple[bool, str, str, int]:
+        """Cluster-wide grants come first, then the order of the bindings' names and of their subjects."""
+        return bool(self.namespace), self.namespace, self.binding, self.subject_index
+
+    @property
+    def missing_role(self) -> str:
+        return f"{self.role_kind.lower()}.{GROUP} {quote(self.role_name)} not found"
 
 
 def rule_allows(rule: Mapping[str, Any], access: AuthorizerAttributes) -> bool:
@@ -110,7 +123,11 @@ class Authorizer:
     def __init__(self, lister: Lister) -> None:
         self._lister = lister
         self._revision: tuple[int, ...] = ()
-        self._grants: dict[tuple[str, str], list[Grant]] = {}
+        # By the key of a binding: its revision, and its grants with the subjects that have them. Only bindings that
+        # changed are read again, because a namespace's administrator may create thousands.
+        self._bindings: dict[str, tuple[int, tuple[tuple[Subject, Grant], ...]]] = {}
+        self._grants: dict[Subject, list[Grant]] = {}
+        self._rules: dict[tuple[str, str, str], tuple[Object, ...] | None] = {}
         self._decisions: dict[tuple[str, tuple[str, ...], AuthorizerAttributes], AuthorizerDecision] = {}
 
     def check(self, user: User, access: AuthorizerAttributes) -> None:
@@ -138,18 +155,21 @@ class Authorizer:
         rules: list[Object] = []
         missing = []
         for grant in self._grants_of(user, namespace):
-            rules.extend(grant.rules)
-            if grant.missing:
-                missing.append(grant.missing)
+            granted = self._rules_of(grant)
+            if granted is None:
+                missing.append(grant.missing_role)
+            else:
+                rules.extend(granted)
         return rules, missing
 
     def _authorize(self, user: User, access: AuthorizerAttributes) -> AuthorizerDecision:
         missing = []
         for grant in self._grants_of(user, access.namespace):
-            if any(rule_allows(rule, access) for rule in grant.rules):
+            rules = self._rules_of(grant)
+            if rules is None:
+                missing.append(grant.missing_role)
+            elif any(rule_allows(rule, access) for rule in rules):
                 return AuthorizerDecision(True, f"RBAC: allowed by {grant.description}")
-            if grant.missing:
-                missing.append(grant.missing)
         return AuthorizerDecision(False, f"RBAC: {aggregate_errors(missing)}" if missing else "")
 
     def _grants_of(self, user: User, namespace: str) -> Iterator[Grant]:
@@ -160,18 +180,39 @@ class Authorizer:
             for grant in self._grants.get(subject, ())
             if not grant.namespace or grant.namespace == namespace
         ]
-        binding = -1
+        binding: tuple[str, str] | None = None
         for grant in sorted(grants, key=lambda grant: grant.position):
-            if grant.position[0] != binding:
-                binding = grant.position[0]
+            if (grant.namespace, grant.binding) != binding:
+                binding = grant.namespace, grant.binding
                 yield grant
 
+    def _rules_of(self, grant: Grant) -> tuple[Object, ...] | None:
+        """The rules of the role that a grant names; None when it does not exist."""
+        namespace = "" if grant.role_kind == "ClusterRole" else grant.namespace
+        key = (namespace, grant.role_kind, grant.role_name)
+        if key not in self._rules:
+            reference = {"kind": grant.role_kind, "name": grant.role_name}
+            self._rules[key] = role_rules(self._lister, reference, grant.namespace)
+        return self._rules[key]
+
     def _refresh(self) -> None:
-        revision = tuple(self._lister.revision(GROUP, resource) for resource in RESOURCES)
-        if revision != self._revision:
-            self._grants = _grants(self._lister)
-            self._decisions.clear()
-            self._revision = revision
+        revision = tuple([self._lister.revision(GROUP, resource) for resource in RESOURCES])
+        if revision == self._revision:
+            return
+        bindings: dict[str, tuple[int, tuple[tuple[Subject, Grant], ...]]] = {}
+        grants: dict[Subject, list[Grant]] = {}
+        for resource in ("clusterrolebindings", "rolebindings"):
+            for record in self._lister.records(GROUP, resource):
+                key = f"{resource}/{record.key}"
+                known = self._bindings.get(key)
+                if known is None or known[0] != record.rev:
+                    known = record.rev, tuple(_binding_grants(record.object()))
+                bindings[key] = known
+                for subject, grant in known[1]:
+                    grants.setdefault(subject, []).append(grant)
+        self._bindings, self._grants, self._rules = bindings, grants, {}
+        self._decisions.clear()
+        self._revision = revision
 
 
 def aggregate_errors(errors: list[str]) -> str:
@@ -192,29 +233,19 @@ def role_rules(lister: Lister, role_ref: Mapping[str, Any], namespace: str) -> t
     return None if role is None else tuple(role.get("rules") or ())
 
 
-def _grants(lister: Lister) -> dict[tuple[str, str], list[Grant]]:
-    """Every binding's rules, by subject: ("User", name) or ("Group", name)."""
-    grants: dict[tuple[str, str], list[Grant]] = {}
-    rules_of: dict[tuple[str, str, str], tuple[Object, ...] | None] = {}  # thousands of bindings name few roles
-    bindings = (*lister.list(GROUP, "clusterrolebindings"), *lister.list(GROUP, "rolebindings"))
-    for number, binding in enumerate(bindings):
-        name, namespace = binding["metadata"]["name"], binding["metadata"].get("namespace", "")
-        ref = binding["roleRef"]
-        role_key = ("" if ref["kind"] == "ClusterRole" else namespace, ref["kind"], ref["name"])
-        if role_key not in rules_of:
-            rules_of[role_key] = role_rules(lister, ref, namespace)
-        rules = rules_of[role_key]
-        kind = "RoleBinding" if namespace else "ClusterRoleBinding"
-        full_name = f"{name}/{namespace}" if namespace else name
-        missing = f'{ref["kind"].lower()}.{GROUP} "{ref["name"]}" not found' if rules is None else ""
-        for place, subject in enumerate(binding.get("subjects") or ()):
-            key, subject_name = _subject(subject, namespace)
-            description = f'{kind} "{full_name}" of {ref["kind"]} "{ref["name"]}" to {subject["kind"]} "{subject_name}"'
-            grants.setdefault(key, []).append(Grant((number, place), namespace, rules or (), description, missing))
-    return grants
+def _binding_grants(binding: Object) -> Iterator[tuple[Subject, Grant]]:
+    """The grants of a binding, each with its subject."""
+    name, namespace = binding["metadata"]["name"], binding["metadata"].get("namespace", "")
+    ref = binding["roleRef"]
+    kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+    full_name = f"{name}/{namespace}" if namespace else name
+    for index, subject in enumerate(binding.get("subjects") or ()):
+        key, subject_name = _subject(subject, namespace)
+        description = f'{kind} "{full_name}" of {ref["kind"]} "{ref["name"]}" to {subject["kind"]} "{subject_name}"'
+        yield key, Grant(namespace, name, index, ref["kind"], ref["name"], description)
 
 
-def _subject(subject: Mapping[str, Any], namespace: str) -> tuple[tuple[str, str], str]:
+def _subject(subject: Mapping[str, Any], namespace: str) -> tuple[Subject, str]:
     """The key of a subject in the index, and its name in messages."""
     kind, name = subject["kind"], subject["name"]
     if kind == "ServiceAccount":

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from torchyard.api.objects import Object
 from torchyard.apiserver.registry.catalog import collection_named
-from torchyard.apiserver.store.cache import Collection
+from torchyard.apiserver.store.cache import Collection, Record
 from torchyard.apiserver.store.store import Store
 
 
@@ -25,6 +25,9 @@ class StoreLookup:
         prefix = collection_named(group, resource)
         for record in self._store.collection(prefix).below(f"{prefix}{namespace}/" if namespace else prefix):
             yield record.object()
+
+    def records(self, group: str, resource: str) -> Iterable[Record]:
+        return self._store.collection(collection_named(group, resource)).all()
 
     def revision(self, group: str, resource: str) -> int:
         collection = self._collections.get((group, resource))
