@@ -87,8 +87,8 @@ def _config_map(name: str, policy: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}}
 
 
-def _is_refused(client: Client, obj: Object) -> bool:
-    return client.post(f"{CONFIG_MAPS}?dryRun=All", obj).status >= 400
+def _is_refused(client: Client, obj: Object, timeout: str = "") -> bool:
+    return client.post(f"{CONFIG_MAPS}?dryRun=All&timeout={timeout}", obj).status >= 400
 
 
 def _answer(client: Client, name: str, policy: str, *, port: int) -> Object:
@@ -155,6 +155,38 @@ def test_the_recorded_answers_are_a_real_servers(kube: Server, hooks: HostileSer
     assert {case: answer["status"] for case, answer in answers.items()} == {
         case: answer["status"] for case, answer in recorded.items()
     }
+
+
+@pytest.mark.parametrize("server_name", ["yard", pytest.param("kube", marks=pytest.mark.cluster)])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_webhooks_get_no_more_time_than_the_request(
+    request: pytest.FixtureRequest, hooks: HostileServer, server_name: str, policy: str
+) -> None:
+    """However long each webhook may take, and whether or not its failure is ignored."""
+    client = request.getfixturevalue(server_name).admin
+    webhooks = [hooks.webhook("silent", policy=policy, selector="timeout") for _ in range(3)]
+    for number, webhook in enumerate(webhooks):
+        webhook |= {"name": f"n{number}.{webhook['name']}", "timeoutSeconds": 30}
+    kind = "MutatingWebhookConfiguration"
+    configuration = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "webhooks": webhooks}
+    path = f"{REGISTRATION}/mutatingwebhookconfigurations"
+    assert client.post(path, {**configuration, "metadata": {"name": "timeout"}}).status == 201
+    try:
+        obj = {**_config_map("timeout", policy), "metadata": {"name": "timeout", "labels": {"case": "timeout"}}}
+        eventually(partial(_is_refused, client, obj, timeout="200ms"), "the webhook configuration")
+        answer = client.post(f"{CONFIG_MAPS}?dryRun=All&timeout=200ms", obj)
+        message = "Timeout: request did not complete within the allotted timeout"
+        assert (answer.status, answer.reason, answer.message) == (504, "Timeout", message)
+    finally:
+        client.delete(f"{path}/timeout")
+
+
+@pytest.mark.parametrize("server_name", ["yard", pytest.param("kube", marks=pytest.mark.cluster)])
+def test_a_timeout_that_is_not_a_duration_is_refused(request: pytest.FixtureRequest, server_name: str) -> None:
+    client = request.getfixturevalue(server_name).admin
+    answer = client.post(f"{CONFIG_MAPS}?dryRun=All&timeout=abc", _config_map("none", "Fail"))
+    message = 'invalid timeout specified in the request URL - time: invalid duration "abc"'
+    assert (answer.status, answer.message) == (400, message)
 
 
 def main() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
 
+from torchyard.api import errors
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.admission.attributes import Operation
@@ -16,6 +19,19 @@ from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 
 GROUP = "admissionregistration.k8s.io"
+
+
+@contextlib.asynccontextmanager
+async def _time_limit(ctx: RequestContext) -> AsyncIterator[None]:
+    """504 when the request's webhooks together take longer than it may; what they took is subtracted from `ctx`."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    try:
+        async with asyncio.timeout(ctx.timeout):
+            yield
+    except TimeoutError:
+        raise errors.timeout("request did not complete within the allotted timeout") from None
+    ctx.timeout = max(ctx.timeout - (loop.time() - start), 0.0)
 
 
 class DynamicAdmission:
@@ -38,7 +54,8 @@ class DynamicAdmission:
 
     async def mutate(self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None) -> bool:
         """Let webhooks change `new` in place; returns whether one did."""
-        admitted = await self._webhooks.mutate(self._attributes(ctx, operation, new, old))
+        async with _time_limit(ctx):
+            admitted = await self._webhooks.mutate(self._attributes(ctx, operation, new, old))
         for sentence in admitted.warnings:
             ctx.warn(sentence)
         if admitted.obj is None or new is None or admitted.obj == new:
@@ -55,7 +72,9 @@ class DynamicAdmission:
         attributes = self._attributes(ctx, operation, new, old)
         for sentence in await ctx.compute(self._policies.validate, attributes):
             ctx.warn(sentence)
-        for sentence in await self._webhooks.validate(attributes):
+        async with _time_limit(ctx):
+            warnings = await self._webhooks.validate(attributes)
+        for sentence in warnings:
             ctx.warn(sentence)
 
     def _attributes(

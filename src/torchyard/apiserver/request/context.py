@@ -8,13 +8,17 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from torchyard.api import errors, field_errors
+from torchyard.api.quoting import quote
 from torchyard.api.resources import Resource
+from torchyard.api.times import TimeError, parse_duration
 from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.patch.parse import field_manager, field_manager_errors
 from torchyard.apiserver.request import computation
 from torchyard.apiserver.request.request import Query
 
 T = TypeVar("T")
+# Seconds; upstream's limit for writes, webhooks included. A client can only shorten it.
+REQUEST_TIMEOUT = 34.0
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 
@@ -38,6 +42,8 @@ class RequestContext:
     warnings: dict[str, None] = field(default_factory=dict)  # in the order in which they came, each once
     # The size in bytes of the largest document that the request processes.
     size: int = 0
+    # How long webhooks may take, all together.
+    timeout: float = REQUEST_TIMEOUT
     # For updates and patches, which may create the object: raises 403 unless the user may create it.
     authorize_create: Callable[[], None] | None = None
 
@@ -94,6 +100,19 @@ def read_options(ctx: RequestContext) -> None:
         errs.append(field_errors.not_supported("fieldValidation", validation, ["Ignore", "Strict", "Warn"]))
     ctx.validation = validation
     ctx.force = query.flag("force")
+    ctx.timeout = _timeout(query.get("timeout"))
     if errs:
         options = _OPTIONS.get(ctx.verb, "UpdateOptions")
         raise errors.invalid(options, "meta.k8s.io", "", errs)
+
+
+def _timeout(text: str) -> float:
+    """The `timeout` option; zero and negative durations mean the default."""
+    if not text:
+        return REQUEST_TIMEOUT
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except TimeError:
+        reason = f"time: invalid duration {quote(text)}"
+        raise errors.bad_request(f"invalid timeout specified in the request URL - {reason}") from None
+    return min(seconds, REQUEST_TIMEOUT) if seconds > 0 else REQUEST_TIMEOUT

@@ -13,6 +13,7 @@ from functools import partial
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.names import path_segment_problems
+from torchyard.api.quoting import quote
 from torchyard.api.selectors import parse_fields
 from torchyard.api.selectors.grammar import EQUALS
 from torchyard.apiserver.access.access_control import AccessControl
@@ -87,7 +88,7 @@ class Router:
         except RecursionError:
             return error_response(errors.bad_request("the document is nested too deeply"))
         except Exception:
-            log.exception("request failed: method=%s path=%s", request.method, request.path)
+            log.exception("request failed: method=%s path=%s", request.method, quote(request.path))
             return error_response(errors.internal("see the server's log"))
 
     async def _handle(self, request: Request, route: Route | None) -> Response:

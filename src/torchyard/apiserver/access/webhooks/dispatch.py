@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.api.quoting import quote
 from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.apiserver.access.webhooks import admission_review
 from torchyard.apiserver.access.webhooks.admission_review import (
@@ -22,6 +24,8 @@ from torchyard.apiserver.access.webhooks.matching import EquivalentsGetter, Matc
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 from torchyard.apiserver.patch import json_patch
 from torchyard.apiserver.patch.go_format import json_type
+
+log = logging.getLogger(__name__)
 
 # Returns all `mutatingwebhookconfigurations` or `validatingwebhookconfigurations`. Called for every write.
 ConfigurationsGetter = Callable[[str], Iterable[Object]]
@@ -120,6 +124,7 @@ class WebhookDispatcher:
             response = await self._call(webhook, versioned, attributes, mutating=mutating)
         except _WebhookFailure as failure:
             if webhook.get("failurePolicy") == "Ignore":
+                log.warning("webhook failed, failing open: name=%s reason=%s", webhook["name"], quote(str(failure)))
                 return None
             raise errors.internal(f'failed calling webhook "{webhook["name"]}": {failure}') from None
         if not response.allowed:
