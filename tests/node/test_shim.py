@@ -446,3 +446,11 @@ async def _connect(pod: ShimClient, host: str, port: int) -> socket.socket:
         except ShimRequestError:
             await asyncio.sleep(0.01)
     raise AssertionError(f"{host}:{port} does not reply")
+
+
+async def test_a_shim_runs_from_a_copy_of_the_interpreter_that_nobody_can_change(harness: support.ShimHarness) -> None:
+    pod = await harness.pod("p", sandboxed=harness.sandboxed)
+    program = f"/proc/{(await pod.hello())['pid']}/exe"
+    assert Path(program).readlink().name.startswith("memfd:")
+    with pytest.raises(OSError, match=r"Text file busy|Operation not permitted"):
+        os.close(os.open(program, os.O_WRONLY))

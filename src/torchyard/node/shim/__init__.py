@@ -10,7 +10,7 @@ Reading order:
 - `records`: the JSON files of a pod's directory
 - `wire`, `event_loop`, `socket_server`: packets, epoll, requests by name
 - `namespace_holder`: holds the node's user and network namespaces
-- `zygote`, `__main__`: forks shims
+- `sealed_program`, `zygote`, `__main__`: run from a copy of the interpreter that no container can change; fork shims
 - `pod_namespaces`, `pids`: the namespaces of one pod, the limit on its processes
 - `shim_server`: the requests about one pod
 - `container`, `output`, `memory`: one attempt of a container, its log, its memory limit

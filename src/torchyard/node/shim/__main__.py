@@ -10,6 +10,9 @@ if __name__ == "__main__":
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     if source not in sys.path:
         sys.path.insert(0, source)
+    from torchyard.node.shim import sealed_program
+
+    sealed_program.ensure(["-I", "-S", *sys.argv])
     from torchyard.node.shim.zygote import main
 
     main(sys.argv[1])
