@@ -60,7 +60,7 @@ async def _environment(context: NodeContext, sandbox: PodSandbox, container: Obj
     data = {(kind, name): await sandbox.data.variables(kind, name) for kind, name in sources}
     return environment.resolve(
         container,
-        _service_variables(context, sandbox.pod),
+        _service_variables(context, sandbox),
         lookup=lambda kind, name: data[kind, name],
         fields=lambda kind, reference: sandbox.data.field(kind, reference, container),
     )
@@ -70,20 +70,21 @@ _ENV_FROM = (("configMapRef", "ConfigMap"), ("secretRef", "Secret"))
 _VALUE_FROM = (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret"))
 
 
-def _service_variables(context: NodeContext, pod: Object) -> dict[str, str]:
+def _service_variables(context: NodeContext, sandbox: PodSandbox) -> dict[str, str]:
     """`NAME_SERVICE_HOST` and so on: always of the kubernetes service, of the namespace's unless disabled."""
     variables: dict[str, str] = {}
+    if sandbox.pod["spec"].get("enableServiceLinks") is not False:
+        for service in context.services(sandbox.pod["metadata"]["namespace"]):
+            address = service["spec"].get("clusterIP")
+            if address and address != "None":
+                name = service["metadata"]["name"].upper().replace("-", "_")
+                variables |= _docker_links(name, address, service["spec"].get("ports") or [])
     if context.settings.api_address:
-        in_cluster = (context.settings.network.api, 443)
-        host, port = in_cluster if context.machine.network else context.settings.api_address
+        # The machine's network leads elsewhere: a pod that uses it would send its token to a stranger.
+        record = sandbox.record
+        is_in_cluster = record is not None and bool(record.get("network"))
+        host, port = (context.settings.network.api, 443) if is_in_cluster else context.settings.api_address
         variables |= _docker_links("KUBERNETES", host, [{"name": "https", "port": port}])
-    if pod["spec"].get("enableServiceLinks") is False:
-        return variables
-    for service in context.services(pod["metadata"]["namespace"]):
-        address = service["spec"].get("clusterIP")
-        if address and address != "None":
-            name = service["metadata"]["name"].upper().replace("-", "_")
-            variables |= _docker_links(name, address, service["spec"].get("ports") or [])
     return variables
 
 
