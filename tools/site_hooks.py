@@ -18,6 +18,7 @@ PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
     "LICENSE": "LICENSE",
     "bench/elastic/RESULTS.md": "bench/elastic.md",
     **{

@@ -11,6 +11,7 @@ from tests.security.hostile import (  # noqa: F401
     cgroup,
     device,
     ipc,
+    machine,
     mount,
     namespace,
     network,

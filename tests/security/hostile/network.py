@@ -150,7 +150,8 @@ def _api(path: str, *, token: str = "", user: str = "", method: str = "GET") -> 
     except urllib.error.HTTPError as error:
         return "denied" if error.code in (401, 403) else error.code
     except OSError as error:
-        return f"unreachable: {error}"
+        cause = getattr(error, "reason", error)
+        return denied(cause if isinstance(cause, OSError) else error)
 
 
 def _token() -> str:

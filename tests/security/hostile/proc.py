@@ -53,19 +53,8 @@ for _name in SECRETS:
 
 @case
 def no_sysctl_can_be_opened_for_writing() -> Verdict:
-    return sorted(_writable("/proc/sys"))
-
-
-@case
-def no_machine_wide_file_can_be_opened_for_writing() -> Verdict:
-    """All of /proc but the processes and the network, which belong to the container."""
-    own = {"self", "thread-self", "net", "mounts", "sys"}
-    paths: list[str] = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() and name not in own:
-            path = f"/proc/{name}"
-            paths += _writable(path) if os.path.isdir(path) else _writable_files([path])
-    return sorted(paths)
+    """But /proc/sys/user, which holds the limits of the user namespace itself."""
+    return sorted(path for path in _writable("/proc/sys") if not path.startswith("/proc/sys/user/"))
 
 
 def _writable(top: str) -> list[str]:
@@ -108,7 +97,7 @@ def foreign_processes() -> Verdict:
             except OSError:
                 continue
     foreign = [pid for pid in parents if pid not in (1, os.getpid()) and parents[pid] not in (0, *parents)]
-    return {"foreign": foreign, "processes": "few" if len(parents) < 10 else len(parents)}
+    return {"foreign": foreign, "processes": "few" if len(parents) < 10 else "many"}
 
 
 @case
