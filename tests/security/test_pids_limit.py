@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ async def test_a_pod_cannot_have_more_processes_than_its_limit(tmp_path: Path) -
             break
         await asyncio.sleep(0.01)
     assert not group.exists(), "the group of a shim that has ended is removed"
+
+
+def test_version_2_puts_the_shim_into_a_leaf_of_the_pods_group(tmp_path: Path) -> None:
+    group = Path(pids.group_of(str(tmp_path), os.getpid()))
+    (group / "shim").mkdir(parents=True)
+    files = [group / "pids.max", group / "cgroup.subtree_control", group / "shim" / "cgroup.procs"]
+    for file in files:
+        file.touch()
+    pids.join({"parent": str(tmp_path), "limit": 7, "delegate": "+memory +pids"})
+    assert [file.read_text() for file in files] == ["7", "+memory +pids", "0"]
 
 
 def test_without_a_limit_there_is_no_group(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.node import support
@@ -12,6 +13,7 @@ from tests.security.sandbox_support import output_of
 
 from torchyard.node.runtime import rootfs_steps
 from torchyard.node.runtime.rootfs_steps import MASKED_PATHS, READ_ONLY_PATHS, Mount
+from torchyard.node.shim.client import ShimRequestError
 
 
 @pytest.fixture
@@ -86,6 +88,32 @@ async def test_a_pod_cannot_lift_its_own_limits_through_sys(harness: support.Shi
 async def test_a_container_sees_its_own_cgroup_as_the_root(harness: support.ShimHarness) -> None:
     lines = (await output_of(harness, "cut -d: -f3 /proc/self/cgroup")).splitlines()
     assert set(lines) <= {"/"}
+
+
+@pytest.mark.parametrize(
+    ("sysctl", "config"),
+    [
+        ("net.ipv4.tcp_fin_timeout", {}),
+        ("kernel.shm_rmid_forced", {"ipc": "NODE"}),
+        ("kernel.core_uses_pid", {}),
+        ("vm.swappiness", {}),
+    ],
+)
+async def test_a_sysctl_of_the_machine_is_not_set_for_a_pod(
+    harness: support.ShimHarness, sysctl: str, config: dict[str, Any]
+) -> None:
+    """Whatever the agent asks for. The value is the present one, so that a shim that writes it changes nothing."""
+    value = Path("/proc/sys", *sysctl.split(".")).read_text().strip()
+    with pytest.raises(ShimRequestError, match=f"sysctl {sysctl} is the machine's"):
+        await harness.pod("p", sysctls={sysctl: value}, **config)
+
+
+async def test_a_sysctl_of_the_pods_own_ipc_namespace_is_set(harness: support.ShimHarness) -> None:
+    before = Path("/proc/sys/kernel/shm_rmid_forced").read_text().strip()
+    other = "0" if before == "1" else "1"
+    pod = await harness.pod("p", sysctls={"kernel.shm_rmid_forced": other})
+    assert await output_of(harness, "cat /proc/sys/kernel/shm_rmid_forced", pod=pod) == other
+    assert Path("/proc/sys/kernel/shm_rmid_forced").read_text().strip() == before
 
 
 @pytest.mark.parametrize("target", ["/proc/sys", "/proc/self", "/link/keys", "/link"])

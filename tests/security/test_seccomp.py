@@ -201,6 +201,14 @@ def test_a_profile_that_cannot_be_read_is_named(tmp_path: Path, content: bytes |
         filters.filter_file(tmp_path, "localhost/p.json", ())
 
 
+@pytest.mark.parametrize("path", ["../p.json", "/etc/passwd", "a/../../p.json"])
+def test_a_localhost_profile_stays_below_its_directory(tmp_path: Path, path: str) -> None:
+    (tmp_path / "seccomp" / "a").mkdir(parents=True)
+    (tmp_path / "p.json").write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
+    with pytest.raises(profile.SeccompProfileError, match="must stay below"):
+        filters.filter_file(tmp_path, f"localhost/{path}", ())
+
+
 def run(program: bytes, number: int, architecture: str, arguments: tuple[int, ...] = (0,) * 6) -> int:
     """What the kernel would return for a call: an interpreter of classic BPF."""
     data = struct.pack("<IIQ6Q", number, AUDIT[architecture], 0, *arguments)

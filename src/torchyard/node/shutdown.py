@@ -6,11 +6,16 @@ import asyncio
 import contextlib
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
+from torchyard.node.shim import pids, records, zygote
 from torchyard.node.shim.client import ClusterNetwork, ShimClient, ShimTimeout, ZygoteClient
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.mounter import NFS, volumes_dir
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ZygoteSettings
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +32,10 @@ async def stop_pods(root: Path) -> int:
             await process.shutdown()
     for pod_dir in pod_dirs:
         await nfs.unmount_all(volumes_dir(pod_dir, NFS))
+    settings: ZygoteSettings | None = records.read(str(root / zygote.SETTINGS))
+    limit = settings.get("pids") if settings else None
+    if limit:
+        pids.remove_unused(limit["parent"])
     return stopped
 
 

@@ -6,6 +6,7 @@ Containers get mount, pid and cgroup namespaces of their own on top.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from torchyard.node.shim.record_types import PodNetwork, SandboxConfig, TmpfsVolume
 
 INTERFACE = "eth0"
+_IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
 def prepare(namespaces: namespace_holder.Namespaces, *, has_network: bool) -> None:
@@ -36,7 +38,16 @@ def configure(config: SandboxConfig) -> None:
     if config["network"]:
         _add_address(config["network"])
     for name, value in config.get("sysctls", {}).items():
+        if not _is_of_pod(name, config):
+            raise PermissionError(errno.EPERM, f"sysctl {name} is the machine's, not the pod's")
         _sysctl(name.replace(".", "/"), value)
+
+
+def _is_of_pod(name: str, config: SandboxConfig) -> bool:
+    """Whether a sysctl belongs to a namespace that the pod has for itself."""
+    if name.startswith("net."):
+        return config["network"] is not None
+    return name.startswith(_IPC_SYSCTLS) and config.get("ipc") != "NODE"
 
 
 def _mount_tmpfs(volume: TmpfsVolume) -> None:

@@ -39,7 +39,10 @@ def filter_file(root: Path, profile: str, capabilities: Collection[int]) -> str:
         return str(path)
     if not profile.startswith(LOCALHOST):
         raise SeccompProfileError(f"{profile!r} is not a seccomp profile")
-    return str(_write(root, oci_profile.load(root / PROFILES / profile.removeprefix(LOCALHOST))))
+    path = Path(profile.removeprefix(LOCALHOST))
+    if path.is_absolute() or ".." in path.parts:
+        raise SeccompProfileError(f'cannot load seccomp profile "{path}": the path must stay below {root / PROFILES}')
+    return str(_write(root, oci_profile.load(root / PROFILES / path)))
 
 
 @functools.cache
