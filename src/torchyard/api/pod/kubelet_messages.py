@@ -145,6 +145,10 @@ def volume_changed(volume: str, path: object) -> str:
     return f'hostPath {path} of volume "{volume}" changed while the container started; it is not mounted'
 
 
+def engine_path_unsupported(path: object) -> str:
+    return f"{path} contains a colon: a container engine cannot mount it"
+
+
 def shared_memory_taken(path: object) -> str:
     return f"{path} is not a directory of this node alone; remove it to let pods share their memory"
 

@@ -131,10 +131,11 @@ def _writable_machine(layer: Path) -> Path:
         for name in CONFIGURATION:
             path = Path("/etc", name).resolve()
             if path.is_dir():
-                tree.make_directory(name, copy)
-                with tree.opened(path) as source, tree.opened(name, copy) as target:
-                    tree.copy(source, target, path=f"etc/{name}")
+                (layer / "etc" / name).mkdir(parents=True, exist_ok=True)
+                with tree.opened(path) as source, tree.opened(layer / "etc" / name) as target:
+                    tree.copy(source, target, path=f"etc/{name}", skip_unreadable=True)
             elif path.is_file():
+                (layer / "etc" / name).parent.mkdir(parents=True, exist_ok=True)
                 with tree.opened(path.parent) as source:
                     tree.copy_file(path.name, source, name, copy, path=f"etc/{name}")
     return layer

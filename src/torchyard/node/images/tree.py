@@ -58,7 +58,13 @@ def is_opaque(directory: int) -> bool:
 
 
 def copy(
-    source: int, target: int, *, excluded: Excluded | None = None, path: str = "", mode: int | None = None
+    source: int,
+    target: int,
+    *,
+    excluded: Excluded | None = None,
+    path: str = "",
+    mode: int | None = None,
+    skip_unreadable: bool = False,
 ) -> None:
     """Copy the entries of one directory into another. Devices, named pipes and sockets are refused."""
     _check_depth(path)
@@ -68,14 +74,20 @@ def copy(
         is_directory = stat.S_ISDIR(status.st_mode)
         if excluded and excluded(where, is_directory):
             continue
+        if skip_unreadable and not _is_readable(name, source, status):
+            continue
         if not is_directory:
             copy_file(name, source, name, target, path=where, mode=mode)
             continue
         make_directory(name, target)
         with opened(name, source) as below, opened(name, target) as above:
-            copy(below, above, excluded=excluded, path=where, mode=mode)
+            copy(below, above, excluded=excluded, path=where, mode=mode, skip_unreadable=skip_unreadable)
             os.fchmod(above, stat.S_IMODE(status.st_mode) if mode is None else mode)
             _copy_times(status, above)
+
+
+def _is_readable(name: str, directory: int, status: os.stat_result) -> bool:
+    return stat.S_ISLNK(status.st_mode) or os.access(name, os.R_OK, dir_fd=directory)
 
 
 def make_directory(name: str, parent: int) -> bool:

@@ -6,13 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from torchyard.api import quantity
+from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.pod.container_config import (
     POD_UID_VARIABLE,
     ContainerOptions,
     container_mounts,
     seccomp_profile,
 )
-from torchyard.node.pod.environment import expand
+from torchyard.node.pod.environment import CreateContainerConfigError, expand
 from torchyard.node.pod.hostname import sandbox_hostname
 from torchyard.node.runtime.seccomp import filters
 from torchyard.node.volumes.mounter import resolve_sub_path
@@ -61,6 +62,8 @@ def _mount_flags(options: ContainerOptions) -> list[str]:
     flags: list[str] = []
     for mount in container_mounts(options, message_file):
         source = resolve_sub_path(mount.source, mount.sub_path) if mount.sub_path else mount.source
+        if ":" in f"{source}{mount.target}":  # it separates the parts of the flag
+            raise CreateContainerConfigError(messages.engine_path_unsupported(source))
         flags += ["--volume", f"{source}:{mount.target}{':ro' if mount.read_only else ''}"]
     return flags
 

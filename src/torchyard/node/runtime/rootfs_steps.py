@@ -21,8 +21,9 @@ SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "opt")
 CONFIGURATION = (
     "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "gai.conf",
     "group", "host.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf",
-    "nvidia", "OpenCL", "os-release", "passwd", "pki", "profile", "protocols", "python3", "services", "ssl", "terminfo",
-    "timezone", "vulkan",
+    "nvidia", "OpenCL", "os-release", "passwd", "pki/ca-trust", "pki/tls/cert.pem", "pki/tls/certs",
+    "pki/tls/openssl.cnf", "profile", "protocols", "python3", "services", "ssl/cert.pem", "ssl/certs",
+    "ssl/openssl.cnf", "terminfo", "timezone", "vulkan",
 )  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")  # the default devices of the OCI runtime specification
 _PRIVILEGED_DEVICES = ("fuse", "kvm", "infiniband", "dri")
@@ -173,7 +174,7 @@ def _configuration_with(layers: tuple[Path, ...], scratch: Path, number: int) ->
     steps: list[RootfsStep] = []
     for step in _configuration():
         path = step["target"].lstrip("/")
-        if not layers or not any(os.path.lexists(layer / path) for layer in layers if _is_directory(layer / "etc")):
+        if not any(_has(layer, path) for layer in layers):
             steps.append(step)
             continue
         trees = _directories(layers, path)
@@ -196,6 +197,18 @@ def _directories(layers: tuple[Path, ...], path: str) -> list[tuple[str, str]]:
         else:
             trees.append((str(layer), path))
     return trees
+
+
+def _has(layer: Path, path: str) -> bool:
+    """Whether a layer has anything at `path`, or something else than a directory on the way there."""
+    current = layer
+    for name in path.split("/"):
+        if current != layer and not _is_directory(current):
+            return True
+        current = current / name
+        if not os.path.lexists(current):
+            return False
+    return True
 
 
 def _is_directory(path: Path) -> bool:

@@ -230,7 +230,10 @@ def _change_directory(config: ContainerConfig) -> None:
         os.chdir(config["cwd"])
         return
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    directory = beneath.make_directories(root, config["cwd"], in_root=True)
+    try:
+        directory = beneath.open_path(root, config["cwd"], in_root=True)
+    except FileNotFoundError:
+        directory = beneath.make_directories(root, config["cwd"], in_root=True)
     try:
         os.fchdir(directory)
     except NotADirectoryError:

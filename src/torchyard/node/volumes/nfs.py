@@ -25,6 +25,8 @@ async def mount(share: str, path: Path, options: Iterable[str]) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if _is_mounted(path):
         return
+    if share.startswith("-"):  # an option of the mount program
+        raise MountError(messages.nfs_failed(share, "the server is not a host name"))
     program = shutil.which("mount.nfs")
     if os.geteuid() != 0 or program is None:
         raise MountError(messages.nfs_unsupported(share), hint=messages.NFS_UNSUPPORTED_HINT)
