@@ -88,9 +88,8 @@ class Yard:
     def launch(self) -> Process:
         """Start (again) without waiting until it is ready."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        flags: list[str] = ["--state", str(self.state), "--port", str(self.port), *self.flags]
-        if not self.node:
-            flags.append("--no-node")
+        node = () if self.node else ("--no-node",)  # before the flags, which may ask for one
+        flags: list[str] = ["--state", str(self.state), "--port", str(self.port), *node, *self.flags]
         if self.controllers:
             flags += ["--controllers", self.controllers]
         if self.users:
