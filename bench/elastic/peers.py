@@ -36,7 +36,7 @@ model = torch.nn.parallel.DistributedDataParallel(net)
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
 kept, step = f"{sys.argv[1]}/kept.pt", 0
 if os.path.exists(kept):
-    held = torch.load(kept); net.load_state_dict(held["net"]); step = held["step"]
+    held = torch.load(kept, weights_only=True); net.load_state_dict(held["net"]); step = held["step"]
 while True:
     optimizer.zero_grad(); loss_of(model, step).backward(); optimizer.step(); step += 1
     if dist.get_rank() == 0:
@@ -113,10 +113,24 @@ def _running(folder: Path, workers: int, seconds: float = 90.0) -> list[int]:
 
 
 def _kill_workers(folder: Path) -> None:
-    """Kill the workers of torchrun: each leads a session of its own, so a signal to torchrun's does not reach them."""
-    for log in folder.glob("steps-*"):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(log.name.partition("-")[2]), signal.SIGKILL)
+    """Kill the workers of torchrun: each leads a session of its own, so a signal to torchrun's does not reach them.
+
+    One that was just started has written no file yet, but would write to the directory while it is removed.
+    """
+    while pids := _processes_of(folder / "train.py"):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def _processes_of(program: Path) -> list[int]:
+    pids = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and str(program).encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                pids.append(int(entry.name))
+    return pids
 
 
 def torchrun(workers: int, *, patience: float = 40.0) -> float:

@@ -182,6 +182,19 @@ async def test_a_worker_without_heartbeats_is_expelled_after_its_lease(fixture: 
     await hung.leave()
 
 
+async def test_a_worker_that_was_only_slow_extends_the_lease(fixture: CoordinatorFixture) -> None:
+    await fixture.open(target_workers=1, lease=0.3)
+    slow = await fixture.worker("a", pid=7)
+    await slow.receive_until(Stop)
+    await slow.leave()
+    again = await fixture.worker("a", pid=7)
+    await again.enter_world()
+    events = (await fixture.http("GET /events"))[1]
+    extended = [event["message"] for event in events if event["reason"] == "LeaseExtended"]
+    assert extended == ["a was not dead but slow: the lease is now 0.6 s"]
+    await again.leave()
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

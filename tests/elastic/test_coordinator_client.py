@@ -1,8 +1,10 @@
-"""The worker's end of the control stream: which world it enters when several are announced. No sockets."""
+"""The worker's end of the control stream: which world it enters, and what survives a lost connection."""
 
 from __future__ import annotations
 
+import socket
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -153,3 +155,100 @@ def test_the_steps_of_the_present_world_are_sent_again_to_a_new_coordinator(monk
 def test_what_is_not_an_address_is_refused(text: str) -> None:
     with pytest.raises(Exception, match="not an address"):
         parse_address(text)
+
+
+class ScriptedCoordinator:
+    """A listener that reads and writes frames as a test says."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(60)
+        self.connection: socket.socket | None = None
+
+    def accept(self) -> None:
+        self.close_connection()
+        self.connection, _ = self.listener.accept()
+        self.connection.settimeout(60)
+        assert isinstance(self.receive(), wire.Authentication)
+        assert isinstance(self.receive(), wire.Hello)
+
+    def receive(self) -> wire.Message:
+        while isinstance(message := wire.decode(self._read(wire.frame_length(self._read(4)))), wire.Heartbeat):
+            pass
+        return message
+
+    def _read(self, size: int) -> bytes:
+        assert self.connection is not None
+        data = b""
+        while len(data) < size:
+            data += self.connection.recv(size - len(data)) or pytest.fail("the client closed its connection")
+        return data
+
+    def send(self, message: wire.Message) -> None:
+        assert self.connection is not None
+        self.connection.sendall(wire.encode(message))
+
+    def close_connection(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+
+    def close(self) -> None:
+        self.close_connection()
+        self.listener.close()
+
+
+@pytest.fixture
+def scripted() -> Iterator[tuple[ScriptedCoordinator, CoordinatorClient]]:
+    coordinator = ScriptedCoordinator()
+    address = coordinator.listener.getsockname()
+    client = CoordinatorClient(
+        address, wire.Authentication("j", "t", "b"), lambda: wire.Hello("b"), on_urgent=lambda: None
+    )
+    client.start()
+    coordinator.accept()
+    yield coordinator, client
+    client.close()
+    coordinator.close()
+
+
+def test_a_report_that_was_lost_with_its_connection_is_repeated(
+    scripted: tuple[ScriptedCoordinator, CoordinatorClient],
+) -> None:
+    """The coordinator waits for it: without the repetition, no world would ever form."""
+    coordinator, client = scripted
+    coordinator.send(StartRendezvous(AGREED, True, "a died"))
+    assert client.wait_rendezvous(NO_FENCE, timeout=60) is not None
+    coordinator.close_connection()
+    report = wire.ReportProgress(AGREED, wire.WorkerProgress())
+    worlds: list[StartWorld] = []
+
+    def wait() -> None:
+        client.report(report)
+        worlds.append(client.wait_world(AGREED))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    coordinator.accept()
+    assert coordinator.receive() == report
+    coordinator.send(WORLD)
+    waiting.join(60)
+    assert worlds == [WORLD]
+    coordinator.accept()  # the report was answered: it is not repeated any more
+    client.leave("it got SIGTERM")
+    assert coordinator.receive() == wire.LeaveRequest("it got SIGTERM")
+    coordinator.accept()
+    assert coordinator.receive() == wire.LeaveRequest("it got SIGTERM")
+
+
+@pytest.mark.parametrize(
+    "frame", [b"\xff\xff\xff\xff", b"\0\0\0\x02{}", b"\0\0\0\x04null", wire.encode(StoreValue(AGREED, "k", "%"))]
+)
+def test_a_message_that_is_not_valid_does_not_end_the_client(
+    scripted: tuple[ScriptedCoordinator, CoordinatorClient], frame: bytes
+) -> None:
+    coordinator, client = scripted
+    assert coordinator.connection is not None
+    coordinator.connection.sendall(frame)
+    coordinator.accept()
+    coordinator.send(StartRendezvous(AGREED, False, "a joined"))
+    assert client.wait_rendezvous(NO_FENCE, timeout=60) is not None

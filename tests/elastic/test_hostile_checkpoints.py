@@ -226,6 +226,19 @@ def test_a_wrong_header_of_the_tensors_is_refused_before_anything_is_allocated(
     refuse(checkpoint, writer.TENSORS)
 
 
+def test_a_checkpoint_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, tensors: Any) -> None:
+        path.write_bytes(b"part")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("torchyard.elastic.checkpoint.safetensors_file.write", full)
+    with pytest.raises(OSError, match="No space"):
+        writer.write(sample(), tmp_path / "root", step=1, job="j", order={}, keep=0)
+    assert list((tmp_path / "root").iterdir()) == []
+
+
 @pytest.mark.parametrize("length", [0, 4, 8, 60, -1, -40])
 def test_a_truncated_file_is_refused_with_its_path(checkpoint: Path, length: int) -> None:
     data = (checkpoint / writer.TENSORS).read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from torchyard.elastic import sidecar
-from torchyard.elastic.bundle import bundle
+from torchyard.elastic.bundle import BOOTSTRAP, bundle
+from torchyard.elastic.coordinator.coordinator import CoordinatorConfig
+from torchyard.elastic.coordinator.server import CoordinatorServer
 from torchyard.elastic.errors import ElasticError
 
 
@@ -71,3 +74,17 @@ def test_world_limits_that_are_not_numbers_are_refused(monkeypatch: pytest.Monke
     monkeypatch.setenv("TORCHYARD_ELASTIC_TOKEN", "t")
     limits = {"min_workers": 1, "max_workers": 4, "multiple_of": 1, "target_workers": 2}
     assert sidecar.sidecar_record("1:2:4", "29400")["limits"] == limits
+
+
+@pytest.mark.parametrize(("token", "code", "output"), [("t", 0, "from the pod"), ("guess", 1, "status=403")])
+async def test_a_pod_gets_the_runtime_with_the_token_only(tmp_path: Path, token: str, code: int, output: str) -> None:
+    server = CoordinatorServer(CoordinatorConfig("j", "t", tmp_path / "ledger.db"))
+    port = await server.start()
+    environment = {"TORCHYARD_ELASTIC_COORDINATOR": f"127.0.0.1:{port}", "TORCHYARD_ELASTIC_TOKEN": token}
+    command = [sys.executable, "-c", BOOTSTRAP, "/bin/echo", "from", "the", "pod"]
+    process = await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path
+    )
+    printed, _ = await process.communicate()
+    await server.close()
+    assert (process.returncode, output in printed.decode()) == (code, True), printed

@@ -319,6 +319,17 @@ async def test_a_step_that_the_job_does_not_have_is_refused(service: Service) ->
     await service.check_alive()
 
 
+async def test_long_names_and_reasons_do_not_reach_the_other_workers(service: Service) -> None:
+    """A message to all workers that none of them accepts would end the job."""
+    for hello in (wire.Hello("w" * 300, config=CONFIG), wire.Hello("w", config=CONFIG, members=("m" * 300,))):
+        assert b"characters, not 253" in await service.exchange(wire.encode_opening(PROOF, hello))
+    opening = wire.encode_opening(PROOF, wire.Hello("w", config=CONFIG))
+    await service.exchange(opening + wire.encode(wire.LeaveRequest("r" * 60_000)))
+    events = service.server.coordinator.ledger_writer.events
+    assert max(len(event["message"]) for event in events if event["reason"] == "WorkerLeaving") < 1000
+    await service.check_alive()
+
+
 def test_a_job_without_a_token_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ElasticError, match="has no token"):
         CoordinatorServer(CoordinatorConfig("j", "", tmp_path / "ledger.db"))

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic import wire
 from torchyard.elastic.checkpoint.manager import CheckpointManager, Checkpoints
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.fast import FastReducer
@@ -271,8 +270,8 @@ def leave_on_sigterm(runtime: WorkerRuntime) -> None:
     def leave(number: int, frame: Any) -> None:
         if runtime.client is not None:
             # In a thread: the interrupted thread may be sending, and would wait for itself.
-            request = wire.LeaveRequest("it got SIGTERM")
-            threading.Thread(target=runtime.client.send, args=(request,), name="elastic-leave", daemon=True).start()
+            reason = "it got SIGTERM"
+            threading.Thread(target=runtime.client.leave, args=(reason,), name="elastic-leave", daemon=True).start()
 
     signal.signal(signal.SIGTERM, leave)
     faulthandler.register(signal.SIGUSR1, all_threads=True)  # the agent sends it to a hung worker

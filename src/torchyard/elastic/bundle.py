@@ -26,7 +26,7 @@ def bundle() -> bytes:
 
 # Runs in a pod whose image has no torchyard: fetch the runtime, then run the pod's agent.
 BOOTSTRAP = """
-import os, runpy, sys, tempfile, time, urllib.request
+import os, sys, tempfile, time, urllib.error, urllib.request
 address = os.environ["TORCHYARD_ELASTIC_COORDINATOR"]
 token = os.environ["TORCHYARD_ELASTIC_TOKEN"]
 request = urllib.request.Request(f"http://{address}/runtime.zip", headers={"Authorization": f"Bearer {token}"})
@@ -34,6 +34,8 @@ for attempt in range(600):
     try:
         runtime = urllib.request.urlopen(request, timeout=10).read()
         break
+    except urllib.error.HTTPError as error:
+        sys.exit(f"the master refuses this worker: address={address} status={error.code}")
     except OSError as error:
         if attempt % 20 == 0:
             print(f"waiting for the master: address={address} error={error}", flush=True)

@@ -91,14 +91,18 @@ def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[st
     temporary = final.with_name(f"{final.name}.{os.getpid()}.writing")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    state = dict(zip(tensor_names(snapshot), snapshot.tensors, strict=True))
-    safetensors_file.write(temporary / TENSORS, state)
-    (temporary / STATE).write_bytes(snapshot.header())
-    with ThreadPoolExecutor(1) as pool:  # the disk writes while the processor hashes
-        synced = pool.submit(files.sync, temporary)
-        manifest = files.build_manifest(temporary, step=step, job=job, order=order)
-        synced.result()
-    files.publish(temporary, final, manifest)
+    try:
+        state = dict(zip(tensor_names(snapshot), snapshot.tensors, strict=True))
+        safetensors_file.write(temporary / TENSORS, state)
+        (temporary / STATE).write_bytes(snapshot.header())
+        with ThreadPoolExecutor(1) as pool:  # the disk writes while the processor hashes
+            synced = pool.submit(files.sync, temporary)
+            manifest = files.build_manifest(temporary, step=step, job=job, order=order)
+            synced.result()
+        files.publish(temporary, final, manifest)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)  # a full disk has no room for incomplete checkpoints
+        raise
     files.prune(root, keep)
     return manifest
 

@@ -10,6 +10,8 @@ from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire_fields import MAX_INT
 
+LONGEST_NAME = 253
+
 
 def is_token(text: str, token: str) -> bool:
     """Return whether a text is the token, in a time that does not depend on the text."""
@@ -42,6 +44,13 @@ def admit(first: wire.Message, *, job: str, token: str) -> None:
             f"{first.name} uses protocol version {first.version}, this coordinator uses {wire.VERSION}",
             hint="use the same torchyard version everywhere in a job",
         )
+
+
+def check_names(hello: wire.Hello) -> None:
+    """Raise if a name is longer than Kubernetes allows: names are part of messages to all workers."""
+    for name in (hello.name, hello.node, *hello.members):
+        if len(name) > LONGEST_NAME:
+            raise ElasticError("BadMessage", f"the name {name[:40]!r}… has {len(name)} characters, not {LONGEST_NAME}")
 
 
 def read_sampler(hello: wire.Hello) -> tuple[StepSampler, dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.coordinator import admission
+from torchyard.elastic.coordinator.lease import Lease
 from torchyard.elastic.coordinator.ledger_writer import LedgerWriter
 from torchyard.elastic.coordinator.membership import (
     Action,
@@ -33,6 +34,8 @@ from torchyard.elastic.wire import Message, StopCause
 
 GROUP_FAILED_DELAY = 0.02
 """A worker often notices the death of a peer before the coordinator reads the peer's EOF, which explains more."""
+LONGEST_REASON = 500
+"""A reason is part of messages to all workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Coordinator:
         agents: the connected agents by name.
         config: what the job computes, as its first worker described it.
         outcome: how the job ended; None while it runs.
+        lease: how long a worker may be silent.
     """
 
     def __init__(self, settings: CoordinatorConfig) -> None:
@@ -88,6 +92,7 @@ class Coordinator:
         self.config: dict[str, Any] = self.ledger.get_note("config", {})
         self.outcome: wire.Stop | None = None
         self.recovery_times = RecoveryTimes()
+        self.lease = Lease(settings.lease)
         self.started_at = time.monotonic()
         self._program_failures: dict[tuple[int, int], dict[str, wire.ProgramFailed]] = {}
         self._world_fence = wire.NO_FENCE
@@ -126,6 +131,9 @@ class Coordinator:
             peer.send(self.outcome)
             return
         self.ledger_writer.add_event("WorkerJoined", f"{hello.name} joined", node=hello.node, pid=hello.pid)
+        if self.lease.joined(hello.name, hello.pid, time.monotonic()):
+            text = f"{hello.name} was not dead but slow: the lease is now {self.lease.seconds} s"
+            self.ledger_writer.add_event("LeaseExtended", text, seconds=self.lease.seconds)
         self.execute(self.membership.worker_joined(hello))
         self._check_done()
 
@@ -209,9 +217,10 @@ class Coordinator:
                 self._check_progress(name, progress, self.ledger.sampler)
                 self.execute(self.membership.worker_reported(name, fence, progress))
             case wire.GroupFailed(fence=fence, reason=reason):
-                later = asyncio.get_running_loop().call_later
-                later(GROUP_FAILED_DELAY, lambda: self.execute(self.membership.group_failed(name, fence, reason)))
-            case wire.LeaveRequest(reason=reason):
+                later, text = asyncio.get_running_loop().call_later, reason[:LONGEST_REASON]
+                later(GROUP_FAILED_DELAY, lambda: self.execute(self.membership.group_failed(name, fence, text)))
+            case wire.LeaveRequest():
+                reason = message.reason[:LONGEST_REASON]
                 self.ledger_writer.add_event("WorkerLeaving", f"{name} asked to leave: {reason}")
                 self.execute(self.membership.worker_leaving(name, reason))
             case wire.WorldFormed():

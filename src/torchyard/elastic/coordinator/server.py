@@ -98,6 +98,7 @@ class CoordinatorServer:
             hello = await wire.receive(reader)
             if not isinstance(hello, wire.Hello):
                 raise ElasticError("BadMessage", "the second message of a connection must be Hello")
+            admission.check_names(hello)
             peer = Peer(hello, writer, time.monotonic())
             peer.send(wire.Welcome(coordinator.ledger.incarnation, self.settings.lease))
             if hello.role == "agent":

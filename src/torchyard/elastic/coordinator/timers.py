@@ -17,8 +17,7 @@ WORKING_PHASES = frozenset({WorkerPhase.LOADING, WorkerPhase.COMPUTING, WorkerPh
 
 async def expire_leases(coordinator: Coordinator) -> None:
     """Expel every worker that is silent longer than its lease. A delay of this loop itself extends all leases."""
-    lease = coordinator.settings.lease
-    pause = lease / 10
+    pause = coordinator.settings.lease / 10
     last = time.monotonic()
     while True:
         await asyncio.sleep(pause)
@@ -27,8 +26,11 @@ async def expire_leases(coordinator: Coordinator) -> None:
             for peer in coordinator.workers.values():
                 peer.last_seen += late
         last = now
+        coordinator.lease.shorten(now)
+        lease = coordinator.lease.seconds
         for peer in list(coordinator.workers.values()):
             if now - peer.last_seen > lease and coordinator.outcome is None:
+                coordinator.lease.expelled(peer.hello.name, peer.hello.pid)
                 peer.send(wire.Stop(StopCause.EXPELLED, f"no sign of life for {lease} s"))
                 coordinator.remove_worker(peer, f"gave no sign of life for {lease} s (last in {peer.phase})")
 

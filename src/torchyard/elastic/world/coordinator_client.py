@@ -85,6 +85,8 @@ class CoordinatorClient:
         self._rows: deque[tuple[Fence, AppliedRow]] = deque(maxlen=KEPT_ROWS)
         self._unsent_rows: tuple[Fence, list[AppliedRow]] | None = None
         self._rows_sent_at = 0.0
+        self._report: wire.ReportProgress | None = None
+        self._leave: wire.LeaveRequest | None = None
         self._closing = False
         self.heartbeat_state = HeartbeatState()
         self.stop: wire.Stop | None = None
@@ -134,6 +136,7 @@ class CoordinatorClient:
         self.own_address = connection.getsockname()[0]
         self.lost_at = None
         self._resend_rows()
+        self._repeat_requests()
         received = bytearray()
         poll = select.poll()  # unlike `select`, it accepts any file descriptor
         poll.register(connection, select.POLLIN)
@@ -188,7 +191,7 @@ class CoordinatorClient:
             self._on_urgent()
 
     def send(self, message: Message) -> None:
-        """Send a message if there is a connection. The next `Hello` repeats what is lost with a connection."""
+        """Send a message if there is a connection. `Hello` and the repeated requests make up for one that is lost."""
         with self._sending:
             self._send_rows()
             self._send_frame(message)
@@ -201,6 +204,29 @@ class CoordinatorClient:
         except OSError:
             self._socket.close()
             self._socket = None
+
+    def report(self, message: wire.ReportProgress) -> None:
+        """Report to a rendezvous; repeated on a new connection until `wait_world` returns.
+
+        The coordinator waits for the report of every participant, so a report must not be lost with a connection.
+        """
+        with self._sending:
+            self._report = message
+            self._send_rows()
+            self._send_frame(message)
+
+    def leave(self, reason: str) -> None:
+        """Ask to leave the world; repeated on a new connection."""
+        with self._sending:
+            self._leave = wire.LeaveRequest(reason)
+            self._send_rows()
+            self._send_frame(self._leave)
+
+    def _repeat_requests(self) -> None:
+        with self._sending:
+            for message in (self._report, self._leave):
+                if message is not None:
+                    self._send_frame(message)
 
     def step_applied(self, fence: Fence, row: AppliedRow) -> None:
         """Report an applied step of this world, soon and before any other message."""
@@ -267,6 +293,7 @@ class CoordinatorClient:
                     or (self._world is not None and self._world.fence == fence)
                 )
             )
+            self._report = None
             self.raise_if_stopped()
             if self._superseded(fence) or self._world is None or self._world.fence != fence:
                 raise Superseded

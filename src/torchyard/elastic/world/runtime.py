@@ -219,7 +219,7 @@ class WorkerRuntime:
     def _enter_world(self, fence: Fence, begun: float) -> None:
         assert self.client is not None
         self.group.close()
-        self.client.send(wire.ReportProgress(fence, self._progress()))
+        self.client.report(wire.ReportProgress(fence, self._progress()))
         reported = time.monotonic()
         start = self.client.wait_world(fence)
         agreed = time.monotonic()
