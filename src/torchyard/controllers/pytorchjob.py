@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
@@ -14,13 +15,14 @@ from typing import NamedTuple
 
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SERVICES
+from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SECRETS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import ChildDeletion, PyTorchJobDecision, decide
+from torchyard.core.pytorchjob.token import make_token_secret, needs_token
 from torchyard.core.pytorchjob.view import VOLCANO, PyTorchJobSettings, PyTorchJobView, is_terminating
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
@@ -205,6 +207,8 @@ class PyTorchJobController:
         )
 
     async def _apply(self, job: Object, decision: PyTorchJobDecision) -> float | None:
+        if needs_token(job) and any(child["kind"] == "Pod" for child in decision.create):
+            await self._create_token(job, decision)
         # Events are recorded in this order, so that deletions of a scale-down and creations read as they were decided.
         writes: list[Awaitable[Event | None]] = [self._create(result) for result in decision.create]
         writes += [self._update(result) for result in decision.update]
@@ -223,6 +227,15 @@ class PyTorchJobController:
         if any(isinstance(result, _NameConflict) for result in results):
             decision.wake(_CONFLICT_RETRY_SECONDS)
         return decision.wake_after
+
+    async def _create_token(self, job: Object, decision: PyTorchJobDecision) -> None:
+        """Create the job's token before its pods. One that exists stays; no right to read secrets is needed."""
+        try:
+            await self._client.create(SECRETS, make_token_secret(job, secrets.token_urlsafe(24)))
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                decision.events.append(Event("Warning", messages.SECRET_NOT_CREATED, messages.not_created(str(error))))
+                raise
 
     async def _write_job(self, job: Object, decision: PyTorchJobDecision) -> Object:
         metadata = job["metadata"]

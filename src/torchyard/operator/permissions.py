@@ -28,6 +28,8 @@ def job_permissions(gang_scheduler: str = "") -> list[Permission]:
         Permission(names.GROUP, f"{names.PLURAL}/finalizers", ("update",)),
         Permission("", "pods", (*_READ, "create", "patch", "delete")),
         Permission("", "services", (*_READ, "create", "delete")),
+        # the token of a job of the elastic runtime
+        Permission("", "secrets", ("create",)),
         # list: a repeated event increments the count of the existing one
         Permission("", "events", ("list", "create", "patch")),
         Permission("autoscaling", "horizontalpodautoscalers", (*_READ, "create", "update", "delete")),

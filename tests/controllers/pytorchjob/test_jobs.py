@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import conditions, job, replica
 from tests.support.waiting import passed
 
 from torchyard.api.errors import StatusError
-from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SERVICES
+from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SECRETS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.pytorchjob.crd import QUEUE_IMMUTABLE
@@ -273,3 +276,21 @@ async def test_a_job_without_a_run_policy_is_read_back_with_one(cluster: Cluster
 async def test_limits_that_are_null_are_accepted(cluster: Cluster) -> None:
     await cluster.create(job(master=replica(1, container={"resources": {"limits": None}}), worker=None))
     await cluster.pods("train-master-0")
+
+
+async def test_the_pods_of_an_elastic_job_get_their_token_from_a_secret(cluster: Cluster) -> None:
+    """Whoever may read jobs and pods, but no secrets, must not be able to take part in a job."""
+    policy = {"minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "torchyard"}
+    created = await cluster.create(job(master=None, worker=replica(2), elasticPolicy=policy))
+    await cluster.pods("train-worker-0", "train-worker-1")
+    pod = await cluster.pod("train-worker-1")
+    (variable,) = (env for env in pod["spec"]["containers"][0]["env"] if env["name"] == "TORCHYARD_ELASTIC_TOKEN")
+    reference = variable["valueFrom"]["secretKeyRef"]
+    secret = await cluster.client.get(SECRETS, reference["name"], cluster.namespace)
+    token = base64.b64decode(secret["data"][reference["key"]]).decode()
+    assert len(token) == 32
+    assert token not in json.dumps([created, pod])
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
+    await cluster.client.delete(PODS, "train-worker-1", cluster.namespace, grace=0)
+    await cluster.pods("train-worker-0", "train-worker-1")
+    assert await cluster.client.get(SECRETS, reference["name"], cluster.namespace) == secret

@@ -12,6 +12,7 @@ from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import with_defaults
 from torchyard.core.pytorchjob.environment import elastic_environment
 from torchyard.core.pytorchjob.replicas import make_pod, make_service
+from torchyard.core.pytorchjob.token import make_token_secret
 from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView
 
 M, W = names.MASTER, names.WORKER
@@ -22,7 +23,7 @@ def view(**fields: Any) -> PyTorchJobView:
 
 
 def variables(pod: Object, container: int = 0) -> dict[str, str]:
-    return {item["name"]: item["value"] for item in pod["spec"]["containers"][container]["env"]}
+    return {item["name"]: item["value"] for item in pod["spec"]["containers"][container]["env"] if "value" in item}
 
 
 def pod_for(slot: tuple[str, int], settings: PyTorchJobSettings | None = None, **fields: Any) -> Object:
@@ -138,10 +139,21 @@ def test_the_elastic_runtime_gets_its_coordinators_address_and_the_first_worker_
     for index, env in enumerate((first, second)):
         assert env["TORCHYARD_ELASTIC_COORDINATOR"] == "train-worker-0:29400"
         assert env["TORCHYARD_ELASTIC_WORKER"] == f"train-worker-{index}"
-        assert env["TORCHYARD_ELASTIC_TOKEN"]
         assert not [name for name in env if name.startswith("PET_RDZV")]
     assert (first["TORCHYARD_ELASTIC_SERVE"], first["TORCHYARD_ELASTIC_WORLD"]) == ("29400", "1:2:4")
     assert "TORCHYARD_ELASTIC_SERVE" not in second
+
+
+def test_the_token_of_the_elastic_runtime_is_in_a_secret() -> None:
+    """The uid of a job is no secret: everybody who may read the job or its pods knows it."""
+    policy = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "torchyard"}
+    pod = pod_for((W, 0), master=None, elasticPolicy=policy)
+    (token,) = (env for env in pod["spec"]["containers"][0]["env"] if env["name"] == "TORCHYARD_ELASTIC_TOKEN")
+    secret = make_token_secret(view(master=None, elasticPolicy=policy).job, "s3cret")
+    assert token["valueFrom"]["secretKeyRef"] == {"name": secret["metadata"]["name"], "key": "token"}
+    assert secret["stringData"] == {"token": "s3cret"}
+    assert secret["metadata"]["ownerReferences"] == pod["metadata"]["ownerReferences"]
+    assert not [env for env in pod_for((W, 0), master=None)["spec"]["containers"][0]["env"] if "TOKEN" in env["name"]]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ POD_DELETED, POD_NOT_DELETED = "SuccessfulDeletePod", "FailedDeletePod"
 SERVICE_CREATED, SERVICE_NOT_CREATED = "SuccessfulCreateService", "FailedCreateService"
 SERVICE_DELETED, SERVICE_NOT_DELETED = "SuccessfulDeleteService", "FailedDeleteService"
 POD_GROUP_NOT_CREATED = "FailedCreatePodGroup"
+SECRET_NOT_CREATED = "FailedCreateSecret"  # noqa: S105  # a reason of events
 AUTOSCALER_NOT_CREATED, AUTOSCALER_NOT_DELETED = "FailedCreateAutoscaler", "FailedDeleteAutoscaler"
 POD_GROUP_DELETED, POD_GROUP_NOT_DELETED = "SuccessfulDeletePodGroup", "FailedDeletePodGroup"
 EXITED = "ExitedWithCode"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import job_port
+from torchyard.core.pytorchjob.token import TORCHYARD
 from torchyard.core.pytorchjob.view import PyTorchJobView
 
 Variable = tuple[str, str]
-
-TORCHYARD = "torchyard"
-"""The elastic policy's rendezvous backend that means our own runtime."""
 
 
 def environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
@@ -38,8 +36,6 @@ def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> 
     variables: list[Variable] = [
         ("TORCHYARD_ELASTIC_COORDINATOR", f"{policy.get('rdzvHost') or first}:{port}"),
         ("TORCHYARD_ELASTIC_JOB", f"{metadata.get('namespace', '')}/{view.name}"),
-        # The job's uid cannot be guessed, and whoever can read the job can reach its pods anyway.
-        ("TORCHYARD_ELASTIC_TOKEN", metadata.get("uid", "")),
         ("TORCHYARD_ELASTIC_WORKER", own),
         ("WORKER_NUM", str(view.total)),
     ]

@@ -7,6 +7,7 @@ from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import main_container
 from torchyard.core.pytorchjob import gang
 from torchyard.core.pytorchjob.environment import environment
+from torchyard.core.pytorchjob.token import needs_token, token_variable
 from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Slot
 
 
@@ -36,7 +37,9 @@ def make_pod(view: PyTorchJobView, slot: Slot, settings: PyTorchJobSettings) -> 
     if template_metadata.get("finalizers"):
         metadata["finalizers"] = list(template_metadata["finalizers"])
     spec = dict(template["spec"])
-    variables = [{"name": name, "value": value} for name, value in environment(view, kind, index)]
+    variables: list[Object] = [{"name": name, "value": value} for name, value in environment(view, kind, index)]
+    if needs_token(view.job):
+        variables.append(token_variable(view.job))
     spec["containers"] = [
         {**container, "env": [*(container.get("env") or ()), *variables]} for container in spec["containers"]
     ]
