@@ -20,6 +20,8 @@ from torchyard.api.pod.field_support import (
     expanded_paths,
 )
 from torchyard.api.pod.fields import POD_FIELDS
+from torchyard.api.pod.strategy import drop_disabled_fields
+from torchyard.api.pod.warnings import pod_warnings
 from torchyard.api.schema import builtin
 from torchyard.api.schema.types import Type
 
@@ -154,3 +156,23 @@ def test_many_occurrences_of_a_field_make_one_text() -> None:
 def test_values_that_look_like_unset_ones_are_not() -> None:
     table = SupportTable([FieldSupport("securityContext.runAsUser", sandbox="ignored", note="x")])
     assert len(table.unsupported({"securityContext": {"runAsUser": 0}}, "sandbox")) == 1
+
+
+def test_fields_behind_disabled_gates_are_dropped_as_kube_apiserver_drops_them() -> None:
+    spec: Object = {
+        "hostnameOverride": "x",
+        "containers": [{"name": "a", "lifecycle": {"stopSignal": "SIGUSR1"}}, {"name": "b", "lifecycle": {}}],
+        "volumes": [
+            {
+                "name": "v",
+                "projected": {"sources": [{"clusterTrustBundle": {"path": "c"}}, {"podCertificate": {"keyType": "x"}}]},
+            }
+        ],
+    }
+    drop_disabled_fields(spec)
+    assert spec == {
+        "containers": [{"name": "a"}, {"name": "b", "lifecycle": {}}],
+        "volumes": [{"name": "v", "projected": {"sources": [{}, {}]}}],
+    }
+    warnings = pod_warnings({"metadata": {}, "spec": spec})
+    assert set(warnings) == {'volume "v" (Projected) has no sources provided'}

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 from tests.node.conftest import RunningNode, running_node
-from tests.node.support import need_network, need_sandbox
+from tests.node.support import machine, need_network, need_sandbox
 
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import CONFIG_MAPS
+from torchyard.api.gvr import CONFIG_MAPS, PODS
 from torchyard.api.objects import Object
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -194,3 +194,51 @@ async def test_a_pod_over_its_storage_limit_is_evicted(
     pod = await node.phase(name, "Failed")
     assert (pod["status"]["reason"], pod["status"]["message"]) == ("Evicted", message)
     assert (await node.messages(name))["Evicted"] == message
+
+
+async def test_limits_of_the_whole_pod_hold_for_its_containers_together(node: RunningNode) -> None:
+    allocate = "x = bytearray(40 << 20); x[::4096] = b'1' * len(x[::4096]); import time; time.sleep(60)"
+    containers = [{"name": name, "image": "python:3", "command": ["python3", "-c", allocate]} for name in ("a", "b")]
+    if not machine().cgroups.enforced:
+        pytest.skip(f"no cgroups on this machine: {machine().cgroups.description}")
+    spec = {"containers": containers, "resources": {"limits": {"memory": "64Mi"}}, "restartPolicy": "Never"}
+    await node.create("together", spec)
+    pod = await node.until(
+        "together",
+        lambda pod: [
+            status
+            for status in (pod.get("status") or {}).get("containerStatuses") or ()
+            if status["state"].get("terminated")
+        ],
+    )
+    states = [status["state"].get("terminated") or {} for status in pod["status"]["containerStatuses"]]
+    assert "OOMKilled" in [state.get("reason") for state in states]
+    await node.client.delete(PODS, "together", "default", grace=0)
+
+
+async def test_a_resize_changes_the_limits_of_a_running_container(node: RunningNode) -> None:
+    support = machine().cgroups
+    if not support.enforced:
+        pytest.skip(f"no cgroups on this machine: {support.description}")
+    limits = {"resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}}}
+    await node.script("resized", "exec sleep 100", container=limits)
+    pod = await node.phase("resized", "Running")
+    larger = {"limits": {"memory": "128Mi"}, "requests": {"memory": "128Mi"}}
+    patch = {"spec": {"containers": [{**pod["spec"]["containers"][0], "resources": larger}]}}
+    await node.client.patch(PODS, "resized", patch, "default", subresource="resize")
+    name = f"torchyard-{pod['metadata']['uid']}-main"
+    files = ("memory.max", "memory.limit_in_bytes")
+    for _ in range(500):
+        texts = [
+            path.read_text().strip()
+            for parent in support.parents
+            for group in parent.rglob(name)
+            for path in (group / file for file in files)
+            if path.exists()
+        ]
+        if str(128 << 20) in texts:
+            break
+        await asyncio.sleep(0.02)
+    else:
+        raise AssertionError(texts)
+    await node.client.delete(PODS, "resized", "default", grace=0)

@@ -20,13 +20,18 @@ def drop_disabled_fields(spec: Object) -> None:
     images = {volume.get("name") for volume in volumes if "image" in volume}
     if images:
         spec["volumes"] = [volume for volume in volumes if "image" not in volume]
+    for volume in volumes:
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            source.pop("clusterTrustBundle", None)
+            source.pop("podCertificate", None)
     for kind in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(kind) or ():
             container.pop("restartPolicyRules", None)
             if kind != "initContainers" or container.get("restartPolicy") != "Always":
                 container.pop("restartPolicy", None)
-            if container.get("lifecycle"):
-                container["lifecycle"].pop("stopSignal", None)
+            lifecycle = container.get("lifecycle")
+            if lifecycle and lifecycle.pop("stopSignal", None) is not None and not lifecycle:
+                del container["lifecycle"]
             if images and container.get("volumeMounts"):
                 container["volumeMounts"] = [
                     mount for mount in container["volumeMounts"] if mount.get("name") not in images

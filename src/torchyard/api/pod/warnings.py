@@ -126,6 +126,8 @@ def _projected_warnings(volume: Object) -> Iterator[str]:
     """Warn about files of one volume whose paths contain each other."""
     files: list[tuple[str, str]] = []
     for source in volume["projected"].get("sources") or ():
+        if not any(content is not None for content in source.values()):
+            yield f'volume "{volume.get("name")}" (Projected) has no sources provided'
         for kind, label in (("secret", "Secret"), ("configMap", "ConfigMap")):
             keyed = source.get(kind) or {}
             files += [(item.get("path") or "", f'{label} "{keyed.get("name")}"') for item in keyed.get("items") or ()]

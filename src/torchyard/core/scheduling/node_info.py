@@ -49,6 +49,7 @@ def requests(pod: Object) -> Amounts:
         peak = {name: max(peak.get(name, 0), moment.get(name, 0)) for name in {*peak, *moment}}
     total = add_amounts(total, sidecars)
     total = {name: max(total.get(name, 0), peak.get(name, 0)) for name in {*total, *peak}}
+    total |= _container(spec)  # pod-level resources replace the sum
     total = add_amounts(total, _milli(spec.get("overhead") or {}))
     return {**{name: amount for name, amount in total.items() if amount}, PODS: 1000}
 

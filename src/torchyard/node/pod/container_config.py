@@ -99,7 +99,7 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
             may_remount=privileged or CAPABILITIES["SYS_ADMIN"] in capability_numbers,
             host_pid=bool(options.pod["spec"].get("hostPID")),
         )
-    memory = _limit(container, "memory")
+    memory = _limit(container, "memory") or _limit(options.pod["spec"], "memory")
     return {
         "container": name,
         "attempt": attempt,

@@ -115,18 +115,31 @@ def _threads(container: Object) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(max(1, quantity.parse(str(text)).value))}
 
 
+def resize(context: NodeContext, sandbox: PodSandbox, container: Object) -> None:
+    """Apply changed limits to a running container. Without groups they apply when it is started again."""
+    _create_cgroups(context, sandbox, container)
+
+
 def _create_cgroups(context: NodeContext, sandbox: PodSandbox, container: Object) -> list[Path]:
-    limits = (container.get("resources") or {}).get("limits") or {}
-    if not context.machine.cgroups.enforced or not {"cpu", "memory"} & set(limits):
+    """The groups of a container, with its limits, below those of the pod, if the pod has limits too."""
+    support, uid = context.machine.cgroups, sandbox.pod["metadata"]["uid"]
+    of_pod, of_container = _limits(sandbox.pod["spec"]), _limits(container)
+    if not support.enforced or not (of_pod or of_container):
         return []
+    shim_pid = records.shim_pid(str(sandbox.dir.path))
+    if of_pod:
+        memory, cpu = _amounts(of_pod)
+        cgroups.limit_pod(support, uid, memory=memory, cpu_milli=cpu, shim_pid=shim_pid)
+    memory, cpu = _amounts(of_container)
+    return cgroups.create(support, uid, container["name"], memory=memory, cpu_milli=cpu, shim_pid=shim_pid)
+
+
+def _limits(holder: Object) -> Object:
+    limits = (holder.get("resources") or {}).get("limits") or {}
+    return {name: amount for name, amount in limits.items() if name in ("cpu", "memory")}
+
+
+def _amounts(limits: Object) -> tuple[int | None, int | None]:
+    """Bytes of memory and thousandths of CPUs."""
     memory = quantity.parse(str(limits["memory"])).value if "memory" in limits else None
-    cpu = quantity.parse(str(limits["cpu"])).milli if "cpu" in limits else None
-    uid = sandbox.pod["metadata"]["uid"]
-    return cgroups.create(
-        context.machine.cgroups,
-        uid,
-        container["name"],
-        memory=memory,
-        cpu_milli=cpu,
-        shim_pid=records.shim_pid(str(sandbox.dir.path)),
-    )
+    return memory, quantity.parse(str(limits["cpu"])).milli if "cpu" in limits else None

@@ -223,7 +223,7 @@ class PodSandbox:
             pass
         for name in self.dir.container_names():
             cgroups.remove(self._context.machine.cgroups, self.pod["metadata"]["uid"], name, shim_pid=shim_pid)
-        cgroups.remove_pod(self._context.machine.cgroups, shim_pid)
+        cgroups.remove_pod(self._context.machine.cgroups, shim_pid, uid=self.pod["metadata"]["uid"])
         record = self.record
         if record and not record.get("released"):
             if network := record.get("network"):

@@ -18,9 +18,10 @@ from torchyard.api.pod import kubelet_messages as messages
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.admission import rejection
 from torchyard.core.pod.decide import decide
-from torchyard.core.pod.view import PodView, every_container
+from torchyard.core.pod.view import PodView, every_container, main_containers
 from torchyard.kube.client import Unreachable
 from torchyard.node.context import NodeContext
+from torchyard.node.pod import create_container
 from torchyard.node.pod.container_starter import ContainerStarter
 from torchyard.node.pod.container_stopper import ContainerStopper, kill_leftovers
 from torchyard.node.pod.handlers import run_handler
@@ -71,8 +72,21 @@ class PodWorker:
         self._deleted = False
 
     def update(self, pod: Object) -> None:
-        self.pod = self._sandbox.pod = pod
+        before, self.pod = self.pod, pod
+        self._sandbox.pod = pod
+        if self._sandbox.ready:
+            self._resize(before)
         self._wake.set()
+
+    def _resize(self, before: Object) -> None:
+        """Apply the limits that the resize subresource changed."""
+        resources = {container["name"]: container.get("resources") for container in main_containers(before)}
+        for container in main_containers(self.pod):
+            if resources.get(container["name"]) != container.get("resources"):
+                try:
+                    create_container.resize(self._context, self._sandbox, container)
+                except OSError as error:
+                    log.warning("limits not changed: pod=%s error=%r", self._name, str(error))
 
     def deleted(self) -> None:
         """The object is gone from the API: whatever still runs must end now."""

@@ -119,12 +119,32 @@ def pids_limit(support: CgroupSupport, limit: int) -> PidsLimit | None:
 
 
 def _groups(support: CgroupSupport, uid: str, container: str, shim_pid: int | None) -> list[Path]:
-    """Version 2 has one hierarchy: a container's group is below that of the pod, where there is one."""
-    parents = support.parents
-    if support.version == 2 and support.pids and shim_pid:
-        pod = Path(pids.group_of(str(support.pids), shim_pid))
-        parents = (pod,) if pod.is_dir() else parents
+    """A container's group is below that of the pod, where there is one."""
+    pods = _pod_groups(support, uid, shim_pid)
+    parents = [pod if pod.is_dir() else parent for pod, parent in zip(pods, support.parents, strict=True)]
     return [parent / f"torchyard-{uid}-{container}" for parent in parents]
+
+
+def _pod_groups(support: CgroupSupport, uid: str, shim_pid: int | None) -> list[Path]:
+    """The groups of a pod: in version 2, with its one hierarchy, the group that limits the pod's processes."""
+    if support.version == 2 and support.pids and shim_pid:
+        return [Path(pids.group_of(str(support.pids), shim_pid))]
+    return [parent / f"torchyard-{uid}" for parent in support.parents]
+
+
+def limit_pod(
+    support: CgroupSupport, uid: str, *, memory: int | None, cpu_milli: int | None, shim_pid: int | None = None
+) -> None:
+    """Limit all containers of a pod together. Call it before the groups of its containers are created."""
+    groups = _pod_groups(support, uid, shim_pid)
+    for group in groups:
+        group.mkdir(exist_ok=True)
+        if (group / "memory.use_hierarchy").exists():  # version 1; always so since Linux 5.11
+            with contextlib.suppress(OSError):
+                (group / "memory.use_hierarchy").write_text("1")
+        if (group / "cgroup.subtree_control").exists():
+            (group / "cgroup.subtree_control").write_text(_delegated_controllers(group))
+    _write_limits(support, groups, memory, cpu_milli)
 
 
 def create(
@@ -140,12 +160,16 @@ def create(
     groups = _groups(support, uid, container, shim_pid)
     for group in groups:
         group.mkdir(exist_ok=True)
+    _write_limits(support, groups, memory, cpu_milli)
+    return groups
+
+
+def _write_limits(support: CgroupSupport, groups: list[Path], memory: int | None, cpu_milli: int | None) -> None:
     settings = _settings_v2(memory, cpu_milli) if support.version == 2 else _settings_v1(memory, cpu_milli)
     for file, text in settings.items():
         for group in groups:
             if (group / file).exists():
                 (group / file).write_text(text)
-    return groups
 
 
 def _settings_v2(memory: int | None, cpu_milli: int | None) -> dict[str, str]:
@@ -173,7 +197,11 @@ def remove(support: CgroupSupport, uid: str, container: str, *, shim_pid: int | 
             group.rmdir()
 
 
-def remove_pod(support: CgroupSupport, shim_pid: int | None) -> None:
-    """Remove the group of a pod whose shim has ended, after those of its containers."""
+def remove_pod(support: CgroupSupport, shim_pid: int | None, *, uid: str = "") -> None:
+    """Remove the groups of a pod whose shim has ended, after those of its containers."""
+    if support.version == 1 and uid:
+        for group in _pod_groups(support, uid, shim_pid):
+            with contextlib.suppress(OSError):
+                group.rmdir()
     if support.pids and shim_pid:
         pids.remove(str(support.pids), shim_pid)
