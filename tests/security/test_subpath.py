@@ -167,6 +167,25 @@ async def logged(node: RunningNode, name: str) -> str:
     return await node.log(name) if (pod.get("status") or {}).get("phase") == "Succeeded" else ""
 
 
+async def test_a_mount_path_that_another_pod_exchanges_stays_in_the_container(
+    node: RunningNode, tmp_path: Path
+) -> None:
+    """A second volume is mounted below the first one, where a directory and a link to the machine are exchanged."""
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+    for directory in (volume / "dir", outside):
+        directory.mkdir(parents=True)
+    (volume / "link").symlink_to(outside)
+    volumes = [*host_path(volume)["volumes"], {"name": "own", "emptyDir": {}}]
+    mounts = [{"name": "v", "mountPath": "/v"}, {"name": "own", "mountPath": "/v/dir/new/deep"}]
+    names = [f"p{number}" for number in range(16)]
+    with exchanging(volume / "dir", volume / "link"):
+        for name in names:
+            await node.script(name, "true", container={"volumeMounts": mounts}, volumes=volumes)
+        for name in names:
+            await node.until(name, has_ended)
+    assert os.listdir(outside) == []
+
+
 @pytest.mark.parametrize("kind", ["", "DirectoryOrCreate", "FileOrCreate"])
 async def test_a_host_path_is_not_created_in_the_state_of_the_plane(
     node: RunningNode, tmp_path: Path, kind: str

@@ -30,6 +30,7 @@ class DockerIgnore:
 
 def _pattern(line: str) -> re.Pattern[str]:
     """`*` and `?` match within a directory, `**` across them; a directory matches everything in it."""
+    line = re.sub(r"(?:\*\*/)+", "**/", re.sub(r"\*{2,}", "**", line))  # a repetition only costs time
     text = ""
     for piece in re.findall(r"\*\*/?|\*|\?|\[[^]]*\]|.", line.strip("/")):
         if piece.startswith("**"):

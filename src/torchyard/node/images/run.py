@@ -14,6 +14,7 @@ from torchyard.api.errors import YardError
 from torchyard.node.images import tree
 from torchyard.node.images.written import WrittenTree
 from torchyard.node.network.addresses import NetworkSettings
+from torchyard.node.resources import cgroups
 from torchyard.node.runtime.rootfs_steps import (
     CONFIGURATION,
     MASKED_PATHS,
@@ -29,7 +30,13 @@ from torchyard.node.shim.client import ShimClient, ZygoteClient
 from torchyard.node.shutdown import stop_pods
 
 if TYPE_CHECKING:
-    from torchyard.node.shim.record_types import ContainerConfig, ContainerRecord, RootfsStep, SandboxConfig
+    from torchyard.node.shim.record_types import (
+        ContainerConfig,
+        ContainerRecord,
+        RootfsStep,
+        SandboxConfig,
+        ZygoteSettings,
+    )
 
 PrintLine = Callable[[str], None]
 _CAPABILITIES = [0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31]  # those of an ordinary container
@@ -85,7 +92,7 @@ async def run_in_sandbox(
     }
     records.write(records.config_path(str(pod_dir), "run", 0), config)
     try:
-        zygote = ZygoteClient(state, {"namespaces": True, "network": NetworkSettings().for_namespace_holder()})
+        zygote = ZygoteClient(state, _zygote_settings())
         await zygote.start_shim(pod_dir)
         record = await _run_to_end(ShimClient(pod_dir))
         lines = [line.split(" ", 3)[3] for line in log.read_text(errors="replace").splitlines() if line.count(" ") >= 3]
@@ -108,6 +115,15 @@ async def run_in_sandbox(
     finally:
         await stop_pods(state)
         await asyncio.to_thread(files.remove_tree, state)
+
+
+def _zygote_settings() -> ZygoteSettings:
+    """A command has the limits of a pod."""
+    return {
+        "namespaces": True,
+        "network": NetworkSettings().for_namespace_holder(),
+        "pids": cgroups.pids_limit(cgroups.find(), cgroups.default_pids_limit()),
+    }
 
 
 def _copy_network_files(state: Path) -> dict[Path, bytes]:
