@@ -127,6 +127,7 @@ def _requests() -> Iterator[Sent]:
     yield "DELETE", f"{CORE}/secrets?{DRY}&fieldSelector=metadata.name%3Dhere", None, JSON
     yield from _writes()
     yield from _subresources()
+    yield from _other_names()
     yield from _elsewhere()
 
 
@@ -187,6 +188,37 @@ def _subresources() -> Iterator[Sent]:
     yield "PATCH", f"{APPS}/deployments/here/status?{DRY}", {"status": {"replicas": 3}}, MERGE
     yield "GET", f"{pod}/nosuch", None, JSON
     yield "GET", f"{pod}/log/more", None, JSON
+
+
+def _other_names() -> Iterator[Sent]:
+    """Bodies that name another object than the URL, and subresources of objects that do not exist."""
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 2}}
+    bodies: list[tuple[str, str, Object]] = [
+        ("POST", f"{CORE}/pods/here/binding", {"apiVersion": "v1", "kind": "Binding", "target": {"name": "n"}}),
+        ("POST", f"{CORE}/pods/here/eviction", {"apiVersion": "policy/v1", "kind": "Eviction"}),
+        ("POST", f"{CORE}/serviceaccounts/robot/token", {"kind": "TokenRequest", "spec": {"audiences": ["a"]}}),
+        ("PUT", f"{APPS}/deployments/here/scale", scale),
+        ("PUT", f"{CORE}/pods/here/status", {"apiVersion": "v1", "kind": "Pod", "spec": POD_SPEC}),
+        ("PUT", f"{CORE}/pods/here/resize", {"apiVersion": "v1", "kind": "Pod", "spec": POD_SPEC}),
+        ("PUT", f"{CORE}/pods/here/ephemeralcontainers", {"apiVersion": "v1", "kind": "Pod", "spec": POD_SPEC}),
+        ("PUT", f"{CORE}/configmaps/here", {"apiVersion": "v1", "kind": "ConfigMap"}),
+        ("PUT", f"/api/v1/namespaces/{NS}/finalize", {"apiVersion": "v1", "kind": "Namespace"}),
+    ]
+    metadata: list[Object] = [
+        *({}, {"name": "other"}, {"name": "here", "namespace": "default"}, {"namespace": NS}, {"generateName": "x"}),
+        {"name": "here", "uid": "5"},
+    ]
+    for method, path, body in bodies:
+        for extra in metadata:
+            yield method, f"{path}?{DRY}", {**body, "metadata": extra}, JSON
+    apply = f"{DRY}&fieldManager=x&force=true"
+    for name in ("missing", "here"):
+        yield "PATCH", f"{CORE}/pods/{name}/status?{apply}", {**_object("Pod", name), "status": {"message": "x"}}, APPLY
+        yield "PATCH", f"{APPS}/deployments/{name}/scale?{apply}", {**scale, "metadata": {"name": name}}, APPLY
+    yield "PUT", f"{CORE}/pods/missing/status?{DRY}", _object("Pod", "missing", spec=POD_SPEC), JSON
+    yield "PUT", f"{APPS}/deployments/missing/scale?{DRY}", {**scale, "metadata": {"name": "missing"}}, JSON
+    yield "PATCH", f"{CORE}/pods/missing/status?{DRY}", {"status": {}}, MERGE
+    yield "PATCH", f"{APPS}/deployments/missing/scale?{DRY}", {"spec": {"replicas": 1}}, MERGE
 
 
 def _elsewhere() -> Iterator[Sent]:

@@ -13,6 +13,7 @@ from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.subresources.eviction import CREATED
+from torchyard.apiserver.verbs.metadata import check_namespace
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
@@ -23,7 +24,11 @@ async def bind(resources: ResourceHandler, ctx: RequestContext, request: Request
     if ctx.verb != "create":
         raise errors.method_not_allowed()
     binding = await ctx.compute(bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""), GVK)
-    ctx.name = ctx.name or (binding.get("metadata") or {}).get("name") or ""
+    check_namespace(ctx, binding)
+    name = binding["metadata"].get("name") or ""
+    if ctx.name and name != ctx.name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    ctx.name = ctx.name or name
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node", "Minion"):
         error = field_errors.not_supported("target.kind", target["kind"], ["Node", "<empty>"])

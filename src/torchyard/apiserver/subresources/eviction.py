@@ -14,6 +14,7 @@ from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.verbs.delete import delete, read_delete_options
 from torchyard.apiserver.verbs.get import find
+from torchyard.apiserver.verbs.metadata import check_namespace
 from torchyard.apiserver.wire import body as bodies
 
 CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -24,8 +25,8 @@ async def evict(resources: ResourceHandler, ctx: RequestContext, request: Reques
     if ctx.verb != "create":
         raise errors.method_not_allowed()
     eviction = await ctx.compute(bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""), GVK)
-    name = (eviction.get("metadata") or {}).get("name")
-    if name and name != ctx.name:
+    check_namespace(ctx, eviction)
+    if eviction["metadata"].get("name") != ctx.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     options = read_delete_options(eviction.get("deleteOptions"), Query())
     pod = find(resources.registry, ctx).object()

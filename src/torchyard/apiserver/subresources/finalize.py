@@ -9,7 +9,8 @@ from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.verbs.update import change
+from torchyard.apiserver.verbs.metadata import check_scope
+from torchyard.apiserver.verbs.update import change, check_uid
 from torchyard.apiserver.wire import body as bodies
 
 
@@ -21,8 +22,10 @@ async def finalize(resources: ResourceHandler, ctx: RequestContext, request: Req
     if ctx.verb != "update":
         raise errors.method_not_allowed()
     submitted = await ctx.compute(bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""))
+    check_scope(ctx, submitted)
 
     def compute(obj: Object) -> Object:
+        check_uid(ctx, submitted["metadata"], obj["metadata"]["uid"])
         version = (submitted.get("metadata") or {}).get("resourceVersion")
         if version:
             obj["metadata"]["resourceVersion"] = version

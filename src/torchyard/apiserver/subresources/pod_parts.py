@@ -14,8 +14,9 @@ from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.verbs.get import find
+from torchyard.apiserver.verbs.metadata import check_scope
 from torchyard.apiserver.verbs.patch import applied, patched, read_request_patch
-from torchyard.apiserver.verbs.update import change
+from torchyard.apiserver.verbs.update import change, check_uid
 from torchyard.apiserver.wire import body as bodies
 
 
@@ -38,9 +39,13 @@ async def change_part(resources: ResourceHandler, ctx: RequestContext, request: 
         return await resources.respond(ctx, request, find(resources.registry, ctx))
     if ctx.verb == "update":
         submitted = await ctx.compute(bodies.read_object, ctx, request.body, content_type)
-        record = await change(
-            resources.registry, ctx, lambda pod: _with_submitted_part(pod, submitted, with_part), validate=validate
-        )
+        check_scope(ctx, submitted)
+
+        def replace_part(pod: Object) -> Object:
+            check_uid(ctx, submitted["metadata"], pod["metadata"]["uid"])
+            return _with_submitted_part(pod, submitted, with_part)
+
+        record = await change(resources.registry, ctx, replace_part, validate=validate)
     elif ctx.verb == "patch":
         patch = await ctx.compute(read_request_patch, ctx, request.body, content_type)
 

@@ -21,6 +21,7 @@ from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.verbs.get import find
+from torchyard.apiserver.verbs.metadata import check_scope
 from torchyard.apiserver.verbs.patch import applied, patched, read_request_patch
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
@@ -34,6 +35,7 @@ async def scale(resources: ResourceHandler, ctx: RequestContext, request: Reques
         return _respond(ctx, find(registry, ctx))
     if ctx.verb == "update":
         submitted = await ctx.compute(bodies.read_object, ctx, request.body, content_type, GVK)
+        check_scope(ctx, submitted)
         record = await change(registry, ctx, lambda obj: _set_replicas(ctx, obj, submitted))
     elif ctx.verb == "patch":
         patch = await ctx.compute(read_request_patch, ctx, request.body, content_type)

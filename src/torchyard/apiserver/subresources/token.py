@@ -10,6 +10,7 @@ from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.verbs.metadata import check_namespace
 from torchyard.apiserver.wire import body as bodies
 
 GVK = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
@@ -21,6 +22,7 @@ async def request_token(resources: ResourceHandler, ctx: RequestContext, request
     token_request = await ctx.compute(
         bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""), GVK
     )
+    check_namespace(ctx, token_request)
     return Response(
         201,
         orjson.dumps(resources.access_control.service_account_tokens.request(ctx.namespace, ctx.name, token_request)),

@@ -20,8 +20,8 @@ def new_uid() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-def check_scope(ctx: RequestContext, obj: Object) -> None:
-    """The object's namespace and name must match the URL; a missing namespace is taken from the URL."""
+def check_namespace(ctx: RequestContext, obj: Object) -> None:
+    """The object's namespace must match the URL; a missing one is taken from the URL."""
     metadata = obj.setdefault("metadata", {})
     namespace = metadata.get("namespace") or ""
     if ctx.resource.namespaced:
@@ -32,6 +32,12 @@ def check_scope(ctx: RequestContext, obj: Object) -> None:
         metadata["namespace"] = ctx.namespace
     elif namespace:
         metadata.pop("namespace")
+
+
+def check_scope(ctx: RequestContext, obj: Object) -> None:
+    """The object's namespace and name must match the URL; a missing namespace is taken from the URL."""
+    check_namespace(ctx, obj)
+    metadata = obj["metadata"]
     if ctx.name:
         if not metadata.get("name"):
             raise errors.bad_request(

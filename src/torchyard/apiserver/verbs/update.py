@@ -43,22 +43,23 @@ async def update(registry: Registry, ctx: RequestContext, draft: Draft) -> tuple
     if record is None and strategy.create_on_update and not ctx.subresource and version in ("", "0"):
         return await create(registry, ctx, obj), True
     if record is None:
-        _check_uid(ctx, metadata, "")
+        check_uid(ctx, metadata, "")
         raise ctx.not_found()
     if not version and not strategy.unconditional_update and not ctx.subresource:
-        _check_uid(ctx, metadata, record.object()["metadata"]["uid"])
+        check_uid(ctx, metadata, record.object()["metadata"]["uid"])
         error = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise ctx.invalid(ctx.name, [error])
 
     def replace(current: Object) -> Draft:
         """Copied deep enough for another attempt: `change_draft` modifies only the top level and the metadata."""
-        _check_uid(ctx, metadata, current["metadata"]["uid"])
+        check_uid(ctx, metadata, current["metadata"]["uid"])
         return Draft({**obj, "metadata": dict(metadata)}, status_normalized=draft.status_normalized)
 
     return await change_draft(registry, ctx, replace, replaces=True), False
 
 
-def _check_uid(ctx: RequestContext, metadata: Object, current: str) -> None:
+def check_uid(ctx: RequestContext, metadata: Object, current: str) -> None:
+    """A uid in the submitted object is a precondition."""
     if metadata.get("uid", current) not in ("", current):
         raise ctx.conflict(
             f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {current}"
