@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime
 
@@ -17,6 +18,8 @@ from torchyard.kube.informer_factory import InformerFactory
 PAUSE = 0.2
 # A terminating pod stops counting when its grace period ends, and no event reports that.
 RESYNC_SECONDS = 300.0
+# More are counted in a thread, so that the event loop goes on.
+_MANY_OBJECTS = 500
 
 
 class QuotaController:
@@ -54,7 +57,11 @@ class QuotaController:
             ref = self._resource(group, plural)
             if ref is not None:
                 objects[group, plural] = (await self._client.list(ref, key[0])).items
-        status = quota_status(quota, objects, self._clock())
+        count = sum(map(len, objects.values()))
+        if count > _MANY_OBJECTS:
+            status = await asyncio.to_thread(quota_status, quota, objects, self._clock())
+        else:
+            status = quota_status(quota, objects, self._clock())
         if status != quota.get("status"):
             await self._client.update(RESOURCE_QUOTAS, {**quota, "status": status}, subresource="status")
         return RESYNC_SECONDS

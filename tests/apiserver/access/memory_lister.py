@@ -32,6 +32,7 @@ class MemoryLister:
     def __init__(self, *objects: Object) -> None:
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
         self._revisions: dict[str, int] = {}
+        self._object_revisions: dict[tuple[str, tuple[str, str]], int] = {}
         self.reads = 0
         self.put(*objects)
 
@@ -40,6 +41,7 @@ class MemoryLister:
             key, key_in_resource = _location(obj)
             self._objects.setdefault(key, {})[key_in_resource] = obj
             self._revisions[key] = self._revisions.get(key, 0) + 1
+            self._object_revisions[key, key_in_resource] = self._revisions[key]
 
     def remove(self, *objects: Object) -> None:
         for obj in objects:
@@ -59,6 +61,11 @@ class MemoryLister:
         self.reads += 1
         objects = self._objects.get(qualified_resource(resource, group), {})
         return [MemoryRecord("/".join(key), id(obj), obj) for key, obj in objects.items()]
+
+    def revisions(self, group: str, resource: str, namespace: str) -> dict[str, int]:
+        key = qualified_resource(resource, group)
+        names = [name for object_namespace, name in self._objects.get(key, {}) if object_namespace == namespace]
+        return {name: self._object_revisions[key, (namespace, name)] for name in names}
 
     def revision(self, group: str, resource: str) -> int:
         return self._revisions.get(qualified_resource(resource, group), 0)

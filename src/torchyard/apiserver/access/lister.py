@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from torchyard.api.objects import Object
@@ -38,6 +38,10 @@ class Lister(Protocol):
 
     def records(self, group: str, resource: str) -> Iterable[StoredRecord]:
         """All objects of a resource, for callers that decode only those that changed."""
+        ...
+
+    def revisions(self, group: str, resource: str, namespace: str) -> Mapping[str, int]:
+        """The revision of each object in a namespace, by name."""
         ...
 
     def revision(self, group: str, resource: str) -> int:
@@ -93,6 +97,9 @@ class CachingLister:
     def records(self, group: str, resource: str) -> Iterable[StoredRecord]:
         return self._lister.records(group, resource)
 
+    def revisions(self, group: str, resource: str, namespace: str) -> Mapping[str, int]:
+        return self._lister.revisions(group, resource, namespace)
+
     def revision(self, group: str, resource: str) -> int:
         return self._lister.revision(group, resource)
 
@@ -111,6 +118,7 @@ class LoopLister:
         self.get = in_loop(lister.get)
         self.list = in_loop(lambda group, resource, namespace="": tuple(lister.list(group, resource, namespace)))
         self.records = in_loop(lambda group, resource: tuple(lister.records(group, resource)))
+        self.revisions = in_loop(lister.revisions)
         self.revision = in_loop(lister.revision)
 
 

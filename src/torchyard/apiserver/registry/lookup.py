@@ -29,6 +29,11 @@ class StoreLookup:
     def records(self, group: str, resource: str) -> Iterable[Record]:
         return self._store.collection(collection_named(group, resource)).all()
 
+    def revisions(self, group: str, resource: str, namespace: str) -> dict[str, int]:
+        prefix = f"{collection_named(group, resource)}{namespace}/"
+        records = self._store.collection(collection_named(group, resource)).below(prefix)
+        return {record.key[len(prefix) :]: record.rev for record in records}
+
     def revision(self, group: str, resource: str) -> int:
         collection = self._collections.get((group, resource))
         if collection is None:

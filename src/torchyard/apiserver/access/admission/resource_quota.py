@@ -15,7 +15,7 @@ from typing import Any
 from torchyard.api import quantity
 from torchyard.api.errors import qualified_resource
 from torchyard.api.objects import Object
-from torchyard.api.pod.totals import Amounts
+from torchyard.api.pod.totals import Amounts, add
 from torchyard.api.quantity import ZERO
 from torchyard.api.quota.scopes import counts
 from torchyard.api.quota.usage import missing_resources, total_usage, usage_of
@@ -45,6 +45,7 @@ class QuotaAccountant:
         self._now = now
         self._monotonic = monotonic
         self._reservations: dict[tuple[str, str, str, str], _Reservation] = {}
+        self._stored: dict[tuple[str, str, str], _StoredUsage] = {}  # by group, resource and namespace
 
     def charge(self, attributes: AdmissionAttributes) -> dict[str, UsedAmounts]:
         """Reject a write that exceeds a quota; returns the new usage of each quota it is charged to, by name."""
@@ -91,9 +92,14 @@ class QuotaAccountant:
     def _used(self, lister: Lister, quota: Object, group: str, resource: str, *, now: datetime) -> Amounts:
         """The usage of a quota by one resource's objects, both stored and reserved."""
         namespace, spec = quota["metadata"]["namespace"], quota.get("spec") or {}
-        stored = lister.list(group, resource, namespace)
         reserved = self._pending(lister, group, resource, namespace)
-        return total_usage(spec, group, resource, (*stored, *reserved), now=now)
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            stored = lister.list(group, resource, namespace)
+            return total_usage(spec, group, resource, (*stored, *reserved), now=now)
+        usage = self._stored.setdefault((group, resource, namespace), _StoredUsage(group, resource, namespace))
+        total = dict(usage.update(lister, now))
+        add(total, total_usage(spec, group, resource, reserved, now=now))
+        return total
 
     def _pending(self, lister: Lister, group: str, resource: str, namespace: str) -> Iterable[Object]:
         """Objects that were admitted and are not stored yet."""
@@ -104,6 +110,42 @@ class QuotaAccountant:
                 del self._reservations[key]
             elif key[:3] == (group, resource, namespace):
                 yield reservation.obj
+
+
+class _StoredUsage:
+    """The usage of all objects of one resource in a namespace. Only those that have changed are decoded again."""
+
+    def __init__(self, group: str, resource: str, namespace: str) -> None:
+        self._where = group, resource, namespace
+        self._revisions: dict[str, int] = {}
+        self._usages: dict[str, Amounts] = {}
+        self._ending: set[str] = set()  # pods in deletion, whose usage ends with their grace period
+        self._total: Amounts = {}
+
+    def update(self, lister: Lister, now: datetime) -> Amounts:
+        """The present total."""
+        group, resource, _ = self._where
+        revisions = dict(lister.revisions(*self._where))
+        changed = {name for name, _ in revisions.items() - self._revisions.items()} | (self._ending & revisions.keys())
+        for name in (self._revisions.keys() - revisions.keys()) | changed:
+            self._subtract(self._usages.pop(name, {}))
+            self._ending.discard(name)
+        for name in changed:
+            obj = lister.get(*self._where, name)
+            if obj is None:
+                continue
+            usage = self._usages[name] = usage_of(group, resource, obj, now)
+            add(self._total, usage)
+            if obj["metadata"].get("deletionTimestamp"):
+                self._ending.add(name)
+        self._revisions = revisions
+        return self._total
+
+    def _subtract(self, usage: Amounts) -> None:
+        for name, amount in usage.items():
+            remaining = self._total.pop(name) - amount
+            if remaining.nano:
+                self._total[name] = remaining
 
 
 def _name(obj: Object) -> str:
