@@ -92,7 +92,7 @@ def _check_and_apply(endpoint: Endpoint, live: Object | None, applied: Object, o
         result, managed = _apply(endpoint, base, applied, managed, options)
     except UnkeyedItemError as error:
         raise invalid_patch(f"failed to create typed live object ({_describe(applied)}): {error}") from None
-    metadata = {key: value for key, value in result["metadata"].items() if key != "managedFields"}
+    metadata = {key: value for key, value in (result.get("metadata") or {}).items() if key != "managedFields"}
     if managed:
         metadata["managedFields"] = managers.encode_managed_fields(managed)
     result = {**result, "metadata": metadata}
