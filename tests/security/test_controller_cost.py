@@ -9,8 +9,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-from tests.core.pytorchjob.test_decide import decision_for, job
+from tests.core.pytorchjob.test_decide import decision_for
 from tests.security.plane_support import PlaneClient, plane_client
+from tests.support.pytorchjobs import job
 
 from torchyard.api.gvr import EVENTS
 from torchyard.api.objects import Object
