@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -32,6 +33,8 @@ class NodeContext:
     names: Callable[[], dict[str, list[str]]] = field(default=dict)  # the DNS names of the cluster
     services: Callable[[str], list[Object]] = field(default=lambda _: [])  # the Services of a namespace
     allocatable: dict[str, str] = field(default_factory=dict)
+    # how many pods' disk usage is measured at the same time
+    disk_usage_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
 
     async def engine_image(self, name: str) -> Image | None:
         """The engine's image, if the engine has it and is to run it: by the settings, or since no other rung can."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from torchyard.core.pod.ephemeral_storage import StorageUsage, eviction_message, has_storage_limits
+from torchyard.node.context import NodeContext
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.resources import disk_usage
 from torchyard.node.volumes.mounter import volumes_dir
@@ -15,8 +16,8 @@ from torchyard.node.volumes.mounter import volumes_dir
 class StorageMonitor:
     """`evict` is called with a message, once, when the pod exceeds a limit."""
 
-    def __init__(self, sandbox: PodSandbox, *, seconds: float, evict: Callable[[str], None]) -> None:
-        self._sandbox, self._seconds, self._evict = sandbox, seconds, evict
+    def __init__(self, context: NodeContext, sandbox: PodSandbox, *, evict: Callable[[str], None]) -> None:
+        self._context, self._sandbox, self._evict = context, sandbox, evict
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -39,7 +40,7 @@ class StorageMonitor:
                 self._evict(message)
                 return
             # a pod with very many files is measured less often
-            await asyncio.sleep(max(self._seconds, 2 * (time.monotonic() - started)))
+            await asyncio.sleep(max(self._context.settings.storage_check_seconds, 2 * (time.monotonic() - started)))
 
     async def _measure(self) -> StorageUsage | None:
         pod_dir = self._sandbox.dir
@@ -49,7 +50,8 @@ class StorageMonitor:
             for volume in self._sandbox.pod["spec"].get("volumes") or ()
             if volume.get("emptyDir") is not None
         }
-        usage = await disk_usage.measure([*containers.values(), *volumes.values()])
+        async with self._context.disk_usage_slots:
+            usage = await disk_usage.measure([*containers.values(), *volumes.values()])
         if usage is None:
             return None
         return StorageUsage(

@@ -62,7 +62,7 @@ class PodWorker:
         self._stopper = ContainerStopper(self._sandbox)
         self._probes = ProbeManager(self._sandbox, changed=self._wake.set, kill=self._kill_unhealthy)
         self._status = StatusManager(context.client, self._sandbox)
-        self._storage = StorageMonitor(self._sandbox, seconds=context.settings.storage_check_seconds, evict=self._evict)
+        self._storage = StorageMonitor(context, self._sandbox, evict=self._evict)
         self._subscription: asyncio.Task[None] | None = None
         self._ended: tuple[str, str] | None = None
         self._rejected = False
