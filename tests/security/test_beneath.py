@@ -146,3 +146,8 @@ def test_every_descriptor_is_closed(resolver: str, volume: Path) -> None:
             with contextlib.suppress(OSError):
                 os.close(beneath.make_directories(root, f"{path}/new"))
         assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_null_character_does_not_cut_a_path_short(resolver: str, volume: Path) -> None:
+    with opened(volume) as root, pytest.raises(ValueError, match="null"):
+        beneath.open_path(root, "real\0/deep")

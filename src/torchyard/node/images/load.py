@@ -87,7 +87,7 @@ class _Archive:
         self._packed, self._reader = packed, reader
         self.members: dict[str, tarfile.TarInfo] = {}
         count = 0
-        while (member := packed.next()) is not None:
+        while (member := reader.next_member(packed)) is not None:
             self.members[member.name.removeprefix("./")] = member
             count += 1
             if count > _MAX_MEMBERS:

@@ -47,16 +47,22 @@ class BoundedReader:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self.in_content = False
+        self._header_bytes = 0  # of the current member
 
     def read(self, size: int = -1) -> bytes:
         if self.in_content:
             return self._stream.read(size)
-        if not 0 <= size <= _MAX_HEADER:
-            raise BadArchive(f"a header of the archive has {size} bytes; at most {_MAX_HEADER} are supported")
+        self._header_bytes += max(size, 0)
+        if size < 0 or self._header_bytes > _MAX_HEADER:
+            raise BadArchive(f"a header of the archive has more than {_MAX_HEADER} bytes")
         data = self._stream.read(size)
         if size > tarfile.BLOCKSIZE and _LONG_NUMBER.search(data):
             raise BadArchive("a header of the archive is not valid")
         return data
+
+    def next_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo | None:
+        self._header_bytes = 0
+        return archive.next()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         return self._stream.seek(offset, whence)
@@ -119,8 +125,8 @@ def opened(stream: IO[bytes]) -> Iterator[tuple[tarfile.TarFile, BoundedReader]]
 
 def is_archive(path: Path) -> bool:
     try:
-        with path.open("rb") as stream, opened(stream) as (archive, _):
-            return archive.next() is not None
+        with path.open("rb") as stream, opened(stream) as (archive, reader):
+            return reader.next_member(archive) is not None
     except (BadArchive, OSError):
         return False
 
@@ -129,7 +135,7 @@ def unpack(stream: IO[bytes], directory: Path, budget: Budget | None = None) -> 
     """Unpack an archive over a tree; neither its paths nor its links can lead out of it."""
     budget = budget or Budget.for_disk(directory)
     with opened(stream) as (archive, reader), tree.opened(directory) as root:
-        while (member := archive.next()) is not None:
+        while (member := reader.next_member(archive)) is not None:
             archive.members.clear()  # type: ignore[attr-defined]  # otherwise they stay in memory
             budget.take(member)
             try:

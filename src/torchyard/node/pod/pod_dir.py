@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from torchyard.node.shim import records
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import ContainerRecord, PodRecord
+
+log = logging.getLogger(__name__)
 
 _MESSAGE_LIMIT = 4096
 _LOG_MESSAGE_LIMIT, _LOG_MESSAGE_LINES = 2048, 80
@@ -92,8 +95,11 @@ class PodDir:
         return sorted(path.name for path in base.iterdir()) if base.is_dir() else []
 
     def remove(self) -> None:
-        """Remove everything, also directories that a container made unreadable."""
-        files.remove_tree(self.path)
+        """Remove everything, also directories that a container made unreadable. What cannot be removed is logged."""
+        try:
+            files.remove_tree(self.path)
+        except OSError as error:
+            log.warning("pod directory not removed: path=%s error=%r", self.path, str(error))
 
 
 def _seconds(text: str | None) -> float | None:

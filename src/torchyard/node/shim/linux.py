@@ -111,6 +111,8 @@ class _OpenHow(ctypes.Structure):
 
 def openat2(directory: int, path: str, *, flags: int, resolve: int) -> int:
     """Open a path below an open directory; `resolve` limits where its links may lead."""
+    if "\0" in path:
+        raise ValueError("embedded null byte")  # as os.open: the kernel would see the part before it
     how = _OpenHow(flags, 0, resolve)
     return _syscall("openat2", directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 from collections.abc import Awaitable, Callable, Iterable
@@ -82,10 +83,11 @@ class VolumeMounter:
         return MountedVolume(path)
 
     async def _host_path(self, name: str, source: Object) -> MountedVolume:
-        return self._checked_host_path(Path(source["path"]), source.get("type") or "")
+        return await self._checked_host_path(Path(source["path"]), source.get("type") or "")
 
-    def _checked_host_path(self, path: Path, kind: str, *, read_only: bool = False) -> MountedVolume:
-        check_host_path(path, kind, state=self.state)
+    async def _checked_host_path(self, path: Path, kind: str, *, read_only: bool = False) -> MountedVolume:
+        # in a thread: the path may be on a share that does not respond
+        await asyncio.to_thread(check_host_path, path, kind, state=self.state)
         return MountedVolume(path, read_only, host_path_type=kind, private=(self.state,))
 
     async def _claim(self, name: str, source: Object) -> MountedVolume:
@@ -105,14 +107,16 @@ class VolumeMounter:
             own = self._volume_of_claim(path)
             if not (own or path).exists():
                 raise VolumeError(messages.path_missing(path))
-            return MountedVolume(own, read_only) if own else self._checked_host_path(path, "", read_only=read_only)
+            return (
+                MountedVolume(own, read_only) if own else await self._checked_host_path(path, "", read_only=read_only)
+            )
         if "hostPath" in spec:
             path = Path(spec["hostPath"]["path"])
             kind = spec["hostPath"].get("type") or ""
             if not kind and not path.exists():
                 # a class like `manual` names a directory that its first user creates
                 kind = "DirectoryOrCreate"
-            return self._checked_host_path(path, kind, read_only=read_only)
+            return await self._checked_host_path(path, kind, read_only=read_only)
         if "nfs" in spec:
             return await self._nfs(volume_name, spec["nfs"], spec.get("mountOptions") or ())
         kinds = ", ".join(sorted(key for key in spec if isinstance(spec[key], dict) and key != "claimRef"))
@@ -275,8 +279,8 @@ def check_host_path(path: Path, kind: str, *, state: Path) -> None:
         raise VolumeError(messages.path_holds_state(path), hint=messages.PATH_HOLDS_STATE_HINT) from None
     except mount_sources.WrongType:
         raise VolumeError(messages.path_type_differs(path, _HOST_TYPES[kind])) from None
-    except OSError as error:
-        raise VolumeError(messages.path_not_opened(path, error.strerror or str(error))) from error
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        raise VolumeError(messages.path_not_opened(path, getattr(error, "strerror", "") or str(error))) from error
 
 
 def resolve_sub_path(volume: Path, sub_path: str) -> Path:
