@@ -196,7 +196,8 @@ class ServerConnection(asyncio.Protocol):
                 return
             head, end = parsed
         self._searched = 0
-        self._count_head(0)
+        if self._counted_head:
+            self._count_head(0)
         size = head.content_length
         if 0 <= size <= len(buffer) - end and size <= BODY_LIMIT:
             body = bytes(buffer[end : end + size]) if size else b""
@@ -250,7 +251,7 @@ class ServerConnection(asyncio.Protocol):
         limits = self._owner.limits
         try:
             user = self._owner.router.access_control.authenticate(head.headers, self._certificate)
-            flow = self._use_flow(user, head)
+            flow = self._use_flow(user)
             path, _, query = head.target.partition("?")
             self._owner.router.authorize(head.method, path, Query(query), user)
             if head.content_length > BODY_LIMIT:
@@ -337,25 +338,28 @@ class ServerConnection(asyncio.Protocol):
             if response is TOO_MANY_REQUESTS and self.user_name == "":
                 keep_alive = False
             if isinstance(response.body, bytes):
-                self.deadline = time.monotonic() + self._owner.limits.response_seconds
+                self.deadline = self.idle_since + self._owner.limits.response_seconds
                 await self._write(head, response, response.body, keep_alive=keep_alive)
             else:
                 keep_alive = keep_alive and not head.is_http_1_0
                 await self._stream(head, response, response.body, keep_alive=keep_alive)
             if self._may_write is not None:
                 await self._may_write
+            if self.response_bytes or self._is_streaming:
+                self.response_bytes, self._is_streaming = 0, False
+                self.idle_since = time.monotonic()
         except asyncio.CancelledError:  # the server stops, or the client of a stream is gone
             keep_alive = False
         except Exception:
             log.exception("response failed: method=%s target=%s", head.method, head.target)
             keep_alive = False
         self.task = None
-        self.idle_since = time.monotonic()
         self.deadline = self.idle_since + self._owner.limits.idle_seconds
         if not keep_alive:
             self._close()
         elif not self.transport.is_closing():
-            self._resume_reading()
+            if self._is_reading_paused:
+                self._resume_reading()
             if self.buffer:
                 self._advance()
 
@@ -365,31 +369,35 @@ class ServerConnection(asyncio.Protocol):
         try:
             if user is None:
                 user = router.access_control.authenticate(head.headers, self._certificate)
-            flow = self._use_flow(user, head)
+            flow = self._flow
+            if flow is None or flow.user is not user:
+                flow = self._use_flow(user)
             if flow.response_bytes and queue.holds_too_much(flow) and _is_list(head.method, path):
                 self._is_waiting = True
                 self._owner.abort_stalled_responses(flow)
                 await queue.wait_for_readers(flow)
-            if not queue.start(flow, share) and not path.startswith(_PROBES):
+            start = time.monotonic()
+            if not queue.start(flow, share, start) and not path.startswith(_PROBES):
                 self._is_waiting = True
                 await queue.wait(flow, share)
+                start = time.monotonic()
         except StatusError as error:
+            self.idle_since = time.monotonic()
             return error_response(error)
         except QueueFull:
+            self.idle_since = time.monotonic()
             return TOO_MANY_REQUESTS
         finally:
             self._is_waiting = False
-        start = time.monotonic()
         try:
             return await router.handle(Request(head.method, path, Query(query), head.headers, body, user))
         finally:
-            queue.finish(flow, share, time.monotonic() - start)
+            self.idle_since = end = time.monotonic()
+            queue.finish(flow, share, end - start)
 
-    def _use_flow(self, user: User, head: RequestHead) -> Flow:
+    def _use_flow(self, user: User) -> Flow:
         """The requests of this user. Raises `QueueFull` if it has too many connections."""
         flow = self._flow
-        if flow is not None and flow.user is user:
-            return flow
         owner = self._owner
         queue_flow = owner.queue.flow(user)
         if queue_flow is flow:
@@ -413,7 +421,9 @@ class ServerConnection(asyncio.Protocol):
             lines = (*lines, "Connection: close")
         elif head.is_http_1_0:
             lines = (*lines, "Connection: keep-alive")
-        start = self._format_head(head, response, lines)
+        start = format_response_head(response, *lines)
+        if head.is_http_1_0:
+            start = b"HTTP/1.0" + start[8:]
         if head.method == "HEAD":
             body = b""
         if len(body) <= _SINGLE_WRITE_BYTES:
@@ -430,7 +440,6 @@ class ServerConnection(asyncio.Protocol):
         finally:
             if flow is not None:
                 self._owner.queue.hold_response(flow, -self.response_bytes)
-            self.response_bytes = 0
 
     async def _write_pieces(self, body: bytes) -> None:
         """Each piece after the client has read the one before: TLS would hold a second copy of all that is written."""
@@ -453,7 +462,8 @@ class ServerConnection(asyncio.Protocol):
             lines = ("Transfer-Encoding: chunked",) if is_chunked else ()
             if not keep_alive:
                 lines = (*lines, "Connection: close")
-            send(transport, self._format_head(head, response, lines))
+            start = format_response_head(response, *lines)
+            send(transport, start if is_chunked else b"HTTP/1.0" + start[8:])
             async for chunk in chunks:
                 if len(chunk) > _SINGLE_WRITE_BYTES:
                     await self._write_large_chunk(chunk, is_chunked=is_chunked)
@@ -463,7 +473,6 @@ class ServerConnection(asyncio.Protocol):
                     await self._may_write
             if is_chunked:
                 send(transport, b"0\r\n\r\n")
-        self._is_streaming = False
 
     async def _write_large_chunk(self, chunk: bytes, *, is_chunked: bool) -> None:
         self._owner.write_buffer.flush()
@@ -472,10 +481,6 @@ class ServerConnection(asyncio.Protocol):
         await self._write_pieces(chunk)
         if is_chunked:
             self.transport.write(b"\r\n")
-
-    def _format_head(self, head: RequestHead, response: Response, lines: tuple[str, ...]) -> bytes:
-        data = format_response_head(response, *lines)
-        return b"HTTP/1.0" + data[8:] if head.is_http_1_0 else data
 
 
 def _is_list(method: str, path: str) -> bool:
