@@ -6,6 +6,7 @@ that table.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,7 +26,24 @@ _TEXTS = {
     "dropped": "is dropped",
 }
 
-Applies = Callable[[Any, Any, Object], bool]  # (value of the field, what holds it, spec of the pod)
+
+class SearchedSpec:
+    """The spec of a pod, and what rows ask about it, computed once."""
+
+    def __init__(self, spec: Object) -> None:
+        self.spec = spec
+
+    @functools.cached_property
+    def host_paths(self) -> dict[str, str]:
+        """The paths of the hostPath volumes by name."""
+        return {
+            volume.get("name", ""): volume["hostPath"].get("path") or ""
+            for volume in self.spec.get("volumes") or ()
+            if volume and volume.get("hostPath")
+        }
+
+
+Applies = Callable[[Any, Any, SearchedSpec], bool]  # (value of the field, what holds it, the pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +66,12 @@ class FieldSupport:
     def on(self, rung: Rung) -> Support:
         return self.engine if rung == "engine" else self.sandbox if rung == "sandbox" else self.process
 
-    def is_about(self, value: Any, holder: Any, spec: Object) -> bool:
+    def is_about(self, value: Any, holder: Any, searched: SearchedSpec) -> bool:
         if any(value is other or (type(value) is type(other) and value == other) for other in self.unset):
             return False
         if self.values and value not in self.values:
             return False
-        return self.applies is None or self.applies(value, holder, spec)
+        return self.applies is None or self.applies(value, holder, searched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +97,12 @@ class SupportTable:
 
     def unsupported(self, spec: Object, rung: Rung, at: str = "spec") -> list[UnsupportedField]:
         """The fields of a spec that a rung does not honour: at most one for each row."""
-        fields: dict[tuple[str, tuple[str, ...]], UnsupportedField] = {}
-        for where, row in _search(spec, None, self._trees[rung], at, spec):
-            key = (row.path, row.values)
-            first = fields.get(key)
-            if first is None:
-                fields[key] = UnsupportedField(where, row.on(rung), row.note)
-            else:
-                fields[key] = UnsupportedField(first.at, first.support, first.note, first.count + 1)
-        return list(fields.values())
+        search = _Search(spec)
+        search.visit(spec, None, self._trees[rung], None)
+        return [
+            UnsupportedField(_path(at, steps), row.on(rung), row.note, count)
+            for row, steps, count in search.results.values()
+        ]
 
 
 class _Node:
@@ -131,18 +146,45 @@ def expanded_paths(path: str) -> Iterator[str]:
         yield path
 
 
-def _search(value: Any, holder: Any, node: _Node, at: str, spec: Object) -> Iterator[tuple[str, FieldSupport]]:
-    for row in node.rows:
-        if row.is_about(value, holder, spec):
-            yield at, row
-    if isinstance(value, list):
-        if node.element is not None:
-            for index, element in enumerate(value):
-                yield from _search(element, value, node.element, f"{at}[{index}]", spec)
-    elif isinstance(value, dict):
-        for name, child in node.fields.items():
-            if name in value:
-                yield from _search(value[name], value, child, f"{at}.{name}", spec)
-        for name, child in node.keys.items():
-            if name in value:
-                yield from _search(value[name], value, child, f"{at}[{name}]", spec)
+# A way into a spec, the last step first: built for every field that is visited, and spelled out only for those found.
+_Steps = tuple[Any, str | int, bool]  # the steps before, a field, index or key, and whether it is in brackets
+
+
+def _path(at: str, steps: _Steps | None) -> str:
+    words: list[str] = []
+    while steps is not None:
+        steps, step, in_brackets = steps
+        words.append(f"[{step}]" if in_brackets else f".{step}")
+    return at + "".join(reversed(words))
+
+
+class _Search:
+    """One search of a spec. A pod may have ten thousands of elements: each costs a comparison of its keys."""
+
+    def __init__(self, spec: Object) -> None:
+        self._searched = SearchedSpec(spec)
+        self.results: dict[int, tuple[FieldSupport, _Steps | None, int]] = {}  # row → first occurrence, count
+
+    def visit(self, value: Any, holder: Any, node: _Node, steps: _Steps | None) -> None:
+        for row in node.rows:
+            if row.is_about(value, holder, self._searched):
+                first = self.results.get(id(row))
+                self.results[id(row)] = (row, first[1], first[2] + 1) if first else (row, steps, 1)
+        if isinstance(value, list):
+            if node.element is not None:
+                self._visit_elements(value, node.element, steps)
+        elif isinstance(value, dict):
+            for name, child in node.fields.items():
+                if name in value:
+                    self.visit(value[name], value, child, (steps, name, False))
+            for name, child in node.keys.items():
+                if name in value:
+                    self.visit(value[name], value, child, (steps, name, True))
+
+    def _visit_elements(self, elements: list[Any], node: _Node, steps: _Steps | None) -> None:
+        names = node.fields.keys()
+        is_plain = not node.rows and not node.keys
+        for index, element in enumerate(elements):
+            if is_plain and (not isinstance(element, dict) or names.isdisjoint(element)):
+                continue
+            self.visit(element, elements, node, (steps, index, True))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api.objects import Object
-from torchyard.api.pod.field_support import UNSET, FieldSupport, Support, SupportTable
+from torchyard.api.pod.field_support import UNSET, FieldSupport, SearchedSpec, Support, SupportTable
 
 _C = "containers[]"
 _NO_REGISTRY = "images are not pulled; they are built or loaded on this node"
@@ -29,25 +28,21 @@ def _everywhere(path: str, support: Support, note: str, **more: Any) -> FieldSup
     return FieldSupport(path, support, support, support, note, **more)
 
 
-def _not_host_network(_: Any, __: Any, spec: Object) -> bool:
-    return not spec.get("hostNetwork")
+def _not_host_network(_: Any, __: Any, pod: SearchedSpec) -> bool:
+    return not pod.spec.get("hostNetwork")
 
 
-def _other_port(host_port: Any, port: Any, _: Object) -> bool:
+def _other_port(host_port: Any, port: Any, _: SearchedSpec) -> bool:
     return bool(host_port != port.get("containerPort"))
 
 
-def _lacks_mount(mount: Any, _: Any, spec: Object) -> bool:
+def _lacks_mount(mount: Any, _: Any, pod: SearchedSpec) -> bool:
     """Whether a plain process lacks the mount: not a directory at its own path, nor the token that admission adds."""
-    host_paths = [
-        (volume.get("hostPath") or {}).get("path")
-        for volume in spec.get("volumes") or ()
-        if volume.get("name") == mount.get("name")
-    ]
-    return mount.get("mountPath") not in (*host_paths, "/var/run/secrets/kubernetes.io/serviceaccount")
+    own_path = pod.host_paths.get(mount.get("name"))
+    return mount.get("mountPath") not in (own_path, "/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def _is_huge_pages(medium: Any, _: Any, __: Object) -> bool:
+def _is_huge_pages(medium: Any, _: Any, __: SearchedSpec) -> bool:
     return str(medium).startswith("HugePages")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from torchyard.node.shim.record_types import ContainerUser
 
 _MAX_FILE_BYTES = 1 << 20
+_is_number = re.compile(r"[0-9]{1,10}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def _check_non_root(pod: Object, container: Object, run_as: int | None, user: st
         return
     if run_as is not None:
         policy = messages.NON_ROOT_BY_USER if run_as == 0 else ""
-    elif user and not user.isdigit():
+    elif user and not _is_number(user):
         policy = messages.non_root_by_name(user)
     else:
         policy = messages.NON_ROOT_BY_IMAGE if int(user or 0) == 0 else ""
@@ -86,19 +89,19 @@ def _find_account(root: RootfsSource, user: str) -> Account | None:
     """A user by name or number. A name that the image does not know is an error; a number needs no entry."""
     for line in _lines(root, "passwd"):
         fields = line.split(":")
-        if len(fields) >= 6 and fields[2].isdigit() and fields[3].isdigit() and user in (fields[0], fields[2]):
+        if len(fields) >= 6 and _is_number(fields[2]) and _is_number(fields[3]) and user in (fields[0], fields[2]):
             return Account(fields[0], int(fields[2]), int(fields[3]), fields[5])
-    if user.isdigit():
+    if _is_number(user):
         return None
     raise CreateContainerConfigError(messages.unknown_user(user), code=messages.REASON_CREATE_ERROR)
 
 
 def _group_id(root: RootfsSource, group: str) -> int:
-    if group.isdigit():
+    if _is_number(group):
         return int(group)
     for line in _lines(root, "group"):
         fields = line.split(":")
-        if fields[0] == group and len(fields) >= 3 and fields[2].isdigit():
+        if fields[0] == group and len(fields) >= 3 and _is_number(fields[2]):
             return int(fields[2])
     raise CreateContainerConfigError(messages.unknown_group(group), code=messages.REASON_CREATE_ERROR)
 
@@ -106,7 +109,11 @@ def _group_id(root: RootfsSource, group: str) -> int:
 def _groups_of(root: RootfsSource, user: str) -> list[int]:
     """The groups that list the user as a member."""
     groups = (line.split(":") for line in _lines(root, "group"))
-    return [int(fields[2]) for fields in groups if len(fields) >= 4 and user in fields[3].split(",")]
+    return [
+        int(fields[2])
+        for fields in groups
+        if len(fields) >= 4 and _is_number(fields[2]) and user in fields[3].split(",")
+    ]
 
 
 def _lines(root: RootfsSource, name: str) -> list[str]:
@@ -130,5 +137,9 @@ def _read(root: Path, name: str) -> str | None:
         return None
     finally:
         os.close(etc)
-    with os.fdopen(file, "rb") as content:
-        return content.read(_MAX_FILE_BYTES).decode(errors="replace")
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return None
+        return os.read(file, _MAX_FILE_BYTES).decode(errors="replace")
+    finally:
+        os.close(file)
