@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ def write_record(record: dict[str, Any]) -> None:
 
 def _block(value: dict[str, Any]) -> str:
     entries = [
-        f"{json.dumps(key)}: {_block(entry) if _is_context(entry) else json.dumps(entry)}"
+        f"{json.dumps(key)}: {_block(entry) if _is_context(entry) else json.dumps(entry, sort_keys=True)}"
         for key, entry in sorted(value.items())
     ]
     return "{\n" + ",\n".join(entries) + "\n}"
@@ -56,6 +57,35 @@ def _block(value: dict[str, Any]) -> str:
 
 def _is_context(entry: Any) -> bool:
     return isinstance(entry, dict) and len(entry) > 10
+
+
+def is_same_kernel(record: dict[str, Any]) -> bool:
+    """Whether this machine has the kernel of the recorded one: its files, system calls and errors."""
+    versions = record["versions"]
+    here = (os.uname().machine, *os.uname().release.split(".")[:2])
+    return here == (versions["machine"], *versions["kernel"].split(".")[:2])
+
+
+# Topics in which the recorded node has nothing to refuse where its kernel lacks a file, a call or a protocol.
+_OF_THE_KERNEL = ("proc.read", "proc.sysctl", "proc.trigger", "sysfs.", "mount.new", "syscalls.")
+_LACKING = ("absent", "denied:ENOSYS", "denied:EAFNOSUPPORT", "denied:EPROTONOSUPPORT", "denied:ESOCKTNOSUPPORT")
+
+
+def comparable(record: dict[str, Any]) -> dict[str, Verdicts]:
+    """The recorded verdicts that say something about this machine's kernel."""
+    verdicts: dict[str, Verdicts] = record["verdicts"]
+    if is_same_kernel(record):
+        return verdicts
+    return {
+        context: {
+            case: verdict
+            for case, verdict in cases.items()
+            if not (case.startswith(_OF_THE_KERNEL) and verdict in _LACKING)
+            and not case.startswith("sweep.")
+            and not (context == "privileged" and isinstance(verdict, list))
+        }
+        for context, cases in verdicts.items()
+    }
 
 
 def is_refusal(verdict: Any) -> bool:

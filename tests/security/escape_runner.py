@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.security.contexts import SecurityCase
 from tests.support.http import Client
+from tests.support.waiting import eventually
 
 from torchyard.api.objects import Object
 
@@ -104,10 +105,17 @@ def delete_pod(client: Client, name: str) -> None:
 def run_contexts(
     client: Client, contexts: Mapping[str, SecurityCase], image: str, targets: Mapping[str, str]
 ) -> dict[str, Verdicts]:
-    """The verdicts of each context. All pods run at the same time."""
+    """The verdicts of each context. All pods run at the same time, beside one that is their victim."""
+    unconfined = {"seccompProfile": {"type": "Unconfined"}}  # it uses a keyring
+    victim = hostile_pod("victim", SecurityCase(pod_security=unconfined), image, targets)
+    victim["spec"]["containers"][0]["command"] = ["python3", "-S", "-B", "-m", "tests.security.hostile.victim"]
+    create_pod(client, victim)
+    eventually(lambda: "ready" in logs(client, "hostile-victim"), "the start of the victim", 60)
     for name, context in contexts.items():
         create_pod(client, hostile_pod(name, context, image, targets))
-    return {name: collect(client, f"hostile-{name}") for name in contexts}
+    verdicts = {name: collect(client, f"hostile-{name}") for name in contexts}
+    delete_pod(client, "hostile-victim")
+    return verdicts
 
 
 def collect(client: Client, name: str) -> Verdicts:

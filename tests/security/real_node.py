@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,6 @@ from pathlib import Path
 import pytest
 from tests.support.images import install_file, install_python
 from tests.support.kubernetes import ROOT, Server, from_kubeconfig
-from tests.support.process import free_port
 
 SCRIPT = ROOT.parent / "shared" / "k8s" / "cluster"
 PROGRAMS = ("containerd", "runc", "ctr", "iptables", "ip", "conntrack")
@@ -43,11 +43,24 @@ def install_image(tree: Path) -> None:
         os.chmod(directory, os.stat(directory).st_mode | 0o555)
 
 
+def _free_ports() -> int:
+    """The first of six ports that are not in use, below those that the kernel gives to clients."""
+    for first in range(21000, 32000, 10):
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + 6):
+                    stack.enter_context(socket.socket()).bind(("0.0.0.0", port))
+            except OSError:
+                continue
+            return first
+    raise OSError("no six ports in a row are free")
+
+
 @contextlib.contextmanager
 def real_node(directory: Path) -> Iterator[Server]:
     """A cluster with one node that has the image. Its bridge is the machine's, so there is one at a time."""
     state = directory / "cluster"
-    command = [str(SCRIPT), "{}", "--dir", str(state), "--port", str(free_port())]
+    command = [str(SCRIPT), "{}", "--dir", str(state), "--port", str(_free_ports())]
     with (Path(tempfile.gettempdir()) / "real-node.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:

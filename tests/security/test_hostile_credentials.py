@@ -371,44 +371,6 @@ def test_two_authorization_headers_are_read_as_on_a_real_server(
     assert statuses[0] == statuses[1]
 
 
-_PREFIX = "base64url.bearer.authorization.k8s.io."
-PROTOCOLS = {
-    "token and protocol": f"v5.channel.k8s.io, {_PREFIX}{{}}",
-    "protocol last": f"{_PREFIX}{{}}, v5.channel.k8s.io",
-    "only the token": f"{_PREFIX}{{}}",
-    "two tokens": f"v5.channel.k8s.io, {_PREFIX}{{}}, {_PREFIX}{{}}",
-    "padded": f"v5.channel.k8s.io, {_PREFIX}{{}}=",
-    "another alphabet": f"v5.channel.k8s.io, {_PREFIX}{{}}+/",
-    "not UTF-8": f"v5.channel.k8s.io, {_PREFIX}_____w",
-    "empty": f"v5.channel.k8s.io, {_PREFIX}",
-    "another token": f"v5.channel.k8s.io, {_PREFIX}eA",
-    "no token": "v5.channel.k8s.io",
-}
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize("upgrade", [True, False], ids=["upgrade", "plain"])
-@pytest.mark.parametrize("case", PROTOCOLS)
-def test_a_token_in_the_websocket_protocol_is_read_as_on_a_real_server(
-    ours: Server, theirs: Server, case: str, *, upgrade: bool
-) -> None:
-    answers = []
-    for server in (ours, theirs):
-        connection = server.admin.connect()
-        connection.putrequest("GET", f"{PODS}/missing/exec?command=ls")
-        if upgrade:
-            for name, value in (("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")):
-                connection.putheader(name, value)
-            connection.putheader("Sec-WebSocket-Key", base64.b64encode(b"0" * 16).decode())
-        encoded = _encoded(_token(server).encode())
-        connection.putheader("Sec-WebSocket-Protocol", PROTOCOLS[case].replace("{}", encoded))
-        connection.endheaders()
-        response = connection.getresponse()
-        answers.append((response.status, json.loads(response.read())["message"]))
-        connection.close()
-    assert answers[0] == answers[1]
-
-
 def _pod(server: Server, name: str) -> Object:
     spec = {"containers": [{"name": "main", "image": "image"}], "serviceAccountName": "robot"}
     answer = server.admin.post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})

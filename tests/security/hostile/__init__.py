@@ -6,5 +6,5 @@ that change nothing, or only opens.
 
 Reading order: `registry` (verdicts, how a case is declared and run), `kernel` (system calls by name), then the cases by
 topic: `proc`, `sysfs`, `cgroup`, `device`, `mount`, `namespace`, `capability`, `ipc`, `process`, `syscalls`, `network`,
-`inheritance`, `machine`; `__main__` runs all.
+`inheritance`, `machine`; `__main__` runs all. `victim` is the program of another pod.
 """

@@ -98,6 +98,11 @@ def segment_of_another_pod() -> Verdict:
 
 
 @case
+def shared_memory_file_of_another_pod() -> Verdict:
+    return ALLOWED if os.path.exists(f"/dev/shm/victim-{targets.text('HOST_MARK')}") else ABSENT
+
+
+@case
 def key_added() -> Verdict:
     return attempt(kernel.call, "add_key", b"user", b"escape", b"x", 1, -3)
 

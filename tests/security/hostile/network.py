@@ -20,6 +20,8 @@ RTM_NEWLINK, RTM_NEWADDR, RTM_NEWROUTE = 16, 20, 24
 @case
 def interfaces() -> Verdict:
     """The pod has its own interface and lo; the modules of tunnels add their own to every namespace."""
+    if os.readlink("/proc/self/ns/net") == targets.text("HOST_NS_NET"):
+        return "the machine's"
     names = {name for _, name in socket.if_nameindex()}
     return sorted(names - {"sit0", "tunl0", "gre0", "gretap0", "erspan0", "ip6tnl0", "ip6gre0", "ip_vti0", "ip6_vti0"})
 

@@ -142,7 +142,7 @@ def root_of_the_machine_through_a_process() -> Verdict:
             for way in ways:
                 for up in ("", "/..", "/../../../../../../.."):
                     if os.path.exists(f"{way}{up}{path}"):
-                        return f"{ALLOWED}: {way}{up}"
+                        return ALLOWED
     return ABSENT
 
 

@@ -12,7 +12,6 @@ import binascii
 import csv
 import hashlib
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -283,24 +282,12 @@ def bearer_token(headers: MultiMapping[str]) -> str | None:
     scheme, token, *_ = (*headers.get("Authorization", "").strip().split(" "), "")
     if scheme.lower() == "bearer" and token:
         return token
-    return _websocket_token(headers) if headers.get("Upgrade", "").lower() == "websocket" else None
-
-
-def _websocket_token(headers: MultiMapping[str]) -> str | None:
-    """The token among a WebSocket's sub-protocols, for browsers; they must name a real sub-protocol too."""
-    lines = headers.getall("Sec-WebSocket-Protocol", ())
-    protocols = [protocol.strip() for line in lines for protocol in line.split(",")]
-    tokens = [
-        name.removeprefix(WEBSOCKET_TOKEN_PREFIX) for name in protocols if name.startswith(WEBSOCKET_TOKEN_PREFIX)
-    ]
-    if not any(tokens):
-        return None
-    if len(tokens) > 1 or len(tokens) == len(protocols) or not _is_base64url(tokens[0]):
-        return ""  # matches no token and results in 401
-    try:
-        return base64.urlsafe_b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4)).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
-
-
-_is_base64url = re.compile("[A-Za-z0-9_-]*").fullmatch
+    for protocol in headers.get("Sec-WebSocket-Protocol", "").split(","):
+        encoded = protocol.strip()
+        if encoded.startswith(WEBSOCKET_TOKEN_PREFIX):
+            encoded = encoded.removeprefix(WEBSOCKET_TOKEN_PREFIX)
+            try:
+                return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+            except (binascii.Error, UnicodeDecodeError):
+                return ""  # matches no token and results in 401
+    return None
