@@ -419,3 +419,20 @@ def test_a_token_of_another_server_is_refused(ours: Server, theirs: Server) -> N
     """Both servers have the same issuer and audience, but other keys."""
     assert _status_with(ours, _token(theirs)) == 401
     assert _status_with(theirs, _token(ours)) == 401
+
+
+def test_no_credential_is_in_the_log(ours: Server) -> None:
+    token = _token(ours)
+    path = f"/api/v1/namespaces/{NS}/secrets"
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hidden"}, "stringData": {"k": "hidden-value"}}
+    assert ours.admin.post(path, secret).status == 201
+    for body in (b"{", json.dumps(secret).encode()[:-5], b"\xff"):
+        ours.admin.post(path, body, headers={"Content-Type": "application/json"})
+    assert _status_with(ours, f"{token}=") == 401
+    assert ours.admin.delete(f"{path}/hidden").status == 200
+    log = (ours.kubeconfig.parents[1] / "yard.log").read_text()
+    state = ours.kubeconfig.parent
+    for credential in (token, ours.token, (state / "pki" / "ca.key").read_text()[40:80], "hidden-value"):
+        assert credential not in log
+    modes = {path.stat().st_mode & 0o077 for path in (state, *state.iterdir(), *(state / "pki").iterdir())}
+    assert modes == {0}

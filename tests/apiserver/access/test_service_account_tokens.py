@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.access.authentication import TokenRejected
 from torchyard.apiserver.access.certificates import ensure
 from torchyard.apiserver.access.service_account_tokens import ISSUER, ServiceAccountTokens
@@ -220,3 +222,47 @@ def test_invalid_token_requests_fail_with_the_real_servers_messages(
         with pytest.raises(StatusError) as error:
             tokens.request("default", name, {**REVIEW, **body})
         assert error.value.body() == real
+
+
+def test_a_legacy_token_is_valid_only_while_its_secret_holds_it(
+    tokens: ServiceAccountTokens, memory: MemoryLister
+) -> None:
+    def secret(data: str) -> Object:
+        encoded = base64.b64encode(data.encode()).decode()
+        metadata = {"name": "s1", "namespace": "default", "uid": "uid-s1"}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"token": encoded}}
+
+    token = tokens.issue_for_secret(account(), "s1")
+    memory.put(secret(token))
+    response = tokens.authenticate(token)
+    assert response is not None and response.user.name == "system:serviceaccount:default:sa1"
+    memory.put(secret("another token"))
+    with pytest.raises(TokenRejected, match="Token does not match server's copy"):
+        tokens.authenticate(token)
+    memory.remove(secret(""))
+    with pytest.raises(TokenRejected, match="Token has been invalidated"):
+        tokens.authenticate(token)
+
+
+def test_a_token_ends_a_minute_after_the_deletion_that_a_finalizer_delays(
+    tokens: ServiceAccountTokens, memory: MemoryLister, clock: Clock
+) -> None:
+    bound = {"pod": {"name": "p1", "uid": "uid-p1"}}
+    token, _ = tokens.issue(account(), bound=bound)
+    deleted = pod("p1", "sa1")
+    deleted["metadata"]["deletionTimestamp"] = to_rfc3339(datetime.fromtimestamp(clock.now, UTC))
+    memory.put(deleted)
+    clock.now += 59
+    assert tokens.authenticate(token) is not None
+    clock.now += 2
+    with pytest.raises(TokenRejected, match="has been invalidated"):
+        tokens.authenticate(token)
+
+
+def test_a_token_has_one_spelling(tokens: ServiceAccountTokens) -> None:
+    """The last character of a signature has bits that mean nothing; padding and other alphabets mean nothing either."""
+    token, _ = tokens.issue(account())
+    with_unused_bits = token[:-1] + chr(ord(token[-1]) + 1)
+    for spelling in (with_unused_bits, f"{token}=", f"{token}==", f"{token}\n", f" {token}"):
+        assert tokens.authenticate(spelling) is None
+    assert tokens.authenticate(token) is not None

@@ -372,7 +372,10 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
-    """Unpadded base64url, as RFC 7515 requires it; ValueError for anything else."""
+    """Unpadded base64url, as RFC 7515 requires it; ValueError for anything else, unused bits that are set included."""
     if not _is_base64url(text):
         raise ValueError("not unpadded base64url")
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _encode(data) != text:
+        raise ValueError("not canonical base64url")
+    return data
