@@ -24,6 +24,9 @@ from torchyard.elastic.world.state_header import (
     encode_header,
 )
 
+_Path = tuple[Any, ...]
+"""The keys that lead to a value: a key after the path of its parent. It is joined only for an error message."""
+_EXACT_TYPES = frozenset({int, float, str, bool, bytes, complex, type(None)})
 _PLAIN_TYPES: tuple[type[Any], ...] = (int, float, str, complex, bytes)
 
 
@@ -102,7 +105,7 @@ class TrainingState:
         """Return the present state, without copying tensors."""
         tensors: list[torch.Tensor] = []
         state_dicts = {name: part.state_dict() for name, part in self._parts.items()}
-        return Snapshot(_extract_tensors(state_dicts, tensors, ""), tensors)
+        return Snapshot(_extract_tensors(state_dicts, tensors, ()), tensors)
 
     def capture_until_update(self) -> Snapshot:
         """As `capture`, and valid until the next update: copies the modules' buffers, which a forward pass changes."""
@@ -141,7 +144,7 @@ class TrainingState:
         return self.capture().digest()
 
 
-def _extract_tensors(value: Any, tensors: list[torch.Tensor], path: str) -> Any:
+def _extract_tensors(value: Any, tensors: list[torch.Tensor], path: _Path) -> Any:
     """Return the skeleton of a value, and append its tensors to `tensors`.
 
     Args:
@@ -154,10 +157,12 @@ def _extract_tensors(value: Any, tensors: list[torch.Tensor], path: str) -> Any:
             raise _unknown(path, f"a tensor that is {'quantized' if value.is_quantized else _layout(value)}")
         tensors.append(value.detach())
         return TensorRef(len(tensors) - 1)
-    if isinstance(value, Mapping):
-        return {_plain_key(key, path): _extract_tensors(item, tensors, _join(path, key)) for key, item in value.items()}
+    if type(value) in _EXACT_TYPES:
+        return _plain(value, path) if type(value) is int else value
+    if type(value) is dict or isinstance(value, Mapping):
+        return {_plain_key(key, path): _extract_tensors(item, tensors, (path, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_extract_tensors(item, tensors, _join(path, index)) for index, item in enumerate(value)]
+        return [_extract_tensors(item, tensors, (path, index)) for index, item in enumerate(value)]
     if isinstance(value, set | frozenset):
         return [_extract_tensors(item, tensors, path) for item in _sorted(value)]
     return _plain(value, path)
@@ -167,8 +172,13 @@ def _layout(value: torch.Tensor) -> str:
     return "on the meta device" if value.is_meta else f"not dense ({str(value.layout).removeprefix('torch.')})"
 
 
-def _join(path: str, key: Any) -> str:
-    return f"{path}.{key}" if path else str(key)
+def _text_of(path: _Path) -> str:
+    """Return the keys that lead to a value, joined with dots."""
+    keys = []
+    while path:
+        path, key = path
+        keys.append(str(key))
+    return ".".join(reversed(keys))
 
 
 def _sorted(values: set[Any] | frozenset[Any]) -> list[Any]:
@@ -178,30 +188,33 @@ def _sorted(values: set[Any] | frozenset[Any]) -> list[Any]:
         return sorted(values, key=repr)
 
 
-def _plain(value: Any, path: str) -> Any:
+def _plain(value: Any, path: _Path, *, is_key: bool = False) -> Any:
     """Return a value as one of the types that a header can hold: a subclass, such as an enum, becomes its base."""
     if hasattr(value, "item") and getattr(value, "shape", ()) == ():
         value = value.item()  # a number of NumPy
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        raise _unknown(path, f"an integer of {value.bit_length()} bits")
+        raise _unknown(path, f"an integer of {value.bit_length()} bits", is_key=is_key)
     for plain in _PLAIN_TYPES:
         if isinstance(value, plain):
             return str.__str__(value) if isinstance(value, str) else plain(value)
-    raise _unknown(path, f"a {type(value).__module__}.{type(value).__qualname__}")
+    raise _unknown(path, f"a {type(value).__module__}.{type(value).__qualname__}", is_key=is_key)
 
 
-def _plain_key(key: Any, path: str) -> Any:
+def _plain_key(key: Any, path: _Path) -> Any:
+    if type(key) is str:
+        return key
     if isinstance(key, tuple):
         return tuple(_plain_key(item, path) for item in key)
-    return _plain(key, f"a key of {path or 'the state'}")
+    return _plain(key, path, is_key=True)
 
 
-def _unknown(path: str, kind: str) -> ElasticError:
+def _unknown(path: _Path, kind: str, *, is_key: bool = False) -> ElasticError:
+    place = f"{'a key of ' if is_key else ''}{_text_of(path) or 'the state'}"
     return ElasticError(
         "UnknownState",
-        f"{path or 'the state'} is {kind}, which can neither be sent to another worker nor be saved",
+        f"{place} is {kind}, which can neither be sent to another worker nor be saved",
         hint="use only numbers, strings, lists, dicts and dense tensors in a state_dict",
     )
 
