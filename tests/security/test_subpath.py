@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.node import support
 from tests.node.conftest import RunningNode, running_node
 from tests.security.exchange import exchanging
@@ -19,11 +21,27 @@ from torchyard.api.objects import Object
 REFUSED = 'failed to prepare subPath for volumeMount "v" of container "main"'
 
 
-@pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+_numbers = itertools.count()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningNode]:
+    """One node for all tests of this module."""
     support.need_sandbox()
-    async with running_node(tmp_path / "state") as running:
+    async with running_node(tmp_path_factory.mktemp("paths") / "state") as running:
         yield running
+
+
+@pytest.fixture
+def name() -> str:
+    """The name of a new pod."""
+    return f"pod-{next(_numbers)}"
+
+
+@pytest.fixture
+def names() -> list[str]:
+    return [f"pod-{next(_numbers)}" for _ in range(16)]
 
 
 def host_path(path: Path, **source: str) -> Object:
@@ -46,7 +64,7 @@ def has_ended(pod: Object) -> bool:
 
 
 async def test_a_sub_path_that_another_pod_exchanges_never_leads_out_of_the_volume(
-    node: RunningNode, tmp_path: Path
+    node: RunningNode, names: list[str], tmp_path: Path
 ) -> None:
     volume, outside = tmp_path / "volume", tmp_path / "outside"
     for directory in (volume / "dir", outside):
@@ -54,16 +72,14 @@ async def test_a_sub_path_that_another_pod_exchanges_never_leads_out_of_the_volu
     (outside / "secret").write_text("the secret")
     (volume / "link").symlink_to(outside)
     script = "cat /v/secret 2>/dev/null; touch /v/written; echo ended"
-    count = 24
     with exchanging(volume / "dir", volume / "link"):
-        names = [f"p{number}" for number in range(count)]
         for name in names:
             await node.script(name, script, container=mounted(subPath="dir"), **host_path(volume))
         pods = [await node.until(name, has_ended) for name in names]
     refused = [pod for pod in pods if waiting(pod)]
     for pod in refused:
         assert waiting(pod) == {"reason": "CreateContainerConfigError", "message": REFUSED}
-    assert len(refused) < count, "none was started"
+    assert len(refused) < len(names), "none was started"
     for pod in pods:
         if not waiting(pod):
             assert await node.log(pod["metadata"]["name"]) == "ended\n"
@@ -75,23 +91,23 @@ async def test_a_sub_path_that_another_pod_exchanges_never_leads_out_of_the_volu
     [("/etc", "link"), ("../outside", "link"), ("../outside", "link/new/deep"), ("/proc/self/root", "link/etc")],
 )
 async def test_a_sub_path_that_leads_out_is_refused_and_tried_again(
-    node: RunningNode, tmp_path: Path, link: str, sub_path: str
+    node: RunningNode, name: str, tmp_path: Path, link: str, sub_path: str
 ) -> None:
     volume, outside = tmp_path / "volume", tmp_path / "outside"
     for directory in (volume, outside):
         directory.mkdir()
     (volume / "link").symlink_to(link)
-    await node.script("p", "echo started", container=mounted(subPath=sub_path), **host_path(volume))
-    pod = await node.until("p", waiting)
-    assert waiting(await node.until("p", has_ended)) == {"reason": "CreateContainerConfigError", "message": REFUSED}
-    assert (await node.messages("p"))["Failed"] == f"Error: {REFUSED}"
+    await node.script(name, "echo started", container=mounted(subPath=sub_path), **host_path(volume))
+    pod = await node.until(name, waiting)
+    assert waiting(await node.until(name, has_ended)) == {"reason": "CreateContainerConfigError", "message": REFUSED}
+    assert (await node.messages(name))["Failed"] == f"Error: {REFUSED}"
     (volume / "link").unlink()
-    pod = await node.phase("p", "Succeeded")
+    pod = await node.phase(name, "Succeeded")
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
     assert os.listdir(outside) == []
 
 
-async def test_sub_paths_that_stay_in_their_volume_are_mounted(node: RunningNode, tmp_path: Path) -> None:
+async def test_sub_paths_that_stay_in_their_volume_are_mounted(node: RunningNode, name: str, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     (volume / "real").mkdir(parents=True)
     (volume / "real" / "file").write_text("in the volume\n")
@@ -115,9 +131,9 @@ async def test_sub_paths_that_stay_in_their_volume_are_mounted(node: RunningNode
     ]
     container = {"volumeMounts": mounts, "env": [{"name": "NAME", "value": "expanded"}]}
     script = "cat /inner/file /absolute/file /file /key; touch /new/x /memory/x && stat -c %a /new"
-    await node.script("p", script, container=container, volumes=volumes)
-    await node.phase("p", "Succeeded")
-    assert await node.log("p") == "in the volume\n" * 3 + "of the map\n750\n"
+    await node.script(name, script, container=container, volumes=volumes)
+    await node.phase(name, "Succeeded")
+    assert await node.log(name) == "in the volume\n" * 3 + "of the map\n750\n"
     assert (volume / "expanded" / "deep" / "x").exists()
 
 
@@ -129,22 +145,21 @@ async def test_sub_paths_that_stay_in_their_volume_are_mounted(node: RunningNode
     ],
 )
 async def test_an_expanded_sub_path_is_checked_as_a_written_one(
-    node: RunningNode, tmp_path: Path, value: str, message: str
+    node: RunningNode, name: str, tmp_path: Path, value: str, message: str
 ) -> None:
     container = {**mounted(subPathExpr="$(PLACE)"), "env": [{"name": "PLACE", "value": value}]}
-    await node.script("p", "true", container=container, **host_path(tmp_path / "volume"))
-    pod = await node.until("p", has_ended)
+    await node.script(name, "true", container=container, **host_path(tmp_path / "volume"))
+    pod = await node.until(name, has_ended)
     assert waiting(pod) == {"reason": "CreateContainerConfigError", "message": message}
 
 
 async def test_a_host_path_that_is_exchanged_never_shows_the_state_of_the_plane(
-    node: RunningNode, tmp_path: Path
+    node: RunningNode, names: list[str], tmp_path: Path
 ) -> None:
     shared = tmp_path / "shared"
     (shared / "dir").mkdir(parents=True)
-    (shared / "link").symlink_to(tmp_path / "state" / "pki")
+    (shared / "link").symlink_to(node.plane.settings.state / "pki")
     script = "cat /v/*.key 2>/dev/null; touch /v/written; ls /v"
-    names = [f"p{number}" for number in range(16)]
     with exchanging(shared / "dir", shared / "link"):
         for name in names:
             await node.script(name, script, container=mounted(), **host_path(shared / "dir", type="Directory"))
@@ -152,7 +167,7 @@ async def test_a_host_path_that_is_exchanged_never_shows_the_state_of_the_plane(
         for name in names:
             log = await logged(node, name)
             assert log in ("", "written\n"), log
-    assert not (tmp_path / "state" / "pki" / "written").exists()
+    assert not (node.plane.settings.state / "pki" / "written").exists()
 
 
 def has_ended_or_refused(node: RunningNode, name: str) -> Any:
@@ -168,7 +183,7 @@ async def logged(node: RunningNode, name: str) -> str:
 
 
 async def test_a_mount_path_that_another_pod_exchanges_stays_in_the_container(
-    node: RunningNode, tmp_path: Path
+    node: RunningNode, names: list[str], tmp_path: Path
 ) -> None:
     """A second volume is mounted below the first one, where a directory and a link to the machine are exchanged."""
     volume, outside = tmp_path / "volume", tmp_path / "outside"
@@ -177,7 +192,6 @@ async def test_a_mount_path_that_another_pod_exchanges_stays_in_the_container(
     (volume / "link").symlink_to(outside)
     volumes = [*host_path(volume)["volumes"], {"name": "own", "emptyDir": {}}]
     mounts = [{"name": "v", "mountPath": "/v"}, {"name": "own", "mountPath": "/v/dir/new/deep"}]
-    names = [f"p{number}" for number in range(16)]
     with exchanging(volume / "dir", volume / "link"):
         for name in names:
             await node.script(name, "true", container={"volumeMounts": mounts}, volumes=volumes)
@@ -188,29 +202,31 @@ async def test_a_mount_path_that_another_pod_exchanges_stays_in_the_container(
 
 @pytest.mark.parametrize("kind", ["", "DirectoryOrCreate", "FileOrCreate"])
 async def test_a_host_path_is_not_created_in_the_state_of_the_plane(
-    node: RunningNode, tmp_path: Path, kind: str
+    node: RunningNode, name: str, tmp_path: Path, kind: str
 ) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "state" / "pki")
-    await node.script("p", "true", container=mounted(), **host_path(tmp_path / "link" / "new", type=kind))
+    (tmp_path / "link").symlink_to(node.plane.settings.state / "pki")
+    await node.script(name, "true", container=mounted(), **host_path(tmp_path / "link" / "new", type=kind))
     for _ in range(200):
-        if "FailedMount" in await node.events("p"):
+        if "FailedMount" in await node.events(name):
             break
         await asyncio.sleep(0.05)
-    assert "holds the node's own state" in (await node.messages("p"))["FailedMount"]
-    assert not (tmp_path / "state" / "pki" / "new").exists()
+    assert "holds the node's own state" in (await node.messages(name))["FailedMount"]
+    assert not (node.plane.settings.state / "pki" / "new").exists()
 
 
-async def test_nothing_can_be_mounted_where_the_machines_root_is_put_aside(node: RunningNode, tmp_path: Path) -> None:
+async def test_nothing_can_be_mounted_where_the_machines_root_is_put_aside(
+    node: RunningNode, name: str, tmp_path: Path
+) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     (volume / "root").symlink_to("/")
-    await node.script("p", "ls /v /dev/.machine", container=mounted(mountPath="/dev/.machine"), **host_path(volume))
-    pod = await node.phase("p", "Failed")
+    await node.script(name, "ls /v /dev/.machine", container=mounted(mountPath="/dev/.machine"), **host_path(volume))
+    pod = await node.phase(name, "Failed")
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (ended["reason"], "/dev/.machine is reserved" in ended["message"]) == ("StartError", True), ended
 
 
-async def test_the_uid_of_an_owner_is_not_a_path(node: RunningNode, tmp_path: Path) -> None:
+async def test_the_uid_of_an_owner_is_not_a_path(node: RunningNode, name: str, tmp_path: Path) -> None:
     """The directory of a job's shared memory was named by it, made writable for all, mounted, and removed."""
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o700)
@@ -226,20 +242,19 @@ async def test_the_uid_of_an_owner_is_not_a_path(node: RunningNode, tmp_path: Pa
         "restartPolicy": "Never",
         "containers": [{"name": "main", "image": "busybox", "command": ["ls", "/dev/shm"]}],
     }
-    await node.create("p", spec, ownerReferences=[owner])
-    await node.gone("p")  # its owner does not exist
+    created = await node.create(name, spec, ownerReferences=[owner])
+    await node.gone(name)  # its owner does not exist
     assert node.plane.agent
-    pods = node.plane.agent.context.settings.pods
+    directory = node.plane.agent.context.settings.pods / created["metadata"]["uid"]
     for _ in range(200):
-        if not os.listdir(pods):
+        if not directory.exists():
             break
         await asyncio.sleep(0.05)
     assert victim.stat().st_mode & 0o7777 == 0o700
     assert (victim / "file").read_text() == "precious"
 
 
-async def test_a_working_directory_is_not_a_file_that_the_shim_has_open(node: RunningNode) -> None:
-    names = [f"p{number}" for number in range(3, 20)]
+async def test_a_working_directory_is_not_a_file_that_the_shim_has_open(node: RunningNode, names: list[str]) -> None:
     for number, name in enumerate(names, 3):
         container = {"workingDir": f"/proc/self/fd/{number}"}
         await node.script(name, "pwd; ls -d ../../../../../../root/.. ../../../../etc/shadow", container=container)
