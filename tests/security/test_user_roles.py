@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.apiserver.access.memory_lister import MemoryLister
-from tests.apiserver.access.rbac_objects import binding
+from tests.apiserver.access.rbac_objects import binding, path_of
+from tests.support.yard import Yard
 
 from torchyard.api.access.user_roles import metrics_role, pending_workloads_role, user_roles
 from torchyard.api.objects import Object
@@ -92,3 +95,34 @@ def test_a_new_namespaced_kind_is_edited_by_editors() -> None:
     assert _levels(authorizer, "patch", "example.com", "widgets") == ("edit", "admin")
     assert _levels(authorizer, "update", "example.com", "widgets", "scale") == ("edit", "admin")
     assert _levels(authorizer, "update", "example.com", "widgets", "status") == ()
+
+
+def test_a_running_plane_lets_users_view_and_edit_its_kinds(tmp_path: Path) -> None:
+    jobs = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+    queues = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/localqueues"
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "image"}]}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "job"},
+        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}},
+    }
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "queue"},
+        "spec": {"clusterQueue": "queue"},
+    }
+    with Yard(tmp_path, controllers="*") as yard:
+        statuses = {}
+        for level in LEVELS:
+            bound = binding(level, f"ClusterRole/{level}", f"User={level}", namespace="default")
+            assert yard.admin.post(path_of(bound), bound).status == 201
+            user = {"Impersonate-User": level}
+            reads = [yard.admin.get(path, headers=user).status for path in (jobs, queues)]
+            writes = [
+                yard.admin.post(f"{path}?dryRun=All", obj, headers=user).status
+                for path, obj in ((jobs, job), (queues, queue))
+            ]
+            statuses[level] = [*reads, *writes]
+    assert statuses == {"view": [200, 200, 403, 403], "edit": [200, 200, 201, 403], "admin": [200, 200, 201, 201]}
