@@ -13,6 +13,7 @@ from tests.node.conftest import RunningNode
 from torchyard.api.errors import YardError
 from torchyard.api.gvr import ENDPOINT_SLICES, SERVICES
 from torchyard.node.network import udp_proxy
+from torchyard.node.network.connection_limit import ConnectionLimit
 from torchyard.node.network.udp_proxy import UdpServicePort
 
 # answers every datagram and every connection with its own name
@@ -130,7 +131,7 @@ async def test_an_idle_udp_flow_is_closed_and_the_next_datagram_opens_another(
 
     serving = loop.create_task(pod.serve())
     transport, service_port = await loop.create_datagram_endpoint(
-        lambda: UdpServicePort(open_endpoint), ("127.0.0.1", 0)
+        lambda: UdpServicePort(open_endpoint, ConnectionLimit()), ("127.0.0.1", 0)
     )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setblocking(False)

@@ -6,14 +6,18 @@ If none of those answers, a query is refused at once: a program whose query is d
 from __future__ import annotations
 
 import asyncio
+import functools
 import ipaddress
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
+from torchyard.node.network.connection_limit import ConnectionLimit
+
 _A, _PTR, _AAAA, _IN = 1, 12, 28, 1
-_OK, _NAME_ERROR, _REFUSED = 0, 3, 5
+_OK, _SERVER_FAILURE, _NAME_ERROR, _REFUSED = 0, 2, 3, 5
+_MAX_FORWARDED = 256
 # UDP may lose a packet, and a program would only retry after five seconds: the query is repeated here.
 _RETRY_SECONDS, _TRIES = 0.5, 4
 TTL = 5
@@ -47,6 +51,7 @@ class DnsServer(asyncio.DatagramProtocol):
     ) -> None:
         self._names, self._domain, self._upstream, self._port = names, domain, upstream, port
         self._tasks: set[asyncio.Task[None]] = set()
+        self._limit = ConnectionLimit(_MAX_FORWARDED)  # each query takes an open file until it is answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # asyncio's own datagram transport is not a DatagramTransport by type
@@ -61,9 +66,13 @@ class DnsServer(asyncio.DatagramProtocol):
         if answer is not None:
             self._transport.sendto(answer, addr)
             return
+        if not self._limit.acquire(addr[0]):
+            self._transport.sendto(reply(data, end, _SERVER_FAILURE, []), addr)
+            return
         task = asyncio.get_running_loop().create_task(self._forward(data, end, addr))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(functools.partial(self._limit.release, addr[0]))
 
     def answer(self, packet: bytes, name: str, kind: int, end: int) -> bytes | None:
         """The answer for a name of the cluster; None for a name that is to be forwarded."""

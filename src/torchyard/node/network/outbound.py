@@ -7,11 +7,13 @@ forwards.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 import struct
 
 from torchyard.node.network.addresses import NetworkSettings
+from torchyard.node.network.connection_limit import ConnectionLimit, accept
 from torchyard.node.network.proxy import forward
 from torchyard.node.shim.client import ClusterNetwork
 
@@ -25,6 +27,7 @@ class OutboundRelay:
     def __init__(self, network: ClusterNetwork, settings: NetworkSettings) -> None:
         self._network, self._settings = network, settings
         self._connections: set[asyncio.Task[None]] = set()
+        self._limit = ConnectionLimit()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -32,10 +35,11 @@ class OutboundRelay:
         try:
             with server:
                 while True:
-                    client, _ = await loop.sock_accept(server)
+                    client, pod = await accept(server, self._limit)
                     task = loop.create_task(self._relay(client))
                     self._connections.add(task)
                     task.add_done_callback(self._connections.discard)
+                    task.add_done_callback(functools.partial(self._limit.release, pod))
         finally:
             for task in self._connections:
                 task.cancel()

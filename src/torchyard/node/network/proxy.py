@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
 import socket
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.node.network.connection_limit import ConnectionLimit, accept
 from torchyard.node.network.names import endpoint_slices_by_service
 from torchyard.node.network.udp_proxy import UdpServicePort
 from torchyard.node.shim.client import ClusterNetwork
@@ -93,6 +95,7 @@ class ServiceProxy:
         self._round_robin = itertools.count()
         self._listeners: dict[Key, asyncio.Task[None]] = {}
         self._connections: set[asyncio.Task[None]] = set()
+        self._limit = ConnectionLimit()
 
     async def update(self, ports: Iterable[ServicePort]) -> None:
         current = {port.key: port for port in ports}
@@ -120,14 +123,17 @@ class ServiceProxy:
         loop = asyncio.get_running_loop()
         with server:
             while True:
-                client, _ = await loop.sock_accept(server)
+                client, pod = await accept(server, self._limit)
                 task = loop.create_task(self._forward(key, client))
                 self._connections.add(task)
                 task.add_done_callback(self._connections.discard)
+                task.add_done_callback(functools.partial(self._limit.release, pod))
 
     async def _serve_udp(self, key: Key, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(lambda: UdpServicePort(lambda: self._open(key)), sock=server)
+        transport, _ = await loop.create_datagram_endpoint(
+            lambda: UdpServicePort(lambda: self._open(key), self._limit), sock=server
+        )
         try:
             await loop.create_future()  # until it is cancelled
         finally:

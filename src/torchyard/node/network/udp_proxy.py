@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from torchyard.api.errors import YardError
+from torchyard.node.network.connection_limit import ConnectionLimit
 
 Address = tuple[str, int]
 OpenEndpoint = Callable[[], Awaitable[socket.socket]]
@@ -22,8 +23,8 @@ _QUEUE_LIMIT = 64
 class UdpServicePort(asyncio.DatagramProtocol):
     """Serves one bound UDP socket. `open_endpoint` returns a socket connected to one of the pods."""
 
-    def __init__(self, open_endpoint: OpenEndpoint) -> None:
-        self._open_endpoint = open_endpoint
+    def __init__(self, open_endpoint: OpenEndpoint, limit: ConnectionLimit) -> None:
+        self._open_endpoint, self._limit = open_endpoint, limit
         self._flows: dict[Address, _UdpFlow] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -33,9 +34,15 @@ class UdpServicePort(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: Address) -> None:
         flow = self._flows.get(addr)
         if flow is None:
+            if not self._limit.acquire(addr[0]):
+                return  # as a full buffer would drop it
             flow = self._flows[addr] = _UdpFlow(lambda reply: self._transport.sendto(reply, addr))
-            flow.start(self._open_endpoint, ended=lambda: self._flows.pop(addr, None))
+            flow.start(self._open_endpoint, ended=lambda: self._forget(addr))
         flow.send(data)
+
+    def _forget(self, addr: Address) -> None:
+        if self._flows.pop(addr, None) is not None:
+            self._limit.release(addr[0])
 
     def connection_lost(self, _: Exception | None) -> None:
         for flow in list(self._flows.values()):
