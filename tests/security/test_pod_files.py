@@ -13,7 +13,8 @@ from tests.node import support
 from tests.node.conftest import running_node
 
 from torchyard import files
-from torchyard.node.pod import etc_files
+from torchyard.node.pod import etc_files, shared_memory
+from torchyard.node.pod.environment import CreateContainerConfigError
 from torchyard.node.pod.pod_dir import PodDir
 from torchyard.node.shim import records
 
@@ -133,3 +134,30 @@ async def test_a_container_cannot_make_its_termination_message_something_else(tm
         assert len(message) == 4096
         await node.script("next", "true")  # changes the names that the hosts file of the first one has
         await node.phase("next", "Succeeded")
+
+
+def test_the_directory_of_shared_memory_must_be_the_nodes_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may create files in /dev/shm, also with the name that a node would use."""
+    base, victim = tmp_path / "shm", tmp_path / "victim"
+    for directory in (base, victim):
+        directory.mkdir(mode=0o700)
+    monkeypatch.setattr(shared_memory, "_BASE", base)
+    path = shared_memory.directory_of(tmp_path / "node", "default/uid")
+    assert path is not None
+    assert (path.stat().st_mode & 0o7777, path.parent.stat().st_mode & 0o7777) == (0o1777, 0o700)
+    assert path != shared_memory.directory_of(tmp_path / "node", "other/uid")
+    (path / "deep").mkdir()
+    (path / "deep" / "link").symlink_to(victim)
+    for group in ("default/uid", "other/uid", "../../../victim"):
+        shared_memory.remove(tmp_path / "node", group)
+    assert list(base.iterdir()) == []
+    path.parent.symlink_to(victim)
+    with pytest.raises(CreateContainerConfigError, match="is not a directory of this node alone"):
+        shared_memory.directory_of(tmp_path / "node", "default/uid")
+    shared_memory.remove(tmp_path / "node", "default/uid")
+    path.parent.unlink()
+    path.parent.mkdir()
+    path.parent.chmod(0o777)
+    with pytest.raises(CreateContainerConfigError, match="is not a directory of this node alone"):
+        shared_memory.directory_of(tmp_path / "node", "default/uid")
+    assert (victim.stat().st_mode & 0o7777, list(victim.iterdir())) == (0o700, [])
