@@ -107,6 +107,13 @@ async def test_a_sub_path_that_leads_out_is_refused_and_tried_again(
     assert os.listdir(outside) == []
 
 
+async def test_a_sub_path_that_cannot_be_created_is_refused(node: RunningNode, name: str) -> None:
+    await node.script(name, "true", container=mounted(subPath="new"), **host_path(Path("/proc/sys")))
+    pod = await node.until(name, has_ended)
+    message = 'failed to create subPath directory for volumeMount "v" of container "main"'
+    assert waiting(pod) == {"reason": "CreateContainerConfigError", "message": message}
+
+
 async def test_sub_paths_that_stay_in_their_volume_are_mounted(node: RunningNode, name: str, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     (volume / "real").mkdir(parents=True)

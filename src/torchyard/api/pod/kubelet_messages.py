@@ -141,6 +141,10 @@ def sub_path_refused(volume: str, container: str) -> str:
     return f'failed to prepare subPath for volumeMount "{volume}" of container "{container}"'
 
 
+def sub_path_not_created(volume: str, container: str) -> str:
+    return f'failed to create subPath directory for volumeMount "{volume}" of container "{container}"'
+
+
 def volume_changed(volume: str, path: object) -> str:
     return f'hostPath {path} of volume "{volume}" changed while the container started; it is not mounted'
 

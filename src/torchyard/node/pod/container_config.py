@@ -211,6 +211,7 @@ def _volume_mount(options: ContainerOptions, mount: Object) -> Mount:
         target,
         read_only=bool(mount.get("readOnly")) or volume.read_only,
         sub_path=sub_path,
+        creation_refusal=messages.sub_path_not_created(mount["name"], options.container["name"]),
         host_path_type=volume.host_path_type,
         private=volume.private,
         refusal=refusal,

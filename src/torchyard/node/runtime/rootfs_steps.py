@@ -49,6 +49,7 @@ class Mount:
     sub_path: str = ""  # below the source; it cannot leave it
     host_path_type: str | None = None  # of a hostPath: what the source must be
     private: tuple[Path, ...] = ()  # directories that a hostPath must not be, contain or belong to
+    creation_refusal: str = ""  # the error of a container whose subPath cannot be created
     refusal: str = ""  # the error of a container whose source must not be mounted
     no_devices: bool = False  # its device files cannot be opened
 
@@ -103,7 +104,7 @@ def _bind(mount: Mount) -> RootfsStep:
     if mount.no_exec:
         step["no_exec"] = True
     if mount.sub_path:
-        step["sub_path"] = mount.sub_path
+        step["sub_path"], step["creation_refusal"] = mount.sub_path, mount.creation_refusal
     if mount.host_path_type is not None:
         step["host_path_type"], step["private"] = mount.host_path_type, [str(path) for path in mount.private]
     if mount.no_devices:

@@ -33,6 +33,10 @@ class WrongType(OSError):
     """A hostPath is not of the type that the volume requires."""
 
 
+class SubPathNotCreated(OSError):
+    """A subPath is missing and cannot be created."""
+
+
 def open_source(step: RootfsStep) -> int | None:
     """The source of a bind step; None if it is missing and optional."""
     try:
@@ -46,8 +50,11 @@ def open_source(step: RootfsStep) -> int | None:
     except OSError as error:
         if step.get("optional") and error.errno in (errno.ENOENT, errno.ENOTDIR):
             return None
-        if "refusal" in step:
-            raise MountRefused(error.errno, step["refusal"]) from error
+        refusal = step.get("refusal", "")
+        if isinstance(error, SubPathNotCreated):
+            refusal = step.get("creation_refusal", refusal)
+        if refusal:
+            raise MountRefused(error.errno, refusal) from error
         raise
 
 
@@ -71,7 +78,10 @@ def open_sub_path(volume: int, sub_path: str) -> int:
         return beneath.open_path(volume, sub_path)
     except FileNotFoundError:
         mode = stat.S_IMODE(os.fstat(volume).st_mode)
-        return _close_on_failure(beneath.make_directories(volume, sub_path, mode=mode), _require_directory)
+        try:
+            return _close_on_failure(beneath.make_directories(volume, sub_path, mode=mode), _require_directory)
+        except OSError as error:
+            raise SubPathNotCreated(error.errno, error.strerror, sub_path) from error
 
 
 def open_host_path(path: str, kind: str, *, private: Sequence[str]) -> int:

@@ -129,6 +129,7 @@ class RootfsStep(TypedDict, total=False):
     sub_path: str  # below the source, which it must not leave; created as a directory if missing
     host_path_type: str  # the source is a hostPath, checked when it is opened
     private: list[str]  # directories that a hostPath must neither be, contain nor belong to
+    creation_refusal: str  # the error of a container whose subPath cannot be created
     refusal: str  # the error of a container whose source must not be mounted
     lower: list[tuple[str, str]]  # a layer, and a directory in it; the highest one first
     upper: str
