@@ -11,6 +11,7 @@ from torchyard.api.objects import Object
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 from torchyard.apiserver.access.admission.pod_fields import unsupported_fields
 from torchyard.node.pod.field_check import FieldRefused, check_fields
+from torchyard.node.runtime.seccomp import filters
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import PodRecord
@@ -59,11 +60,13 @@ def test_sysctls_are_refused_where_the_pod_has_no_namespaces() -> None:
 
 
 def test_an_ordinary_user_cannot_give_files_to_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = {"securityContext": {"fsGroup": 7}, "containers": []}
+    spec = {"securityContext": {"fsGroup": 7, "supplementalGroups": [8]}, "containers": []}
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     texts = check_fields(pod(spec), record(sandboxed=True))
     assert texts == [
-        "spec.securityContext.fsGroup: has no effect on this node: only root can give the files of volumes to a group"
+        "spec.securityContext.fsGroup: has no effect on this node: only root can give the files of volumes to a group",
+        "spec.securityContext.supplementalGroups: has no effect on this node: "
+        "an ordinary user has one group in containers",
     ]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert check_fields(pod(spec), record(sandboxed=True)) == []
@@ -72,8 +75,9 @@ def test_an_ordinary_user_cannot_give_files_to_a_group(monkeypatch: pytest.Monke
 class _Nodes:
     """A lister with nodes of the given rungs."""
 
-    def __init__(self, *rungs: str) -> None:
-        self._nodes = [{"metadata": {"labels": {"torchyard.dev/runtime": rung}}} for rung in rungs]
+    def __init__(self, *rungs: str, user: str = "root") -> None:
+        labels = [{"torchyard.dev/runtime": rung, "torchyard.dev/user": user} for rung in rungs]
+        self._nodes = [{"metadata": {"labels": own}} for own in labels]
 
     def list(self, group: str, resource: str, namespace: str = "") -> list[Object]:
         return self._nodes if resource == "nodes" else []
@@ -87,3 +91,21 @@ def test_warnings_are_about_the_rungs_of_the_nodes(rungs: tuple[str, ...], count
     user: Any = None
     attributes = AdmissionAttributes("CREATE", "", "pods", "n", "p", user, lister, pod(SPEC))
     assert len(unsupported_fields(attributes)) == count
+
+
+@pytest.mark.parametrize(("user", "count"), [("root", 0), ("ordinary", 2)])
+def test_warnings_are_about_the_user_of_the_node(user: str, count: int) -> None:
+    lister: Any = _Nodes("sandbox", user=user)
+    nobody: Any = None
+    spec = {"securityContext": {"fsGroup": 7, "supplementalGroups": [8]}, "containers": []}
+    attributes = AdmissionAttributes("CREATE", "", "pods", "n", "p", nobody, lister, pod(spec))
+    assert len(unsupported_fields(attributes)) == count
+
+
+def test_a_machine_without_filters_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = {"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}, "containers": []}
+    assert check_fields(pod(spec), record(sandboxed=True)) == []
+    monkeypatch.setattr(filters, "is_supported", lambda: False)
+    texts = check_fields(pod(spec), record(sandboxed=True))
+    at = "spec.securityContext.seccompProfile.type"
+    assert texts == [f"{at}: has no effect on this node: system calls cannot be filtered on this machine"]

@@ -116,7 +116,7 @@ CASES: dict[str, FieldCase] = {
         volumes={"config": CONFIG, "secret": SECRET, "names": FIELDS, "all": PROJECTED, "empty": EMPTY},
     ),
     "read-only-mount": FieldCase(
-        ("write:/empty/x", "mount:/empty"), volumes={"empty": EMPTY}, mount={"readOnly": True}
+        ("write:/empty/x",), volumes={"empty": EMPTY}, mount={"readOnly": True}
     ),
     "mount-options": FieldCase(
         ("mount:/proc", "mount:/sys", "mount:/dev/pts", "mount:/dev/shm", "mount:/dev/mqueue")

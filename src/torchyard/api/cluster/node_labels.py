@@ -3,4 +3,5 @@
 from __future__ import annotations
 
 RUNTIME, NETWORK, OUTBOUND = "torchyard.dev/runtime", "torchyard.dev/network", "torchyard.dev/outbound"
+USER, ROOT, ORDINARY = "torchyard.dev/user", "root", "ordinary"
 SECCOMP, PIDS_LIMIT = "torchyard.dev/seccomp", "torchyard.dev/pids-limit"

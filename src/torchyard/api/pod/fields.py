@@ -116,9 +116,13 @@ _POD_SECURITY = [
     FieldSupport("securityContext.runAsUser", note="for an ordinary user it changes the uid that is seen, not rights"),
     FieldSupport("securityContext.runAsGroup"),
     FieldSupport("securityContext.runAsNonRoot"),
-    FieldSupport("securityContext.supplementalGroups[]"),
+    FieldSupport("securityContext.supplementalGroups[]", note="ignored on a node of an ordinary user"),
     FieldSupport("securityContext.supplementalGroupsPolicy"),
-    FieldSupport("securityContext.fsGroup", process="ignored", note="volumes are not mounted for a plain process"),
+    FieldSupport(
+        "securityContext.fsGroup",
+        process="ignored",
+        note="volumes are not mounted for a plain process; ignored on a node of an ordinary user too",
+    ),
     FieldSupport("securityContext.fsGroupChangePolicy"),
     FieldSupport(
         "securityContext.sysctls[].**",
@@ -306,3 +310,24 @@ _VOLUMES = [
 ]
 
 POD_FIELDS = SupportTable([*_POD, *_SCHEDULING, *_POD_SECURITY, *_CONTAINER, *_CONTAINER_SECURITY, *_VOLUMES])
+
+# What a node that an ordinary user runs does not honour in addition.
+ORDINARY_USER_FIELDS = SupportTable(
+    [
+        FieldSupport(
+            "securityContext.fsGroup", "ignored", "ignored", "yes", "only root can give the files of volumes to a group"
+        ),
+        _everywhere("securityContext.supplementalGroups", "ignored", "an ordinary user has one group in containers"),
+    ]
+)
+
+# What a node does not honour in addition, if it knows no filters for the system calls of its machine.
+NO_SECCOMP_FIELDS = SupportTable(
+    FieldSupport(
+        f"{_context}.seccompProfile.type",
+        sandbox="ignored",
+        note="system calls cannot be filtered on this machine",
+        values=("RuntimeDefault", "Localhost"),
+    )
+    for _context in ("securityContext", f"{_C}.securityContext")
+)

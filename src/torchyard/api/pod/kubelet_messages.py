@@ -70,9 +70,6 @@ def group_without_user(group: int) -> str:
     return f'failed to generate user string: user group "{group}" is specified without user'
 
 
-FS_GROUP_NEEDS_ROOT = "only root can give the files of volumes to a group"
-
-
 # --- eviction by the node: the final spaces are the kubelet's ---------------------------------------------
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
-from torchyard.api.pod.field_support import Rung, UnsupportedField
-from torchyard.api.pod.fields import POD_FIELDS
+from torchyard.api.pod.field_support import Rung
+from torchyard.api.pod.fields import NO_SECCOMP_FIELDS, ORDINARY_USER_FIELDS, POD_FIELDS
+from torchyard.node.runtime.seccomp import filters
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import PodRecord
@@ -37,15 +38,11 @@ def check_fields(pod: Object, record: PodRecord) -> list[str]:
             raise FieldRefused(str(field))
         if field.support == "ignored":
             ignored.append(str(field))
-    return ignored + [str(field) for field in _missing_rights(pod, record)]
+    if os.geteuid() != 0:
+        ignored += [str(field) for field in ORDINARY_USER_FIELDS.unsupported(pod["spec"], rung_of(record))]
+    if not filters.is_supported():
+        ignored += [str(field) for field in NO_SECCOMP_FIELDS.unsupported(pod["spec"], rung_of(record))]
+    return ignored
 
 
 _is_volume_kind = re.compile(r"spec\.volumes\[\d+\]\.\w+").fullmatch
-
-
-def _missing_rights(pod: Object, record: PodRecord) -> list[UnsupportedField]:
-    """Fields that an ordinary user cannot honour."""
-    group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
-    if group is None or os.geteuid() == 0 or rung_of(record) == "process":
-        return []
-    return [UnsupportedField("spec.securityContext.fsGroup", "ignored", messages.FS_GROUP_NEEDS_ROOT)]

@@ -52,12 +52,14 @@ class MachineFeatures:
     def labels(self) -> dict[str, str]:
         outbound = "none" if self.network and self.outbound_missing else "tcp" if self.network else "host"
         network = "namespaces" if self.network else "host"
+        user = node_labels.ROOT if self.user == "root" else node_labels.ORDINARY
         return {
             node_labels.RUNTIME: self.rung,
             node_labels.NETWORK: network,
             node_labels.OUTBOUND: outbound,
             node_labels.SECCOMP: filters.RUNTIME_DEFAULT if self.seccomp else "none",
             node_labels.PIDS_LIMIT: "cgroup" if self.cgroups.pids else "none",
+            node_labels.USER: user,
         }
 
     def lines(self) -> list[tuple[str, bool, str]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchyard.api.cluster.node_labels import RUNTIME
+from torchyard.api.cluster.node_labels import ORDINARY, RUNTIME, SECCOMP, USER
 from torchyard.api.objects import Object
-from torchyard.api.pod.field_support import Rung
-from torchyard.api.pod.fields import POD_FIELDS
+from torchyard.api.pod.field_support import Rung, SupportTable
+from torchyard.api.pod.fields import NO_SECCOMP_FIELDS, ORDINARY_USER_FIELDS, POD_FIELDS
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 
 _TEMPLATE = ("spec", "template")
@@ -37,8 +37,8 @@ def unsupported_fields(attributes: AdmissionAttributes) -> list[str]:
         spec = template.get("spec") or {}
         if attributes.subresource:
             spec = {"ephemeralContainers": spec.get("ephemeralContainers")}
-        for rung in _rungs(attributes):
-            fields = POD_FIELDS.unsupported(spec, rung, f"{at}spec")
+        for table, rung in _tables(attributes):
+            fields = table.unsupported(spec, rung, f"{at}spec")
             texts += [text for field in fields if (text := str(field)) not in texts]
     return texts
 
@@ -63,10 +63,15 @@ def _resolve(obj: Object, path: tuple[str, ...], at: str) -> Iterator[tuple[Obje
             yield from _resolve(child, tuple(rest), f"{at}{name}.")
 
 
-def _rungs(attributes: AdmissionAttributes) -> list[Rung]:
-    """The rungs of the cluster's nodes; before the first node has registered, the sandbox."""
-    labels = {(node["metadata"].get("labels") or {}).get(RUNTIME) for node in attributes.lister.list("", "nodes")}
-    if not labels:
-        return ["sandbox"]
+def _tables(attributes: AdmissionAttributes) -> Iterator[tuple[SupportTable, Rung]]:
+    """The tables that hold for the cluster's nodes; before the first node has registered, that of the sandbox."""
+    nodes = [node["metadata"].get("labels") or {} for node in attributes.lister.list("", "nodes")]
     rungs: tuple[Rung, ...] = ("sandbox", "process")
-    return [rung for rung in rungs if rung in labels]
+    for rung in rungs:
+        of_rung = [labels for labels in nodes if labels.get(RUNTIME) == rung]
+        if of_rung or (not nodes and rung == "sandbox"):
+            yield POD_FIELDS, rung
+        if any(labels.get(USER) == ORDINARY for labels in of_rung):
+            yield ORDINARY_USER_FIELDS, rung
+        if any(labels.get(SECCOMP) == "none" for labels in of_rung):
+            yield NO_SECCOMP_FIELDS, rung
