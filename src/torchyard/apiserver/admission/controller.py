@@ -76,6 +76,13 @@ class AdmissionController:
             if not ctx.dry_run:
                 await _charge_quota(registry, ctx, quota, used)
 
+    async def review(self, registry: Registry, ctx: RequestContext, operation: Operation, obj: Object) -> None:
+        """Let webhooks and policies reject a request that stores no object: a connection, an eviction, a token."""
+        dynamic = self._dynamic_admission(registry)
+        if dynamic is not None:
+            await dynamic.mutate(ctx, operation, obj, None)
+            await dynamic.validate(ctx, operation, obj, None)
+
     def inputs(self, registry: Registry, resource: Resource) -> AdmissionInputs | None:
         """None with webhooks, policies or quota, which look at each object."""
         lookup = self._lookup or self._start(registry)

@@ -41,6 +41,10 @@ class Admission(Protocol):
         """Raise if the operation is not allowed."""
         ...
 
+    async def review(self, registry: Registry, ctx: RequestContext, operation: Operation, obj: Object) -> None:
+        """Raise if a request that stores no object is not allowed."""
+        ...
+
     def inputs(self, registry: Registry, resource: Resource) -> AdmissionInputs | None:
         """Equal inputs mean that alike new objects are admitted alike. None if admission depends on more than these."""
         ...
@@ -84,6 +88,9 @@ class NoAdmission:
     async def validate(
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
     ) -> None:
+        return None
+
+    async def review(self, registry: Registry, ctx: RequestContext, operation: Operation, obj: Object) -> None:
         return None
 
     def inputs(self, registry: Registry, resource: Resource) -> AdmissionInputs | None:

@@ -29,6 +29,7 @@ async def bind(resources: ResourceHandler, ctx: RequestContext, request: Request
     if ctx.name and name != ctx.name:
         raise errors.bad_request("name in URL does not match name in Binding object")
     ctx.name = ctx.name or name
+    await resources.registry.admission.review(resources.registry, ctx, "CREATE", binding)
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node", "Minion"):
         error = field_errors.not_supported("target.kind", target["kind"], ["Node", "<empty>"])

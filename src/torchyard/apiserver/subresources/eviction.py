@@ -28,6 +28,7 @@ async def evict(resources: ResourceHandler, ctx: RequestContext, request: Reques
     check_namespace(ctx, eviction)
     if eviction["metadata"].get("name") != ctx.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
+    await resources.registry.admission.review(resources.registry, ctx, "CREATE", eviction)
     options = read_delete_options(eviction.get("deleteOptions"), Query())
     pod = find(resources.registry, ctx).object()
     if _needs_budget(pod):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api import errors
+from torchyard.api.objects import Object
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
@@ -17,6 +18,9 @@ async def stream(resources: ResourceHandler, ctx: RequestContext, request: Reque
     if ctx.subresource == "log":
         # as upstream: the options are checked before the pod
         options = log_options(request.query, ctx.name)
+    else:
+        registry = resources.registry
+        await registry.admission.review(registry, ctx, "CONNECT", _connect_options(ctx))
     pod = find(resources.registry, ctx).object()
     if ctx.subresource != "portforward":
         # as upstream: the container is checked before the node
@@ -33,3 +37,18 @@ async def stream(resources: ResourceHandler, ctx: RequestContext, request: Reque
     if streams is None:
         raise errors.not_implemented(f"{ctx.subresource} without a node agent")
     return await streams.handle(ctx, request, pod)
+
+
+def _connect_options(ctx: RequestContext) -> Object:
+    """The options of a connection as the object that webhooks and policies see."""
+    gvk, query = ctx.resource.subresources[ctx.subresource].gvk, ctx.query
+    options: Object = {"kind": gvk.kind, "apiVersion": gvk.api_version}
+    if ctx.subresource == "portforward":
+        ports = [int(port) for value in query.all("ports") for port in value.split(",") if port.isdigit()]
+        return {**options, **({"ports": ports} if ports else {})}
+    options |= {name: True for name in ("stdin", "stdout", "stderr", "tty") if query.flag(name)}
+    if container := query.get("container"):
+        options["container"] = container
+    if ctx.subresource == "exec":
+        options["command"] = query.all("command")
+    return options

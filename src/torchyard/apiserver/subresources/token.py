@@ -23,6 +23,7 @@ async def request_token(resources: ResourceHandler, ctx: RequestContext, request
         bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""), GVK
     )
     check_namespace(ctx, token_request)
+    await resources.registry.admission.review(resources.registry, ctx, "CREATE", token_request)
     return Response(
         201,
         orjson.dumps(resources.access_control.service_account_tokens.request(ctx.namespace, ctx.name, token_request)),
