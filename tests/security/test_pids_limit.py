@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from pathlib import Path
 
@@ -83,3 +84,17 @@ def test_version_2_delegates_to_the_containers_groups_below_the_pods(tmp_path: P
     cgroups.remove(support_v2, "u", "main", shim_pid=42)
     cgroups.remove_pod(support_v2, 42)
     assert not pod.exists()
+
+
+def test_the_default_limit_grows_with_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = []
+    for cpus in (2, 128):
+        monkeypatch.setattr(os, "cpu_count", lambda cpus=cpus: cpus)
+        limits.append(cgroups.default_pids_limit())
+    assert limits == [1280, 17408]
+
+
+def test_a_machine_without_a_pids_cgroup_says_so() -> None:
+    features = dataclasses.replace(support.machine(), cgroups=cgroups.CgroupSupport(0, (), "none"))
+    assert features.labels()["torchyard.dev/pids-limit"] == "none"
+    assert [available for name, available, _ in features.lines() if name == "process limit"] == [False]

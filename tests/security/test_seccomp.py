@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -325,3 +326,11 @@ os._exit(0)
             pytest.skip("this kernel has no 32-bit calls")
         raise
     assert report == [True, -errno.EPERM]
+
+
+def test_a_machine_without_seccomp_says_so() -> None:
+    features = dataclasses.replace(support.machine(), sandbox_missing="", seccomp_missing="the kernel has none")
+    assert features.labels()["torchyard.dev/seccomp"] == "none"
+    assert ("seccomp", False, "the kernel has none") in features.lines()
+    with_filter = dataclasses.replace(features, seccomp_missing="")
+    assert with_filter.labels()["torchyard.dev/seccomp"] == "RuntimeDefault"
