@@ -442,14 +442,24 @@ class ServerConnection(asyncio.Protocol):
                 self._owner.queue.hold_response(flow, -self.response_bytes)
 
     async def _write_pieces(self, body: bytes) -> None:
-        """Each piece after the client has read the one before: TLS would hold a second copy of all that is written."""
+        """Each piece after the client has read the one before: TLS would hold a second copy of all that is written.
+
+        Encrypting megabytes takes as long as handling many requests, so each piece waits for its turn, too.
+        """
+        queue, flow, share = self._owner.queue, self._flow, self._share
         view = memoryview(body)
         for at in range(0, len(body), _SINGLE_WRITE_BYTES):
             if self._may_write is not None:
                 await self._may_write
+            start = time.monotonic()
+            if flow is not None and not queue.start(flow, share, start):
+                await queue.wait(flow, share, is_new=False)
+                start = time.monotonic()
             if self.transport.is_closing():
                 return
             self.transport.write(view[at : at + _SINGLE_WRITE_BYTES])
+            if flow is not None:
+                queue.finish(flow, share, time.monotonic() - start)
 
     async def _stream(
         self, head: RequestHead, response: Response, body: AsyncGenerator[bytes, None], *, keep_alive: bool

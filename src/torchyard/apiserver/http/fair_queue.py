@@ -16,6 +16,7 @@ import heapq
 import time
 from collections import deque
 from itertools import count
+from math import inf
 
 from torchyard.apiserver.access.authentication import MASTERS, User
 from torchyard.apiserver.http.limits import HttpLimits
@@ -137,11 +138,11 @@ class FairQueue:
             flow.virtual_time = share.tag
         return True
 
-    async def wait(self, flow: Flow, share: ConnectionShare) -> None:
-        """Wait until it is this request's turn. Raises `QueueFull`."""
-        if len(flow.waiting) >= self._limits.queue_length:
+    async def wait(self, flow: Flow, share: ConnectionShare, *, is_new: bool = True) -> None:
+        """Wait until it is this request's turn. Raises `QueueFull`, unless it is not new and goes on."""
+        if is_new and len(flow.waiting) >= self._limits.queue_length:
             raise self.reject("queue-full")
-        waiter = _Waiter(flow, share, self._loop.create_future(), time.monotonic())
+        waiter = _Waiter(flow, share, self._loop.create_future(), time.monotonic() if is_new else inf)
         while True:
             self._push(waiter)
             await waiter.turn

@@ -37,7 +37,7 @@ class HttpLimits:
     queue_length: int = 512
     queue_seconds: float = 15.0
     # How long requests may run before the queue decides again whose turn it is.
-    slice_seconds: float = 0.02
+    slice_seconds: float = 0.01
     # Responses that wait for their clients to read them, for one user and for all. These limits are ours.
     user_response_bytes: int = 64 * MEGABYTE
     total_response_bytes: int = 256 * MEGABYTE
