@@ -66,7 +66,7 @@ class LoopWatchdog:
     threshold: float = THRESHOLD_SECONDS
     _limits: dict[str, _LogLimit] = field(default_factory=dict)
     _samples: list[_Sample] = field(default_factory=list)
-    _is_stopping: bool = False
+    _stopping: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ class LoopWatchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        self._is_stopping = True
+        self._stopping.set()
         self._timer.cancel()
         self._thread.join(timeout=5.0)
         self._base = None
@@ -131,8 +131,7 @@ class LoopWatchdog:
 
     def _run(self) -> None:
         repeat_at = 0.0
-        while not self._is_stopping:
-            time.sleep(self._interval)
+        while not self._stopping.wait(self._interval):
             late = time.monotonic() - self._due
             if late < self._interval:
                 repeat_at = _REPEAT_SECONDS
