@@ -55,13 +55,17 @@ class AdmissionController:
     ) -> bool:
         """Complete `new` in place, or reject it; returns whether a webhook changed it."""
         attributes = self._attributes(registry, ctx, operation, new, old)
-        for sentence in await _compute(ctx, self._built_in.warnings, attributes):
+        for sentence in await _compute(ctx, self._mutate, attributes):
             ctx.warn(sentence)
-        await _compute(ctx, self._built_in.mutate, attributes)
         dynamic = self._dynamic_admission(registry)
         is_changed = dynamic is not None and await dynamic.mutate(ctx, operation, new, old)
         self._built_in.authorize(attributes)
         return is_changed
+
+    def _mutate(self, attributes: AdmissionAttributes) -> list[str]:
+        warnings = self._built_in.warnings(attributes)
+        self._built_in.mutate(attributes)
+        return warnings
 
     async def validate(
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None

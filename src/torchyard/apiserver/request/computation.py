@@ -28,10 +28,15 @@ THREADS = 2
 # As kube-apiserver's --request-timeout.
 DEADLINE_SECONDS = 60.0
 
-_executor = ThreadPoolExecutor(THREADS, thread_name_prefix="apiserver-computation")
+
+_THREAD_PREFIX = "apiserver-computation"
+_executor = ThreadPoolExecutor(THREADS, thread_name_prefix=_THREAD_PREFIX)
 
 
-_direct = threading.local()  # is_running: `compute` is running a function without a thread
+class _Direct:
+    """Whether `compute` is running a function without a thread. Plain, since every step of every request sets it."""
+
+    is_running = False
 
 
 class NeedsThread(Exception):
@@ -43,7 +48,7 @@ class NeedsThread(Exception):
 
 def is_direct() -> bool:
     """Whether the present function was called by `compute` without a thread, and so may raise `NeedsThread`."""
-    return getattr(_direct, "is_running", False)
+    return _Direct.is_running and not threading.current_thread().name.startswith(_THREAD_PREFIX)
 
 
 class _DeadlineExceeded(BaseException):
@@ -53,13 +58,13 @@ class _DeadlineExceeded(BaseException):
 async def compute(size: int, function: Callable[..., T], *args: Any, deadline: float = DEADLINE_SECONDS) -> T:
     """The result of a function, computed in a thread if `size`, in bytes, is large. 504 after the deadline."""
     if size <= LARGE_BYTES:
-        _direct.is_running = True
+        _Direct.is_running = True
         try:
             return function(*args)
         except NeedsThread:
             pass
         finally:
-            _direct.is_running = False
+            _Direct.is_running = False
     computation = _Computation(function, args)
     future = asyncio.get_running_loop().run_in_executor(_executor, computation.run)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -50,9 +50,9 @@ class RequestContext:
     def warn(self, sentence: str) -> None:
         self.warnings[sentence] = None
 
-    async def compute(self, function: Callable[..., T], *args: Any) -> T:
+    def compute(self, function: Callable[..., T], *args: Any) -> Coroutine[Any, Any, T]:
         """The result of a function that uses only what belongs to this request; in a thread if the request is large."""
-        return await computation.compute(self.size, function, *args)
+        return computation.compute(self.size, function, *args)
 
     @property
     def field_manager(self) -> str:

@@ -38,7 +38,6 @@ async def admit_new(
     """Default, validate and admit a new object; returns it as it is stored, and whether its name was generated."""
     resource = ctx.resource
     storage = registry.catalog.storage(resource)
-    strategy = resource.strategy
     check_scope(ctx, obj)
     if resource.custom is not None and f"{resource.plural}.{resource.group}" in registry.terminating:
         reason = "create not allowed while custom resource definition is terminating"
@@ -50,10 +49,10 @@ async def admit_new(
     allocator = registry.allocators.get((storage.group, storage.plural))
     if allocator is not None and allocator.before_validation:
         allocator.allocate(registry, obj, None)
-    await ctx.compute(_validate_new, ctx, storage, obj)
+    warnings = await ctx.compute(_validate_new, ctx, storage, obj)
     if ctx.authorize_create is not None:  # as upstream: after validation, before validating admission
         ctx.authorize_create()
-    for sentence in await ctx.compute(strategy.warnings, obj):
+    for sentence in warnings:
         ctx.warn(sentence)
     if allocator is not None and not allocator.before_validation:
         allocator.allocate(registry, obj, None)
@@ -70,7 +69,8 @@ def _default_new(ctx: RequestContext, storage: Resource, obj: Object, managed_fi
     return obj
 
 
-def _validate_new(ctx: RequestContext, storage: Resource, obj: Object) -> None:
+def _validate_new(ctx: RequestContext, storage: Resource, obj: Object) -> list[str]:
+    """Raise 422 for an invalid object; returns the warnings about a valid one."""
     strategy, metadata = ctx.resource.strategy, obj["metadata"]
     errs = validate_metadata(
         metadata,
@@ -82,6 +82,7 @@ def _validate_new(ctx: RequestContext, storage: Resource, obj: Object) -> None:
         errs += strategy.validate(obj)
     if errs:
         raise ctx.invalid(metadata["name"], errs)
+    return strategy.warnings(obj)
 
 
 def _stored_form(resource: Resource, storage: Resource, obj: Object) -> Object:

@@ -7,6 +7,7 @@ new object from the old one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from torchyard.api import field_errors
 from torchyard.api.names import validate_metadata_update
@@ -164,9 +165,10 @@ async def _admit_change(
     strategy = ctx.resource.strategy
     is_status = ctx.subresource == "status"
     prepare = strategy.prepare_status if is_status else strategy.prepare_update
-    await ctx.compute(_default_change, ctx, storage, draft, old, managed_fields_set)
-    if validate is None:
-        await ctx.compute(prepare, draft.obj, old)
+    set_fields = partial(
+        _default_change, managed_fields_set=managed_fields_set, prepare=prepare if validate is None else None
+    )
+    await ctx.compute(set_fields, ctx, storage, draft, old)
     new = draft.obj
     if await registry.admission.mutate(registry, ctx, "UPDATE", new, old):
         draft.status_normalized = False
@@ -181,10 +183,8 @@ async def _admit_change(
     allocator = registry.allocators.get((storage.group, storage.plural))
     if allocator is not None and allocator.before_validation and not is_status:
         allocator.allocate(registry, new, old)
-    await ctx.compute(_validate_change, ctx, storage, draft, old, validate)
-    if not is_status and _warns(strategy, new, old):
-        for sentence in await ctx.compute(strategy.warnings, new):
-            ctx.warn(sentence)
+    for sentence in await ctx.compute(_validate_change, ctx, storage, draft, old, validate):
+        ctx.warn(sentence)
     if allocator is not None and not allocator.before_validation:
         allocator.allocate(registry, new, old)
     await registry.admission.validate(registry, ctx, "UPDATE", new, old)
@@ -195,24 +195,28 @@ def _default_change(
     storage: Resource,
     draft: Draft,
     old: Object,
+    *,
     managed_fields_set: bool,
+    prepare: Callable[[Object, Object], None] | None,
 ) -> None:
-    """Set what the client left out, and the managed fields."""
+    """Set what the client left out, the managed fields, and with `prepare` what the kind resets."""
     strategy = ctx.resource.strategy
-    is_status = ctx.subresource == "status"
     carry_over(draft.obj, old)
-    if is_status and storage.custom is not None:
+    if ctx.subresource == "status" and storage.custom is not None:
         draft.obj = _with_status_only(None if draft.status_normalized else strategy, draft.obj, old)
     else:
         strategy.default(draft.obj)
     if not managed_fields_set:
         # before the kind's own rules, as upstream: a field that those reset has an owner all the same
         set_managed_fields(ctx, storage, old, draft.obj)
+    if prepare is not None:
+        prepare(draft.obj, old)
 
 
 def _validate_change(
     ctx: RequestContext, storage: Resource, draft: Draft, old: Object, validate: ValidateUpdate | None
-) -> None:
+) -> list[str]:
+    """Raise 422 for an invalid change; returns the warnings about a valid one."""
     strategy, new = ctx.resource.strategy, draft.obj
     is_status = ctx.subresource == "status"
     metadata = new["metadata"]
@@ -231,6 +235,7 @@ def _validate_change(
             errs += (strategy.validate_status if is_status else strategy.validate_update)(new, old)
     if errs:
         raise ctx.invalid(metadata["name"], errs)
+    return strategy.warnings(new) if not is_status and _warns(strategy, new, old) else []
 
 
 def _with_status_only(defaults: Strategy | None, new: Object, old: Object) -> Object:
