@@ -59,7 +59,10 @@ class ResourceHandler:
         registry.catalog.on_change(self._encoders.clear)
 
     async def _get(self, ctx: RequestContext, request: Request) -> Response:
-        return await self.respond(ctx, request, find(self.registry, ctx))
+        record, encoder = find(self.registry, ctx), self._encoder(ctx, request)
+        if encoder.cost_of(record) <= LARGE_BYTES:  # the most frequent response of all: no further call
+            return Response(200, encoder.object(record), encoder.content_type)
+        return await _encoded(encoder, record)
 
     async def _list(self, ctx: RequestContext, request: Request) -> Response:
         encoder = self._encoder(ctx, request)
@@ -162,8 +165,8 @@ class ResourceHandler:
 
 
 async def _encoded(encoder: ObjectEncoder, record: Record, *, is_new: bool = False) -> Response:
-    cost = encoder.cost((record,))
-    # not even a call of `compute` for the most frequent response of all
+    cost = encoder.cost_of(record)
+    # not even a call of `compute` for small responses
     body = encoder.object(record) if cost <= LARGE_BYTES else await compute(cost, encoder.object, record)
     return Response(201 if is_new else 200, body, encoder.content_type)
 

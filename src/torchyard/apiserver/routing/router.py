@@ -14,6 +14,7 @@ from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.names import path_segment_problems
 from torchyard.api.quoting import quote
+from torchyard.api.resources import Resource
 from torchyard.api.selectors import parse_fields
 from torchyard.api.selectors.grammar import EQUALS
 from torchyard.apiserver.access.access_control import AccessControl
@@ -55,16 +56,15 @@ class Router:
         except StatusError as error:
             return error_response(error)
         route = parse(request.method, request.path, watch=request.query.flag("watch"))
-        response = await self._handle_errors(request, route)
-        if route is not None and route.is_resource:
-            self._count(route, response, time.perf_counter() - start)
+        if route is None or not route.is_resource:
+            return await self._handle_errors(request, route, None)
+        resource = self.registry.catalog.find(route.group, route.version, route.plural)
+        response = await self._handle_errors(request, route, resource)
+        if resource is not None:  # so that the labels are not what clients make up
+            self._count(route, resource, response, time.perf_counter() - start)
         return response
 
-    def _count(self, route: Route, response: Response, seconds: float) -> None:
-        """Count a request for a resource that is served; the labels are not what clients make up."""
-        resource = self.registry.catalog.find(route.group, route.version, route.plural)
-        if resource is None:
-            return
+    def _count(self, route: Route, resource: Resource, response: Response, seconds: float) -> None:
         subresource = route.subresource if route.subresource in resource.subresources else ""
         # the duration of a watch says nothing about the server
         is_whole = isinstance(response.body, bytes) and response.events is None
@@ -80,9 +80,9 @@ class Router:
         else:
             self._authorize(request, route)
 
-    async def _handle_errors(self, request: Request, route: Route | None) -> Response:
+    async def _handle_errors(self, request: Request, route: Route | None, resource: Resource | None) -> Response:
         try:
-            return await self._handle(request, route)
+            return await self._handle(request, route, resource)
         except StatusError as error:
             return error_response(error)
         except RecursionError:
@@ -91,11 +91,10 @@ class Router:
             log.exception("request failed: method=%s path=%s", request.method, quote(request.path))
             return error_response(errors.internal("see the server's log"))
 
-    async def _handle(self, request: Request, route: Route | None) -> Response:
+    async def _handle(self, request: Request, route: Route | None, resource: Resource | None) -> Response:
         if route is None or not route.is_resource:
             self._authorize_path(request)
             return await self._non_resource.handle(request, route)
-        resource = self.registry.catalog.find(route.group, route.version, route.plural)
         self._authorize(request, route)
         if resource is None or not route.is_canonical or route.prefix == "proxy":
             raise errors.no_such_path()

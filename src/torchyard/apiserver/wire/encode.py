@@ -74,7 +74,12 @@ class ObjectEncoder:
 
     def cost(self, records: Sequence[Record]) -> int:
         """The cost of encoding records, as the length of JSON that takes about as long to decode."""
-        size = sum([len(record.data) for record in records])
+        return self._weighted(sum([len(record.data) for record in records]))
+
+    def cost_of(self, record: Record) -> int:
+        return self._weighted(len(record.data))
+
+    def _weighted(self, size: int) -> int:
         if self._is_stored_form:
             return size // _COPY_FACTOR
         return size * _YAML_FACTOR if self._format.yaml else size
