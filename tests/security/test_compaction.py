@@ -15,7 +15,7 @@ from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.store.store import Store
 
 OBJECTS = rounds(5_000, 50_000)
-MAX_STEP_SECONDS = 0.1
+MAX_STEP_SECONDS = 0.3
 BATCH = 100
 
 

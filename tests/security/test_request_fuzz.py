@@ -11,12 +11,12 @@ from pathlib import Path
 from tests.api.differential.test_traits import SAMPLES
 from tests.security.plane_support import PlaneClient, plane_client
 from tests.security.request_fuzz import NAMESPACE, FuzzedRequest, RequestFuzzer
-from tests.support.effort import rounds
+from tests.support.effort import FULL, rounds
 
 from torchyard.apiserver.request.response import Response
 
 # The loop may compute for so long at a time; requests that take longer do so in threads.
-MAX_BLOCKED_SECONDS = 0.1
+MAX_BLOCKED_SECONDS = 0.1 if FULL else 0.3
 REQUESTS = rounds(2_000, 100_000)
 ROUND = 1_000
 MAX_GROWTH_BYTES = 64 << 20
