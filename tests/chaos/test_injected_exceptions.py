@@ -27,6 +27,7 @@ from torchyard.api.gvr import (
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
     RESOURCE_QUOTAS,
+    SERVICE_ACCOUNTS,
     SERVICES,
 )
 from torchyard.api.objects import Object
@@ -141,6 +142,7 @@ def _job(name: str, **spec: object) -> Object:
 
 async def _create_everything(client: Client) -> None:
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "work"}})
+    await first_answer(lambda: client.find(SERVICE_ACCOUNTS, "default", "work"), seconds=SETTLE_SECONDS)
     queue_objects: list[tuple[GroupVersionResource, str, Object]] = [
         (FLAVORS, "ResourceFlavor", queues.flavor()),
         (CLUSTER_QUEUES, "ClusterQueue", queues.queue("team", cpu="4")),

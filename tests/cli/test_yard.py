@@ -96,7 +96,7 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
         (("image", "build", "-t", "x", "."), "error: there is no Dockerfile at"),
         (("image", "inspect", "missing"), "error: image missing does not exist on this node"),
         (("image", "load", "missing.tar"), "error: missing.tar does not exist"),
-        (("restore", "/"), "error: cannot read /: Is a directory"),
+        (("restore", "/"), "error: / is not a regular file"),
         (("restore", "/bin/true"), "is not a Torchyard store\nhint: name a file that `yard backup` wrote\n"),
         (
             ("image", "save", "missing", "-o", "x.tar"),

@@ -91,3 +91,22 @@ async def test_a_part_that_waits_for_its_restart_is_down_with_its_error() -> Non
 
 async def _raise() -> None:
     raise ValueError("bad value")
+
+
+async def test_a_part_that_fails_while_it_is_stopped_is_not_started_again() -> None:
+    supervisor = Supervisor(min_delay=0.001)
+    starts: list[None] = []
+
+    async def fails_at_the_end() -> None:
+        starts.append(None)
+        try:
+            await _forever()
+        finally:
+            raise ValueError("bad value")
+
+    task = asyncio.create_task(supervisor.run("part", fails_at_the_end))
+    await first_answer(lambda: _answer(starts))
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert len(starts) == 1

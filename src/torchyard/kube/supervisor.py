@@ -21,6 +21,7 @@ Part = Callable[[], Awaitable[None]]
 _MIN_DELAY, _MAX_DELAY = 0.1, 30.0
 # A part that ran this long is healthy again: its next failure starts with the shortest delay.
 _HEALTHY_AFTER = 60.0
+_CANCEL_AGAIN_SECONDS = 1.0
 
 
 class PartFailure(NamedTuple):
@@ -57,16 +58,14 @@ class Supervisor:
         delay = self._min_delay
         while True:
             started = time.monotonic()
+            # A task of its own: its cancellation, or that of something it waits for, is not ours.
+            task = asyncio.ensure_future(part())
             try:
-                await part()
-                error: BaseException = RuntimeError("it returned")
-            except asyncio.CancelledError as cancelled:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                error = cancelled  # the part waited for something that was cancelled; it was not
-            except Exception as raised:
-                error = raised
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                await _stop(name, task)
+                raise
+            error = asyncio.CancelledError() if task.cancelled() else task.exception() or RuntimeError("it returned")
             if time.monotonic() - started >= _HEALTHY_AFTER:
                 delay = self._min_delay
             self._report(name, error, delay)
@@ -87,6 +86,15 @@ class Supervisor:
             exc_info=error,
         )
         self._on_failure(PartFailure(name, error, delay, count))
+
+
+async def _stop(name: str, task: asyncio.Future[None]) -> None:
+    """Cancel a part until it ends: code that completes at the same moment can miss a cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_AGAIN_SECONDS)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.warning("part failed while it was stopped: part=%s", name, exc_info=error)
 
 
 def describe(error: BaseException) -> str:

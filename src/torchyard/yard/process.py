@@ -36,9 +36,14 @@ def run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
     """
     gc.disable()  # until `calm_collector`: objects created during the start are long-lived
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    raise_open_file_limit()
+    log_open_file_limit = raise_open_file_limit()
     prefer_uvloop()
-    return asyncio.run(_run(settings, ready))
+
+    def on_ready(url: str) -> None:
+        log_open_file_limit()
+        ready(url)
+
+    return asyncio.run(_run(settings, on_ready))
 
 
 async def _run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:

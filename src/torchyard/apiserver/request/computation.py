@@ -68,11 +68,11 @@ async def compute(size: int, function: Callable[..., T], *args: Any, deadline: f
     computation = _Computation(function, args)
     future = asyncio.get_running_loop().run_in_executor(_executor, computation.run)
     try:
-        return await asyncio.wait_for(future, deadline)
+        async with asyncio.timeout(deadline):
+            return await future
     except TimeoutError:
-        raise errors.timeout("request did not complete within the allotted timeout") from None
-    finally:
         computation.interrupt()
+        raise errors.timeout("request did not complete within the allotted timeout") from None
 
 
 class _Computation(Generic[T]):

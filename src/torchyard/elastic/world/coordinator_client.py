@@ -197,12 +197,13 @@ class CoordinatorClient:
             self._send_frame(message)
 
     def _send_frame(self, message: Message) -> None:
-        if self._socket is None:
+        connection = self._socket  # another thread may drop it meanwhile
+        if connection is None:
             return
         try:
-            self._socket.sendall(wire.encode(message))
+            connection.sendall(wire.encode(message))
         except OSError:
-            self._socket.close()
+            connection.close()
             self._socket = None
 
     def report(self, message: wire.ReportProgress) -> None:
