@@ -26,9 +26,9 @@ def test_no_worker_is_lost_and_the_model_is_the_same(
     job = tmp_path / "job"
     with ChaosJob(options(job, "--hold", str(job / "go"), *LONG)) as chaos:
         step = chaos.wait_step(2)["step"]
-        for offset in ("+2d", "-5h", "+0"):
+        for offset in ("-5h", "+0", "+2d"):  # the last one stays: the events of the end show whether the clock jumped
             clock.set(offset)
-            step = chaos.wait_step(step + 20)["step"]  # libfaketime reads its file once a second
+            step = chaos.wait_step(step + 20)["step"]
         assert finish(chaos) == expected
     assert_exactly_once(job, epochs=12)
     ledger = Ledger(job / "ledger.db", job=job.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,3 +154,24 @@ def test_worlds_checkpoints_events_and_notes_survive(path: Path) -> None:
     assert again.get_note("target") == 3
     assert again.sampler == SAMPLER
     again.close()
+
+
+def test_transactions_of_two_threads_follow_each_other(ledger: Ledger) -> None:
+    """The coordinator stores notes and the sampler while its writer thread stores events."""
+    begun, errors = threading.Event(), []
+
+    def write_notes() -> None:
+        begun.wait()
+        try:
+            ledger.put_note("key", 1)
+        except sqlite3.Error as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=write_notes)
+    thread.start()
+    with ledger.transaction():
+        begun.set()
+        thread.join(0.2)  # it waits for this transaction
+    thread.join()
+    assert errors == []
+    assert ledger.get_note("key") == 1

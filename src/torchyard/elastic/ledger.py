@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -69,6 +70,7 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._lock = _lock(path)
+        self._writing = threading.Lock()  # the coordinator fixes the sampler while its writer thread writes events
         try:
             self._db = _open(path)
             self._sampler: StepSampler | None = None
@@ -95,13 +97,14 @@ class Ledger:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        self._db.execute("begin immediate")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("rollback")
-            raise
-        self._db.execute("commit")
+        with self._writing:
+            self._db.execute("begin immediate")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("rollback")
+                raise
+            self._db.execute("commit")
 
     def _meta(self, key: str) -> str | None:
         row = self._db.execute("select value from meta where key=?", (key,)).fetchone()
@@ -257,7 +260,7 @@ def _lock(path: Path) -> int:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    # The coordinator hands its ledger to one writer thread; two threads never use it at once.
+    # The coordinator writes from one thread, but for what it fixes at the start; transactions never overlap.
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         # A crash during creation leaves a file without tables, which counts as new.
