@@ -6,7 +6,7 @@ Start with `loop`, the contract of every controller. Then, in reading order:
 - `mutation_cache`, `concurrency`: reading one's own writes, and concurrent writes.
 - `pytorchjob`: PyTorchJobs, on the plane and on a cluster.
 - `job`, `job_pods`, `cronjob`, `ttl_after_finished`: batch jobs.
-- `scheduler`: pods to nodes.
+- `scheduler`, `scheduler_writes`: pods to nodes.
 - `volume_binder`, `volume_protection`, `ephemeral_volumes`, `local_provisioner`: storage.
 - `node_lifecycle`, `pod_eviction`: unreachable nodes, taints and their pods.
 - `service_pods`, `endpoints`, `endpointslices`: services.

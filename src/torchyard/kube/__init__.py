@@ -16,6 +16,7 @@ Modules in reading order:
 - `transform`: what a cache stores of an object
 - `informer_factory`: informers shared by the controllers of a process
 - `workqueue`: the queue between informers and workers
+- `supervisor`: the concurrent parts of a process, each restarted when it fails
 - `event_recorder`: recording events
 - `leader_election`: one active process among several
 - `process`: event loop and garbage collector of a long-running process

@@ -6,7 +6,7 @@
 - `node`, `images`: the plane's node, and its image store.
 - `listen_address`, `lock`: where the plane listens, and one plane per state directory.
 - `open_files`: the limit of open files.
-- `watchdog`: records what blocks the event loop.
+- `watchdog`, `supervisor_metrics`: what blocks the event loop, and which parts failed.
 - `process`: the plane as a process: foreground, detached, stopped, inspected.
 - `backups`: backup and restore of the store.
 - `controller_log`: the log of the pod that represents the controllers.

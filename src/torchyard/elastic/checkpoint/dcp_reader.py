@@ -27,6 +27,7 @@ from torchyard.elastic.world.state_header import (
     check_memory,
     encode_header,
     references,
+    tensor_paths,
     tensor_spec,
 )
 
@@ -140,19 +141,7 @@ def _mark_references(value: Any) -> Any:
 
 def _names(skeleton: Any, count: int) -> list[str]:
     """Return the name of every tensor in format 1: the keys that lead to it, joined with dots."""
-    names: dict[int, str] = {}
-
-    def walk(value: Any, path: str) -> None:
-        if isinstance(value, TensorRef):
-            names[value.index] = path
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                walk(item, f"{path}.{key}" if path else str(key))
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                walk(item, f"{path}.{index}")
-
-    walk(skeleton, "")
+    names = tensor_paths(skeleton)
     return [names[index] for index in range(count)]
 
 

@@ -25,7 +25,7 @@ from torchyard.elastic.checkpoint.remote import CheckpointStore, is_remote
 from torchyard.elastic.checkpoint.staged import read_staged
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.state import Snapshot
-from torchyard.elastic.world.state_header import LARGEST_HEADER, TensorRef
+from torchyard.elastic.world.state_header import LARGEST_HEADER, tensor_paths
 
 STATE = "state.json"
 TENSORS = "tensors.safetensors"
@@ -64,19 +64,7 @@ class SaveReply(TypedDict):
 
 def tensor_names(snapshot: Snapshot) -> list[str]:
     """Return the name of every tensor: its path in the state, for example `model.0.weight`."""
-    names: dict[int, str] = {}
-
-    def walk(value: Any, path: str) -> None:
-        if isinstance(value, TensorRef):
-            names[value.index] = path
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                walk(item, f"{path}.{key}" if path else str(key))
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                walk(item, f"{path}.{index}")
-
-    walk(snapshot.skeleton, "")
+    names = tensor_paths(snapshot.skeleton)
     used: set[str] = set()
     for index in range(len(snapshot.tensors)):
         if names[index] in used or not names[index]:

@@ -43,6 +43,24 @@ class TensorRef:
         return repr(f"\0tensor:{self.index}")  # part of the digest of a state
 
 
+def tensor_paths(skeleton: Any) -> dict[int, str]:
+    """The keys that lead to each tensor of a skeleton, joined with dots, by its index."""
+    paths: dict[int, str] = {}
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, TensorRef):
+            paths[value.index] = path
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, f"{path}.{key}" if path else str(key))
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                walk(item, f"{path}.{index}")
+
+    walk(skeleton, "")
+    return paths
+
+
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """The type and the shape of a tensor."""
