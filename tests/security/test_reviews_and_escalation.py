@@ -38,8 +38,14 @@ POLICY = [
     ),
     role("reviews-no-magic", rule("create update patch get delete", "roles rolebindings clusterroles", RBAC)),
     role("reviews-escalator", rule("escalate create update patch", "clusterroles", RBAC, names="reviews-target")),
-    role("reviews-binder", rule("create", "rolebindings", RBAC), rule("bind", "clusterroles", RBAC, names="reviews-reader")),
-    role("reviews-reader", rule("get list watch", "pods pods/log services"), rule("get list", "jobs cronjobs", "batch")),
+    role(
+        "reviews-binder",
+        rule("create", "rolebindings", RBAC),
+        rule("bind", "clusterroles", RBAC, names="reviews-reader"),
+    ),
+    role(
+        "reviews-reader", rule("get list watch", "pods pods/log services"), rule("get list", "jobs cronjobs", "batch")
+    ),
     role("reviews-approver", rule("approve", "signers", SIGNERS, names="example.com/one")),
     role("reviews-domain", rule("approve sign", "signers", SIGNERS, names="example.com/*")),
     role("reviews-csr", rule("*", "certificatesigningrequests certificatesigningrequests/*", SIGNERS)),
@@ -308,7 +314,12 @@ GRANTS: list[tuple[str, str, str, Any]] = [
     ("POST", "", "", binding("reviews-new", "ClusterRole/reviews-target", "User=x", namespace=NS)),
     ("POST", "", "", binding("reviews-new", "ClusterRole/reviews-nowhere", "User=x", namespace=NS)),
     ("POST", "", "", binding("reviews-new", "Role/reviews-nowhere", "User=x", namespace=NS)),
-    ("POST", "", "", binding("reviews-new", "ClusterRole/reviews-reader", namespace=NS) | {"subjects": [{"kind": "Odd"}]}),
+    (
+        "POST",
+        "",
+        "",
+        binding("reviews-new", "ClusterRole/reviews-reader", namespace=NS) | {"subjects": [{"kind": "Odd"}]},
+    ),
     ("DELETE", f"/apis/{RBAC}/v1/clusterroles/reviews-target", "", None),
 ]
 

@@ -60,7 +60,7 @@ class StreamRouter:
     """Routes every request to the streams of one pod, and collects what a server would log as its own defect."""
 
     def __init__(self) -> None:
-        self.access_control = SimpleNamespace(authenticate=lambda _, __: User("alice"))
+        self.access_control = SimpleNamespace(authenticate=lambda _, __: User("alice"), static_user=lambda _, __: None)
         self.backend = Backend()
         self._streams = PodStreamHandler(self.backend)  # type: ignore[arg-type]
         self.defects: list[BaseException] = []

@@ -19,15 +19,19 @@ from torchyard.apiserver.http.server import HttpServer
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.routing.router import Router
+from torchyard.apiserver.routing.stored_get import StoredObject
 
 WITHIN = 30.0
 
 
 class Echo:
-    """A router that echoes requests; `/stream` never ends, `/slow` waits to be released."""
+    """A router that echoes requests, except for stored objects; `/stream` never ends, `/slow` waits to be released."""
 
     def __init__(self) -> None:
-        self.access_control = SimpleNamespace(authenticate=self._authenticate)
+        self.access_control = SimpleNamespace(authenticate=self._authenticate, static_user=self._static_user)
+        self.user = User("alice")
+        self.stored: dict[str, bytes] = {}
+        self.stored_requests = 0
         self.released = asyncio.Event()
         self.requests = 0
         self.streams_ended = 0
@@ -35,7 +39,17 @@ class Echo:
     def _authenticate(self, headers: Mapping[str, str], certificate: bytes | None) -> User:
         if headers.get("Authorization") == "Bearer wrong":
             raise errors.unauthorized()
-        return User("alice")
+        return self.user
+
+    def _static_user(self, headers: Mapping[str, str], certificate: bytes | None) -> User | None:
+        return self.user if headers.get("Authorization") == "Bearer static" else None
+
+    def get_stored(self, path: str, user: User, accept: str) -> StoredObject | None:
+        data = self.stored.get(path)
+        return None if data is None else StoredObject(data, ("get", "", "v1", "things", "", "200"))
+
+    def count_stored(self, stored: StoredObject, seconds: float) -> None:
+        self.stored_requests += 1
 
     def authorize(self, method: str, path: str, query: Query, user: User) -> None:
         if path == "/forbidden":
@@ -204,6 +218,63 @@ async def test_pipelined_requests_are_handled_in_order_and_none_is_lost() -> Non
         for _ in range(many):
             assert (await peer.response())[0] == 200
         await sending
+
+
+STATIC = "Authorization: Bearer static"
+
+
+async def test_a_stored_object_is_sent_at_once_to_a_user_that_the_connection_knows() -> None:
+    async with connected() as (echo, _, peer):
+        echo.stored["/a"] = b'{"stored": true}'
+        for number in range(3):
+            await peer.send(_request("GET /a HTTP/1.1", STATIC))
+            status, headers, body = await peer.response()
+            assert (status, echo.requests, echo.stored_requests) == (200, 1, number)  # the first one authenticates
+            assert "Connection" not in headers
+        assert (headers["Content-Type"], headers["Content-Length"], body) == (
+            *("application/json", "16"),
+            b'{"stored": true}',
+        )
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        pytest.param(_request("GET /a?x=1 HTTP/1.1", STATIC), id="query"),
+        pytest.param(_request("HEAD /a HTTP/1.1", STATIC), id="method"),
+        pytest.param(_request("GET /a HTTP/1.0", STATIC), id="old version"),
+        pytest.param(_request("GET /a HTTP/1.1", STATIC, "Connection: close"), id="close"),
+        pytest.param(_request("GET /a HTTP/1.1", STATIC, "Content-Length: 1", body=b"x"), id="body"),
+        pytest.param(_request("GET /a HTTP/1.1", "Authorization: Bearer other"), id="credentials"),
+        pytest.param(_request("GET /b HTTP/1.1", STATIC), id="not stored"),
+    ],
+)
+async def test_all_other_requests_go_to_the_router(request_bytes: bytes) -> None:
+    async with connected() as (echo, _, peer):
+        echo.stored["/a"] = b'{"stored": true}'
+        await peer.send(_request("GET /first HTTP/1.1", STATIC))
+        await peer.response()
+        await peer.send(request_bytes)
+        assert (await peer.response(bodyless=request_bytes.startswith(b"HEAD")))[0] == 200
+        assert (echo.requests, echo.stored_requests) == (2, 0)
+
+
+async def test_stored_objects_are_sent_in_the_order_of_their_requests() -> None:
+    async with connected() as (echo, _, peer):
+        echo.stored |= {f"/{number}": b"%d" % number for number in range(100)}
+        await peer.send(b"".join(_request(f"GET /{number} HTTP/1.1", STATIC) for number in range(100)))
+        bodies = [(await peer.response())[2].decode() for _ in range(100)]
+        # By the router, which echoes the path, while another request is in the buffer.
+        assert [body.removeprefix("GET /").removesuffix("? 0") for body in bodies] == list(map(str, range(100)))
+        assert echo.requests + echo.stored_requests == 100
+
+
+async def test_a_large_stored_object_is_written_piece_by_piece() -> None:
+    async with connected() as (echo, _, peer):
+        echo.stored["/a"] = b"x" * ((1 << 16) + 1)
+        for _ in range(2):
+            await peer.send(_request("GET /a HTTP/1.1", STATIC))
+            assert (await peer.response())[2] == b"GET /a? 0"  # by the router, which has no such object here
 
 
 async def test_responses_without_body_and_responses_that_close_the_connection() -> None:

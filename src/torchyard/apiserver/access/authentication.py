@@ -239,6 +239,19 @@ class RequestAuthenticator:
             return ANONYMOUS
         raise unauthorized()
 
+    def static_user(self, headers: MultiMapping[str]) -> User | None:
+        """The user of a static token, which is valid as long as the server runs; None for all other credentials."""
+        token = bearer_token(headers)
+        for source in self._tokens if token is not None else ():
+            try:
+                response = source.authenticate(token or "")
+            except TokenRejected:
+                continue
+            if response is not None:
+                is_valid = not set(self._audiences).isdisjoint(response.audiences)
+                return response.user if is_valid and isinstance(source, StaticTokenAuthenticator) else None
+        return None
+
     def review_token(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """The status of a TokenReview with this spec."""
         token = spec.get("token")

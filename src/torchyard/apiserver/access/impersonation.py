@@ -25,9 +25,13 @@ AUTHENTICATION_GROUP = "authentication.k8s.io"
 _BAD_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
 
 
+def is_impersonating(headers: MultiMapping[str]) -> bool:
+    return any(key[: len(PREFIX)].lower() == PREFIX for key in headers)
+
+
 def impersonate(user: User, headers: MultiMapping[str], authorizer: Authorizer) -> User:
     """The user that the request acts as. Raises 403 when `user` may not impersonate it."""
-    if not any(key[: len(PREFIX)].lower() == PREFIX for key in headers):
+    if not is_impersonating(headers):
         return user
     name = _text(headers.get("Impersonate-User", ""))
     groups = tuple(_text(group) for group in headers.getall("Impersonate-Group", ()))

@@ -1,19 +1,20 @@
 """One connection: reads requests, passes them to the router and writes the responses in order.
 
-A user is authenticated and authorized before the body is read, unless the body came together with the head. Only
-requests that upgrade the connection, for exec, attach and port-forward, go to aiohttp, with all their bytes.
+A user is authenticated and authorized before the body is read, unless the body came together with the head. A get of a
+stored object is answered at once, all other requests in a task. Only requests that upgrade the connection, for exec,
+attach and port-forward, go to aiohttp, with all their bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import time
-from collections.abc import AsyncGenerator
 from math import inf
 from typing import Protocol, cast
+
+from multidict import MultiMapping
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
@@ -23,16 +24,9 @@ from torchyard.apiserver.http.body_reader import BodyReader
 from torchyard.apiserver.http.connection_table import ConnectionTable
 from torchyard.apiserver.http.fair_queue import ConnectionShare, FairQueue, Flow, QueueFull
 from torchyard.apiserver.http.limits import BODY_LIMIT, HttpLimits
-from torchyard.apiserver.http.request_head import (
-    CHUNKED,
-    HEAD_TOO_LARGE,
-    MalformedRequest,
-    RequestHead,
-    find_head_end,
-    parse_head,
-    parse_plain_head,
-)
-from torchyard.apiserver.http.response_head import content_length_lines, format_response_head
+from torchyard.apiserver.http.request_head import CHUNKED, MalformedRequest, RequestHead
+from torchyard.apiserver.http.request_reader import RequestReader
+from torchyard.apiserver.http.response_writer import SINGLE_WRITE_BYTES, ResponseWriter
 from torchyard.apiserver.http.write_buffer import WriteBuffer
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
@@ -43,10 +37,7 @@ log = logging.getLogger(__name__)
 
 # How much a client may send ahead while a request is being handled.
 _MAX_AHEAD_BYTES = 1 << 16
-# A body up to this size is copied behind its head, so that both leave in one write.
-_SINGLE_WRITE_BYTES = 1 << 16
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_UPGRADED_SUBRESOURCES = ("/exec", "/attach", "/portforward")
 _PROBES = ("/healthz", "/livez", "/readyz")
 # As kube-apiserver, which does not use a Status here.
 TOO_MANY_REQUESTS = Response(
@@ -81,76 +72,83 @@ class ServerConnection(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.address = address
         self.user_name = ""
-        self.buffer = bytearray()
         self.task: asyncio.Task[None] | None = None  # handles the current request
         self.idle_since = time.monotonic()
         self.deadline = self.idle_since + owner.limits.head_seconds
         self._certificate: bytes | None = None
-        self._searched = 0  # how much of the buffer has no end of a head
-        self._counted_head = 0
+        self._reader = RequestReader(owner)
         self._body: BodyReader | None = None  # of a request whose body is incomplete
-        self._last_method = ""
+        self._headers: MultiMapping[str] | None = None  # of the last get that was answered at once
+        self._static_user: User | None = None  # of these headers
+        self._accept = ""
         self._flow: Flow | None = None
         self._share = ConnectionShare()
+        self._writer: ResponseWriter
         self._is_waiting = False  # for its turn
-        self._is_streaming = False
         self._is_lingering = False  # the client may read the last response; nothing it sends counts
         self._is_reading_paused = False  # the client sent too far ahead
-        self._may_write: asyncio.Future[None] | None = None  # while the client reads slower than the server writes
-        self._stalled_since = inf
-        self.response_bytes = 0  # of a large response that is being written
 
     @property
     def is_idle(self) -> bool:
         return self.task is None and self._body is None
 
+    @property
+    def buffer(self) -> bytearray:
+        """The bytes that are not handled yet."""
+        return self._reader.buffer
+
+    @property
+    def response_bytes(self) -> int:
+        """The size of the large response that is being written."""
+        return self._writer.response_bytes
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        owner = self._owner
         self.transport = cast(asyncio.Transport, transport)
+        self._writer = ResponseWriter(self.transport, owner.write_buffer, owner.queue, self._share)
         self._certificate = peer_certificate(transport.get_extra_info("ssl_object"))
         # The kernel detects clients that vanished without closing.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._owner.connections.add(self)
+        owner.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.forget()
         self.resume_writing()
-        if (self._is_streaming or self._is_waiting) and self.task is not None:
+        if (self._writer.is_streaming or self._is_waiting) and self.task is not None:
             self.task.cancel()
 
     def forget(self) -> None:
         """This object no longer reads the connection."""
         self._owner.connections.discard(self)
         self._owner.table.remove(self)
-        self._count_head(0)
+        self._reader.clear()
         self._end_body()
         if self._flow is not None:
             self._flow.connections -= 1
             self._flow = None
 
     def pause_writing(self) -> None:
-        self._may_write = self._loop.create_future()
-        self._stalled_since = time.monotonic()
+        self._writer.pause()
 
     def resume_writing(self) -> None:
-        if self._may_write is not None and not self._may_write.done():
-            self._may_write.set_result(None)
-        self._may_write = None
-        self._stalled_since = inf
+        self._writer.resume()
 
     def data_received(self, data: bytes) -> None:
         if self._is_lingering:
             return
-        self.buffer += data
         if self.task is None:
-            self._advance()
-        elif len(self.buffer) > _MAX_AHEAD_BYTES and not self._is_reading_paused:
+            self._advance(data)
+            return
+        buffer = self._reader.buffer
+        buffer += data
+        if len(buffer) > _MAX_AHEAD_BYTES and not self._is_reading_paused:
             self._pause_reading()
 
     def shut_down(self) -> None:
         """Stop a stream; close the connection once the current request has its response."""
         if self.task is None:
             self._close()
-        elif self._is_streaming or self._is_waiting:
+        elif self._writer.is_streaming or self._is_waiting:
             self.task.cancel()
 
     def evict(self) -> None:
@@ -158,14 +156,14 @@ class ServerConnection(asyncio.Protocol):
 
     def expire(self) -> None:
         """The deadline is over: of the head, of the body, or for reading the response. As Go, without a response."""
-        if self.is_idle and not self.buffer:
+        if self.is_idle and not self._reader.buffer:
             self.transport.close()
         else:
             self.transport.abort()
 
     def stalled_response_since(self, flow: Flow) -> float:
         """Since when the client has not read a response of this user; infinity if it reads, or follows a stream."""
-        return inf if self._is_streaming or self._flow is not flow else self._stalled_since
+        return inf if self._writer.is_streaming or self._flow is not flow else self._writer.stalled_since
 
     def _close(self) -> None:
         self._owner.write_buffer.flush()
@@ -182,69 +180,31 @@ class ServerConnection(asyncio.Protocol):
 
     # Reading a request
 
-    def _advance(self) -> None:
+    def _advance(self, data: bytes = b"") -> None:
         """Go on with the request that is being read, and start it once it is complete."""
+        reader = self._reader
         if self._body is not None:
+            reader.buffer += data
             self._read_body(self._body)
             return
-        buffer = self.buffer
-        end = buffer.find(b"\r\n\r\n", self._searched) + 4
-        head = parse_plain_head(bytes(buffer[:end])) if end >= 4 else None
-        if head is None:
-            parsed = self._parse_special_head()
-            if parsed is None:
-                return
-            head, end = parsed
-        self._searched = 0
-        if self._counted_head:
-            self._count_head(0)
-        size = head.content_length
-        if 0 <= size <= len(buffer) - end and size <= BODY_LIMIT:
-            body = bytes(buffer[end : end + size]) if size else b""
-            del buffer[: end + size]
-            self._start(head, body, None)
-        else:
-            del buffer[:end]
-            self._begin_body(head)
-
-    def _parse_special_head(self) -> tuple[RequestHead, int] | None:
-        """The head of a request that is not plain; None if it is incomplete, rejected, or upgrades the connection."""
-        buffer = self.buffer
-        if self._last_method == "POST":  # as Go, for old clients that send a line break after the body
-            strays = len(buffer[:4]) - len(buffer[:4].lstrip(b"\r\n"))
-            del buffer[:strays]
-        end = find_head_end(buffer, self._searched)
-        if end < 0:
-            self._await_head()
-            return None
+        is_begun = reader.is_waiting_for_head
         try:
-            if end > self._owner.limits.head_bytes:
-                raise HEAD_TOO_LARGE
-            head = parse_head(bytes(buffer[:end]))
+            request = reader.next_request(data)
         except MalformedRequest as malformed:
             self._reject_malformed(malformed)
-            return None
-        if "Upgrade" in head.headers and head.content_length == 0 and _may_upgrade(head.target):
+            return
+        if request is None:
+            if not is_begun:
+                self.deadline = time.monotonic() + self._owner.limits.head_seconds
+            return
+        head, body = request
+        if head.is_upgrade:
             self.transport.pause_reading()
             self.task = self._loop.create_task(self._owner.upgrade(self))
-            return None
-        return head, end
-
-    def _await_head(self) -> None:
-        """The head is incomplete."""
-        limits, size = self._owner.limits, len(self.buffer)
-        if not self._searched:
-            self.deadline = time.monotonic() + limits.head_seconds
-        self._searched = max(0, size - 3)
-        self._count_head(size)
-        if size > limits.head_bytes or self._owner.head_bytes > limits.total_head_bytes:
-            self._reject_malformed(HEAD_TOO_LARGE)
-
-    def _count_head(self, size: int) -> None:
-        counted = size if size > self._owner.limits.counted_head_bytes else 0
-        if counted != self._counted_head:
-            self._owner.head_bytes += counted - self._counted_head
-            self._counted_head = counted
+        elif body is None:
+            self._begin_body(head)
+        elif body or reader.buffer or not self._answer_at_once(head):
+            self._start(head, body, None)
 
     def _begin_body(self, head: RequestHead) -> None:
         """Read the rest of the body, if the user may send this request at all."""
@@ -262,10 +222,10 @@ class ServerConnection(asyncio.Protocol):
             if is_over or self._owner.body_bytes + size > limits.total_body_bytes:
                 raise self._owner.queue.reject("body-bytes")
         except StatusError as error:
-            self._reject(head, error_response(error))
+            self._reject(error_response(error))
             return
         except QueueFull:
-            self._reject(head, TOO_MANY_REQUESTS)
+            self._reject(TOO_MANY_REQUESTS)
             return
         self._body = BodyReader(head, user, size)
         flow.body_bytes += size
@@ -280,7 +240,7 @@ class ServerConnection(asyncio.Protocol):
             is_unfinished = body.feed(self.buffer)
         except StatusError as error:
             self._end_body()
-            self._reject(body.head, error_response(error))
+            self._reject(error_response(error))
             return
         if body.is_complete:
             self._end_body()
@@ -303,50 +263,72 @@ class ServerConnection(asyncio.Protocol):
             if self._flow is not None:
                 self._flow.body_bytes -= body.reserved
 
-    def _start(self, head: RequestHead, body: bytes, user: User | None) -> None:
-        self._last_method = head.method
-        self.deadline = inf
-        self.task = self._loop.create_task(self._handle(head, body, user))
-
     def _reject_malformed(self, malformed: MalformedRequest) -> None:
         log.info("malformed request: address=%s status=%r", self.address, malformed.status)
         self._owner.write_buffer.send(self.transport, malformed.response())
         self._linger()
 
-    def _reject(self, head: RequestHead, response: Response) -> None:
+    def _reject(self, response: Response) -> None:
         """Respond without reading the body, and close the connection."""
-        assert isinstance(response.body, bytes)
-        lines = (*content_length_lines(response, len(response.body)), "Connection: close")
-        self._owner.write_buffer.send(self.transport, format_response_head(response, *lines) + response.body)
+        self._writer.reject(response)
         self._linger()
 
     def _linger(self) -> None:
         """Close soon. Closing at once would reset the connection: a client that still sends would lose the response."""
         self._is_lingering = True
-        self.buffer = bytearray()
-        self._count_head(0)
+        self._reader.clear()
         self.deadline = inf
         self._resume_reading()
         self._loop.call_later(self._owner.limits.linger_seconds, self._close)
 
     # Handling a request
 
+    def _answer_at_once(self, head: RequestHead) -> bool:
+        """Answer a get of a stored object. False, without an effect, for any other request, and if others wait."""
+        if head.method != "GET" or not head.keep_alive or head.is_http_1_0 or "?" in head.target:
+            return False
+        owner, flow = self._owner, self._flow
+        queue = owner.queue
+        if queue.waiting or self._writer.is_paused:
+            return False
+        if head.headers is not self._headers:  # a client repeats its headers, which are parsed once
+            self._headers = head.headers
+            self._static_user = owner.router.access_control.static_user(head.headers, self._certificate)
+            self._accept = head.headers.get("Accept", "")
+        user = self._static_user
+        if user is None or flow is None or flow.user is not user:
+            return False
+        start = time.monotonic()
+        stored = owner.router.get_stored(head.target, user, self._accept)
+        if stored is None or len(stored.data) > SINGLE_WRITE_BYTES or not queue.start(flow, self._share, start):
+            return False
+        self._writer.write_json(stored.data)
+        self.idle_since = end = time.monotonic()
+        self.deadline = end + owner.limits.idle_seconds
+        queue.finish(flow, self._share, end - start)
+        owner.router.count_stored(stored, end - start)
+        return True
+
+    def _start(self, head: RequestHead, body: bytes, user: User | None) -> None:
+        self.deadline = inf
+        self.task = self._loop.create_task(self._handle(head, body, user))
+
     async def _handle(self, head: RequestHead, body: bytes, user: User | None) -> None:
-        keep_alive = head.keep_alive
+        keep_alive, writer = head.keep_alive, self._writer
         try:
             response = await self._response(head, body, user)
             if response is TOO_MANY_REQUESTS and self.user_name == "":
                 keep_alive = False
             if isinstance(response.body, bytes):
                 self.deadline = self.idle_since + self._owner.limits.response_seconds
-                await self._write(head, response, response.body, keep_alive=keep_alive)
+                await writer.write(head, response, response.body, keep_alive=keep_alive, flow=self._flow)
             else:
                 keep_alive = keep_alive and not head.is_http_1_0
-                await self._stream(head, response, response.body, keep_alive=keep_alive)
-            if self._may_write is not None:
-                await self._may_write
-            if self.response_bytes or self._is_streaming:
-                self.response_bytes, self._is_streaming = 0, False
+                await writer.stream(head, response, response.body, keep_alive=keep_alive, flow=self._flow)
+            if writer.is_paused:
+                await writer.wait_for_client()
+            if writer.response_bytes or writer.is_streaming:
+                writer.response_bytes, writer.is_streaming = 0, False
                 self.idle_since = time.monotonic()
         except asyncio.CancelledError:  # the server stops, or the client of a stream is gone
             keep_alive = False
@@ -413,91 +395,8 @@ class ServerConnection(asyncio.Protocol):
             owner.table.authenticated(self)
         return queue_flow
 
-    # Writing a response
-
-    async def _write(self, head: RequestHead, response: Response, body: bytes, *, keep_alive: bool) -> None:
-        lines = content_length_lines(response, len(body))
-        if not keep_alive:
-            lines = (*lines, "Connection: close")
-        elif head.is_http_1_0:
-            lines = (*lines, "Connection: keep-alive")
-        start = format_response_head(response, *lines)
-        if head.is_http_1_0:
-            start = b"HTTP/1.0" + start[8:]
-        if head.method == "HEAD":
-            body = b""
-        if len(body) <= _SINGLE_WRITE_BYTES:
-            self._owner.write_buffer.send(self.transport, start + body)
-            return
-        self._owner.write_buffer.flush()
-        self.transport.write(start)
-        flow = self._flow
-        self.response_bytes = len(body)
-        if flow is not None:
-            self._owner.queue.hold_response(flow, self.response_bytes)
-        try:
-            await self._write_pieces(body)
-        finally:
-            if flow is not None:
-                self._owner.queue.hold_response(flow, -self.response_bytes)
-
-    async def _write_pieces(self, body: bytes) -> None:
-        """Each piece after the client has read the one before: TLS would hold a second copy of all that is written.
-
-        Encrypting megabytes takes as long as handling many requests, so each piece waits for its turn, too.
-        """
-        queue, flow, share = self._owner.queue, self._flow, self._share
-        view = memoryview(body)
-        for at in range(0, len(body), _SINGLE_WRITE_BYTES):
-            if self._may_write is not None:
-                await self._may_write
-            start = time.monotonic()
-            if flow is not None and not queue.start(flow, share, start):
-                await queue.wait(flow, share, is_new=False)
-                start = time.monotonic()
-            if self.transport.is_closing():
-                return
-            self.transport.write(view[at : at + _SINGLE_WRITE_BYTES])
-            if flow is not None:
-                queue.finish(flow, share, time.monotonic() - start)
-
-    async def _stream(
-        self, head: RequestHead, response: Response, body: AsyncGenerator[bytes, None], *, keep_alive: bool
-    ) -> None:
-        """Write chunks as they come until the stream or the client ends."""
-        self._is_streaming = True
-        send, transport = self._owner.write_buffer.send, self.transport
-        is_chunked = not head.is_http_1_0
-        async with contextlib.aclosing(body) as chunks:
-            lines = ("Transfer-Encoding: chunked",) if is_chunked else ()
-            if not keep_alive:
-                lines = (*lines, "Connection: close")
-            start = format_response_head(response, *lines)
-            send(transport, start if is_chunked else b"HTTP/1.0" + start[8:])
-            async for chunk in chunks:
-                if len(chunk) > _SINGLE_WRITE_BYTES:
-                    await self._write_large_chunk(chunk, is_chunked=is_chunked)
-                elif chunk:
-                    send(transport, b"%x\r\n%b\r\n" % (len(chunk), chunk) if is_chunked else chunk)
-                if self._may_write is not None:
-                    await self._may_write
-            if is_chunked:
-                send(transport, b"0\r\n\r\n")
-
-    async def _write_large_chunk(self, chunk: bytes, *, is_chunked: bool) -> None:
-        self._owner.write_buffer.flush()
-        if is_chunked:
-            self.transport.write(b"%x\r\n" % len(chunk))
-        await self._write_pieces(chunk)
-        if is_chunked:
-            self.transport.write(b"\r\n")
-
 
 def _is_list(method: str, path: str) -> bool:
     """Whether the response may be large."""
     route = parse(method, path)
     return route is not None and route.verb == "list"
-
-
-def _may_upgrade(target: str) -> bool:
-    return target.partition("?")[0].rstrip("/").endswith(_UPGRADED_SUBRESOURCES)

@@ -15,13 +15,14 @@ from torchyard.apiserver.http.limits import BODY_LIMIT
 
 CHUNKED = -1
 
-_request_line = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE) (/[!-~]*) HTTP/1\.1\r\n")
+_request_line = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE) (/[!-~]*) HTTP/1\.1(?=\r\n)")
 # Names are RFC 9110's tokens; values contain no control characters, such as those of folded lines and bare line feeds.
 _header_lines = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*\r\n")
 _content_length_line = re.compile(rb"\r\nContent-Length: ([0-9]{1,9})(?=\r\n)")
 _content_length = re.compile(r"[0-9]{1,9}")
 # With one of these a request is not plain: a chunked body, another protocol, a 100 Continue.
 _SPECIAL_HEADERS = ("Transfer-Encoding", "Upgrade", "Expect")
+_UPGRADED_SUBRESOURCES = ("/exec", "/attach", "/portforward")
 _head_end = re.compile(rb"\n\r?\n")
 _token = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _version = re.compile(rb"HTTP/([0-9])\.([0-9])")
@@ -39,6 +40,7 @@ class RequestHead(NamedTuple):
     keep_alive: bool
     is_http_1_0: bool = False
     expects_continue: bool = False
+    is_upgrade: bool = False  # of the connection, for exec, attach and port-forward
 
 
 class MalformedRequest(Exception):
@@ -79,7 +81,7 @@ def parse_plain_head(data: bytes) -> RequestHead | None:
     line = _request_line.match(data)
     if line is None:
         return None
-    start = line.end() - 2
+    start = line.end()
     # A client repeats its headers from request to request, all but the length of the body. So that line is taken out,
     # and the rest is nearly always in the cache.
     length = _content_length_line.search(data, start)
@@ -93,10 +95,10 @@ def parse_plain_head(data: bytes) -> RequestHead | None:
             return None
     if headers is None or size > BODY_LIMIT:
         return None
-    target = line[2]
+    method, target = line.groups()
     if b"%" in target and not _path.fullmatch(target.partition(b"?")[0]):
         return None
-    return RequestHead(line[1].decode(), target.decode(), headers.headers, size, headers.keep_alive)
+    return RequestHead(method.decode(), target.decode(), headers.headers, size, headers.keep_alive)
 
 
 @lru_cache(maxsize=64)
@@ -152,7 +154,12 @@ def parse_head(data: bytes) -> RequestHead:
         keep_alive="keep-alive" in tokens if is_http_1_0 else "close" not in tokens,
         is_http_1_0=is_http_1_0,
         expects_continue=expects_continue and not is_http_1_0,
+        is_upgrade="Upgrade" in decoded and length == 0 and _may_upgrade(target),
     )
+
+
+def _may_upgrade(target: str) -> bool:
+    return target.partition("?")[0].rstrip("/").endswith(_UPGRADED_SUBRESOURCES)
 
 
 def _parse_request_line(line: bytes) -> tuple[str, str, tuple[int, int]]:

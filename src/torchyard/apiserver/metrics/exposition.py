@@ -35,8 +35,8 @@ class _RequestCollector(Collector):
             "Time to answer a request; watches and streams are not counted.",
             labels=("verb", "group", "resource"),
         )
-        for values, duration in list(self._metrics.durations.items()):
-            durations.add_metric(values, duration.buckets(), duration.total)
+        for key, duration in list(self._metrics.durations.items()):
+            durations.add_metric(key, duration.buckets(), duration.total)
         yield durations
         store = self._metrics.store
         objects = GaugeMetricFamily("apiserver_storage_objects", "Objects stored.", labels=("resource",))

@@ -7,6 +7,8 @@ from itertools import accumulate
 
 from torchyard.apiserver.store.store import Store
 
+# verb, group, version, resource, subresource, code
+RequestLabels = tuple[str, str, str, str, str, str]
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -33,11 +35,11 @@ class DurationHistogram:
 class RequestMetrics:
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.requests: dict[tuple[str, ...], int] = {}  # by verb, group, version, resource, subresource, code
+        self.requests: dict[RequestLabels, int] = {}
         self.durations: dict[tuple[str, ...], DurationHistogram] = {}  # by verb, group, resource
 
-    def count(self, labels: tuple[str, str, str, str, str, str], seconds: float | None) -> None:
-        """Count a request, by verb, group, version, resource, subresource and code."""
+    def count(self, labels: RequestLabels, seconds: float | None) -> None:
+        """Count a request, and its duration unless it is a stream."""
         self.requests[labels] = self.requests.get(labels, 0) + 1
         if seconds is not None:
             key = (labels[0], labels[1], labels[3])

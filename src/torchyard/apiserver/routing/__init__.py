@@ -1,1 +1,6 @@
-"""`router`: from a request to its handler, with authorization, metrics and errors as Status responses."""
+"""From a request to its response, without a socket.
+
+Read in this order:
+- `router`: authorizes a request, finds its handler, turns errors into Statuses;
+- `stored_get`: gets whose responses are the stored bytes.
+"""

@@ -52,6 +52,15 @@ def negotiate(accept: str) -> ResponseFormat:
     raise errors.not_acceptable(ACCEPTED)
 
 
+@lru_cache(maxsize=256)
+def accepts_plain(accept: str) -> bool:
+    """Whether the first format that is served is JSON, with the whole object."""
+    try:
+        return negotiate(accept) == PLAIN
+    except errors.StatusError:
+        return False
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name.strip(), value.strip()
