@@ -1,9 +1,9 @@
 """`python -m bench.fairness`: how long one client waits while another floods the server.
 
-A user floods the server over many connections, with gets and with lists of 2,000 pods, while another user runs
-`kubectl get` again and again. Prints the latencies of `kubectl get` with and without the flood, for our server and, if
-its binaries are there (KUBEBUILDER_ASSETS), for kube-apiserver with API priority and fairness. `--same-user` lets the
-flood use the same token as kubectl.
+A user floods the server over many connections, with gets, with gets on a new connection each, and with lists of 2,000
+pods, while another user runs `kubectl get` again and again. Prints the latencies of `kubectl get` with and without the
+flood, for our server and, if its binaries are there (KUBEBUILDER_ASSETS), for kube-apiserver with API priority and
+fairness. `--same-user` lets the flood use the same token as kubectl.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 @contextlib.contextmanager
-def _flood(server: Server, path: str, connections: int, token: str) -> Iterator[None]:
+def _flood(server: Server, path: str, connections: int, token: str, *flags: str) -> Iterator[None]:
     """Another process that sends this request over and over again on so many connections."""
     command = [sys.executable, "-m", "bench.fairness", "--flood", path, "--connections", str(connections)]
-    command += ["--url", server.url, "--ca", str(server.ca), "--token", token]
+    command += ["--url", server.url, "--ca", str(server.ca), "--token", token, *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -53,7 +53,7 @@ def _flood(server: Server, path: str, connections: int, token: str) -> Iterator[
         process.wait()
 
 
-async def _send_flood(url: str, ca: str, token: str, path: str, connections: int) -> None:
+async def _send_flood(url: str, ca: str, token: str, path: str, connections: int, *, reconnect: bool) -> None:
     parts, context = urlsplit(url), ssl.create_default_context(cafile=ca)
     request = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
     started = 0
@@ -70,6 +70,10 @@ async def _send_flood(url: str, ca: str, token: str, path: str, connections: int
                         await _skip_response(reader)
                         started += is_first
                         is_first = False
+                        if reconnect:
+                            break
+                if reconnect:
+                    continue
             await asyncio.sleep(0.05)
 
     tasks = [asyncio.create_task(repeat()) for _ in range(connections)]
@@ -134,9 +138,17 @@ def _measure(name: str, server: Server, directory: Path, arguments: argparse.Nam
     _prepare(server, arguments.pods)
     _kubectl_seconds(kubectl, kubeconfig, 2)  # discovery is cached
     flood_token = server.token if arguments.same_user else "flood-token" if arguments.masters else "plain-token"
-    for label, path in (("none", ""), ("gets", f"{PODS}/p0"), (f"lists of {arguments.pods} pods", PODS)):
-        flood = _flood(server, path, arguments.connections, flood_token) if path else contextlib.nullcontext()
-        with flood:
+    floods: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("none", ()),
+        ("gets", (f"{PODS}/p0",)),
+        ("connections", (f"{PODS}/p0", "--reconnect")),
+        (f"lists of {arguments.pods} pods", (PODS,)),
+    )
+    for label, flood in floods:
+        with contextlib.ExitStack() as stack:
+            if flood:
+                path, *flags = flood
+                stack.enter_context(_flood(server, path, arguments.connections, flood_token, *flags))
             gets = _get_seconds(server, token, 4 * arguments.runs)
             kubectls = _kubectl_seconds(kubectl, kubeconfig, arguments.runs)
         print(
@@ -157,13 +169,17 @@ def main() -> None:
     parser.add_argument("--masters", action="store_true", help="the flood is of a user in system:masters")
     parser.add_argument("--ours", action="store_true", help="only our server")
     parser.add_argument("--flood", help=argparse.SUPPRESS)
+    parser.add_argument("--reconnect", action="store_true", help=argparse.SUPPRESS)
     for hidden in ("--url", "--ca", "--token"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.flood:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(
-                _send_flood(arguments.url, arguments.ca, arguments.token, arguments.flood, arguments.connections)
+                _send_flood(
+                    *(arguments.url, arguments.ca, arguments.token, arguments.flood, arguments.connections),
+                    reconnect=arguments.reconnect,
+                )
             )
         return
     users = USERS + "plain-token,plain,3\n"

@@ -58,8 +58,9 @@ class Flow:
         "blocked",
         "body_bytes",
         "connections",
+        "entry",
+        "entry_tag",
         "estimate",
-        "is_queued",
         "response_bytes",
         "tag",
         "user",
@@ -75,7 +76,8 @@ class Flow:
         self.virtual_time = 0.0  # the tag of the connection that went last
         self.estimate = 0.0  # seconds of a request
         self.waiting: list[tuple[float, int, _Waiter]] = []  # a heap, by the tag of the connection
-        self.is_queued = False
+        self.entry = 0  # the number of its entry in the queue; 0: it has none
+        self.entry_tag = 0.0
         self.connections = 0
         self.body_bytes = 0
         self.response_bytes = 0
@@ -83,13 +85,14 @@ class Flow:
 
 
 class _Waiter:
-    __slots__ = ("flow", "share", "since", "turn")
+    __slots__ = ("flow", "number", "share", "since", "turn")
 
-    def __init__(self, flow: Flow, share: ConnectionShare, turn: asyncio.Future[None], since: float) -> None:
+    def __init__(self, flow: Flow, share: ConnectionShare, number: int, turn: asyncio.Future[None]) -> None:
         self.flow = flow
         self.share = share
+        self.number = number
         self.turn = turn
-        self.since = since
+        self.since = inf
 
 
 class FairQueue:
@@ -97,8 +100,9 @@ class FairQueue:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._flows: dict[str, Flow] = {}
-        self._queue: list[tuple[float, int, Flow]] = []  # a heap of the flows with waiting requests, by tag
-        self._numbers = count()
+        # A heap of the flows with waiting requests, by tag. An entry counts if its number is the flow's.
+        self._queue: list[tuple[float, int, Flow]] = []
+        self._numbers = count(1)
         self._virtual_time = 0.0
         self._slice_end = 0.0  # 0: no request has run since the loop looked at its sockets
         self._is_scheduled = False
@@ -142,14 +146,16 @@ class FairQueue:
         """Wait until it is this request's turn. Raises `QueueFull`, unless it is not new and goes on."""
         if is_new and len(flow.waiting) >= self._limits.queue_length:
             raise self.reject("queue-full")
-        waiter = _Waiter(flow, share, self._loop.create_future(), time.monotonic() if is_new else inf)
+        waiter = _Waiter(flow, share, next(self._numbers), self._loop.create_future())
+        if is_new:
+            waiter.since = time.monotonic()
         while True:
             self._push(waiter)
             await waiter.turn
             if self._has_time():
                 self._started += 1
+                self._charge(flow, share)
                 return
-            flow.tag -= share.charged / flow.weight
             waiter.turn = self._loop.create_future()
 
     def finish(self, flow: Flow, share: ConnectionShare, seconds: float) -> None:
@@ -197,7 +203,7 @@ class FairQueue:
     def expire(self, now: float) -> None:
         """Reject what has waited for too long."""
         oldest = now - self._limits.queue_seconds
-        for _, _, flow in self._queue:
+        for flow in [flow for _, number, flow in self._queue if number == flow.entry]:
             for _, _, waiter in flow.waiting:
                 if waiter.since < oldest and not waiter.turn.done():
                     waiter.turn.set_exception(self.reject("time-out"))
@@ -218,7 +224,8 @@ class FairQueue:
             return True
         return now < self._slice_end
 
-    def _charge_start(self, flow: Flow, share: ConnectionShare) -> None:
+    def _charge(self, flow: Flow, share: ConnectionShare) -> None:
+        """A request that waited starts: charge what it will probably cost."""
         if flow.tag < self._virtual_time:
             flow.tag = self._virtual_time
         else:
@@ -231,16 +238,18 @@ class FairQueue:
             flow.virtual_time = share.tag
 
     def _push(self, waiter: _Waiter) -> None:
+        """Let a request wait. One that was given its turn in vain keeps its place, and so does its user."""
         flow = waiter.flow
-        heapq.heappush(flow.waiting, (max(waiter.share.tag, flow.virtual_time), next(self._numbers), waiter))
+        heapq.heappush(flow.waiting, (max(waiter.share.tag, flow.virtual_time), waiter.number, waiter))
         self.waiting += 1
-        if not flow.is_queued:
-            flow.is_queued = True
-            self._push_flow(flow)
+        tag = max(flow.tag, self._virtual_time)
+        if not flow.entry or flow.entry_tag > tag:
+            self._push_flow(flow, tag)
         self._schedule()
 
-    def _push_flow(self, flow: Flow) -> None:
-        heapq.heappush(self._queue, (max(flow.tag, self._virtual_time), next(self._numbers), flow))
+    def _push_flow(self, flow: Flow, tag: float) -> None:
+        flow.entry, flow.entry_tag = next(self._numbers), tag
+        heapq.heappush(self._queue, (tag, flow.entry, flow))
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -260,14 +269,18 @@ class FairQueue:
         self._started = 0
         woken = 0
         while woken < self._batch and self._queue:
-            tag, _, flow = heapq.heappop(self._queue)
+            tag, number, flow = heapq.heappop(self._queue)
+            if number != flow.entry:
+                continue
+            current = max(flow.tag, self._virtual_time)
             if not flow.waiting:
-                flow.is_queued = False
-            elif flow.tag > tag:  # requests that were running have ended since
-                self._push_flow(flow)
+                flow.entry = 0
+            elif current > tag:  # requests that were running have ended since
+                self._push_flow(flow, current)
             else:
                 woken += self._wake_next(flow)
-                self._push_flow(flow)
+                # Only the order of this batch: the user is charged when a request starts.
+                self._push_flow(flow, tag + flow.estimate / flow.weight)
         if woken:
             self._schedule()
 
@@ -277,7 +290,6 @@ class FairQueue:
         self.waiting -= 1
         if waiter.turn.done():
             return False
-        self._charge_start(flow, waiter.share)
         waiter.turn.set_result(None)
         return True
 
