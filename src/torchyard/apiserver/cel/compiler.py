@@ -20,7 +20,7 @@ from torchyard.apiserver.cel.ast import (
 from torchyard.apiserver.cel.errors import Issue
 from torchyard.apiserver.cel.functions import FunctionDecl, Library
 from torchyard.apiserver.cel.literal_checks import literal_error
-from torchyard.apiserver.cel.parser import qualified
+from torchyard.apiserver.cel.parser import RESERVED, qualified
 from torchyard.apiserver.cel.runtime import Frame, Interpretable
 from torchyard.apiserver.cel.types import (
     BOOL,
@@ -161,7 +161,10 @@ class ExpressionCompiler:
 
     def _field(self, kind: CelType, node: SelectExpr) -> tuple[CelType, str] | None:
         if isinstance(kind, ObjectType):
-            field = kind.fields.get(node.field)
+            # a keyword is a field's name too, beside its escaped form
+            field = kind.fields.get(node.field) or kind.fields.get(
+                f"__{node.field}__" if node.field in RESERVED else ""
+            )
             if field is None:
                 self._error(node.offset, f"undefined field '{node.field}'")
                 return None

@@ -16,7 +16,7 @@ _TOO_DEEP = f"expression recursion limit exceeded: {MAX_DEPTH}"
 _RELATIONS = {"<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in"}
 _ADDITIONS = {"+": "_+_", "-": "_-_"}
 _PRODUCTS = {"*": "_*_", "/": "_/_", "%": "_%_"}
-_RESERVED = frozenset(
+RESERVED = frozenset(
     ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package")
 ) | frozenset(("namespace", "return", "var", "void", "while", "in", "true", "false", "null"))
 _EXPECTED = (
@@ -169,6 +169,10 @@ class _CelParser:
         if name.kind != "ident":
             self._position -= 1
             raise self._syntax_error(f"Syntax error: no viable alternative at input '{self.source[: name.offset + 1]}'")
+        if name.text in ("true", "false", "null"):
+            raise self._syntax_error(f"Syntax error: mismatched input '{name.text}' expecting IDENTIFIER", name.offset)
+        if name.text == "in":
+            raise self._syntax_error("Syntax error: no viable alternative at input '.in'", name.offset)
         if self.token.kind == "(" and not optional:
             call = self._next()
             return self._macro(call.offset, name.text, self._arguments(), node)
@@ -223,8 +227,8 @@ class _CelParser:
     def _ident(self, token: CelToken, *, leading: bool = False) -> Expr:
         if token.kind == "ident" and not leading and token.text in ("true", "false", "null"):
             return LiteralExpr(token.offset, {"true": True, "false": False, "null": None}[token.text])
-        if token.kind != "ident" or token.text in _RESERVED:
-            if token.text in _RESERVED and token.text != "in":
+        if token.kind != "ident" or token.text in RESERVED:
+            if token.text in RESERVED and token.text != "in":
                 raise self._syntax_error(f"reserved identifier: {token.text}", token.offset)
             raise self._syntax_error(
                 f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}", token.offset

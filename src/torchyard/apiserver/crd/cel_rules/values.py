@@ -10,6 +10,7 @@ from typing import Any
 
 from torchyard.apiserver.cel.errors import EvaluationError
 from torchyard.apiserver.cel.library.times import parse_date, parse_duration, parse_timestamp
+from torchyard.apiserver.cel.parser import RESERVED
 from torchyard.apiserver.cel.types import (
     BOOL,
     BYTES,
@@ -32,9 +33,6 @@ Convert = Callable[[Any], Any]
 
 _SCALARS = {"boolean": BOOL, "number": DOUBLE, "integer": INT}
 _FORMATS = {"byte": BYTES, "duration": DURATION, "date": TIMESTAMP, "date-time": TIMESTAMP}
-_RESERVED = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import")
-) | frozenset(("let", "loop", "package", "namespace", "return", "var", "void", "while"))
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _META = ObjectType("metadata", fields={name: ObjectField(STRING, name) for name in ("name", "generateName")})
 
@@ -43,7 +41,7 @@ def escape_property_name(name: str) -> str | None:
     """A property's name as a CEL identifier, or None if it cannot be escaped."""
     if not name or name[0].isdigit():
         return None
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     if re.search(r"[^a-zA-Z0-9_./-]", name):
         return None
