@@ -97,7 +97,7 @@ def test_the_exit_code_is_that_of_the_container_that_failed_first(plane: Yard, t
 
 @pytest.mark.parametrize(
     ("choice", "status", "message"),
-    [("leave", 200, "keeps running; delete it with: kubectl"), ("delete", 404, "deleted")],
+    [("leave", 200, "keeps running\nfollow it with: yard logs -f"), ("delete", 404, "deleted")],
 )
 def test_ctrl_c_leaves_or_deletes_the_pod_as_on_interrupt_says(
     plane: Yard, tmp_path: Path, choice: str, status: int, message: str

@@ -8,6 +8,8 @@ Modules in reading order:
 - `plane`: `yard up`, `down`, `status`, `kubeconfig`
 - `store`: `yard backup`, `restore`
 - `run`, `apply`, `follow`, `screen`: `yard run`, in the order of its steps
+- `jobs`, `job_table`: `yard ps`, `why`, `events`, `stop`, `resume`, `delete`
+- `logs`, `log_selection`, `follow_logs`, `log_stream`: `yard logs`
 - `images`: `yard image`
 - `queue`: `yard queue`
 - `operator`: `yard operator`, `install`, `uninstall`

@@ -1,46 +1,115 @@
-"""Applies one object of a manifest, as `kubectl apply --server-side` does."""
+"""Applies one object of a manifest, as `kubectl apply --server-side` does. A job is never changed behind its pods."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import dataclass
 
-from torchyard.api.errors import YardError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
+from torchyard.core.run.changes import needs_new_pods, overlay, spec_diff
 from torchyard.core.run.state import RUNNABLE, run_state
 from torchyard.kube.client import Client
 from torchyard.kube.discovery import find_resource
 
 
-async def apply(client: Client, obj: Object, namespace: str, *, replace: bool) -> tuple[GroupVersionResource, Object]:
-    """Apply an object on the server; create it if it has only a `generateName`."""
+@dataclass(frozen=True, slots=True)
+class ManifestObject:
+    """An object of a manifest and where it belongs."""
+
+    gvr: GroupVersionResource
+    namespace: str
+    object: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"].get("name", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What applying an object does. `existing` is the object on the cluster, `diff` the change of its spec."""
+
+    target: ManifestObject
+    action: str  # created, configured, unchanged or replaced
+    existing: Object | None = None
+    diff: str = ""
+
+
+async def locate(client: Client, obj: Object, namespace: str) -> ManifestObject:
     gvr = await find_resource(client, obj["apiVersion"], obj["kind"])
-    metadata = obj["metadata"]
-    target = (metadata.get("namespace") or namespace) if gvr.namespaced else ""
-    if "name" not in metadata:
-        applied = await client.create(gvr, obj, target)
-    else:
-        await _remove_finished(client, gvr, metadata["name"], target, replace=replace)
-        applied = await client.patch(gvr, metadata["name"], obj, target, kind="apply", force=True)
-    return gvr, {"kind": obj["kind"], **applied}
+    return ManifestObject(gvr, (obj["metadata"].get("namespace") or namespace) if gvr.namespaced else "", obj)
 
 
-async def _remove_finished(
-    client: Client, gvr: GroupVersionResource, name: str, namespace: str, *, replace: bool
-) -> None:
-    """Delete a finished job of this name: applying it again would not run it again."""
-    existing = await client.find(gvr, name, namespace)
-    if existing is None or existing["kind"] not in RUNNABLE or not run_state(existing).done:
-        return
-    if not replace:
-        raise YardError(
-            f"{qualified_name(gvr, existing)} already exists and has finished ({run_state(existing).state})",
+async def plan(client: Client, target: ManifestObject, *, replace: bool) -> Plan:
+    """Decide how to apply an object. Raises YardError if a job has to be replaced and `replace` does not allow it."""
+    existing = await client.find(target.gvr, target.name, target.namespace) if target.name else None
+    if existing is None:
+        return Plan(target, "created")
+    existing = {"kind": target.object["kind"], **existing}
+    refused: StatusError | None = None
+    try:
+        changed = await _send(client, target, dry_run=True)
+    except StatusError as error:
+        if error.status != 422 or existing["kind"] not in RUNNABLE:
+            raise
+        refused, changed = error, overlay(existing, {"spec": target.object.get("spec") or {}})
+    diff = spec_diff(existing, changed)
+    if existing["kind"] in RUNNABLE:
+        obstacle = _obstacle(target, existing, changed, diff, refused)
+        if obstacle is not None and not replace:
+            raise obstacle
+        if obstacle is not None:
+            return Plan(target, "replaced", existing, diff)
+    return Plan(target, "configured" if diff else "unchanged", existing, diff)
+
+
+def _obstacle(
+    target: ManifestObject, existing: Object, changed: Object, diff: str, refused: StatusError | None
+) -> YardError | None:
+    """Why an existing job cannot be applied in place; None if it can."""
+    name = qualified_name(target.gvr, existing)
+    state = run_state(existing)
+    if state.done:
+        return YardError(
+            f"{name} already exists and has finished ({state.state})",
             hint="use --replace to delete it first, or choose another name",
             code="AlreadyExists",
         )
-    await client.delete(gvr, name, namespace, uid=existing["metadata"]["uid"], propagation="Foreground")
-    since = existing["metadata"]["resourceVersion"]
-    async with aclosing(client.watch(gvr, namespace, since=since, fields=f"metadata.name={name}")) as changes:
+    if refused is None and not needs_new_pods(existing, changed):
+        return None
+    reason = refused.message if refused is not None else "its pods keep the template they were created with"
+    return YardError(
+        f"{name} exists, is {state.state}, and cannot be changed in place: {reason}\n{diff}",
+        hint="use --replace to delete the job and its pods and start it again, or choose another name",
+        code="CannotChangeInPlace",
+    )
+
+
+async def apply(client: Client, planned: Plan) -> tuple[GroupVersionResource, Object]:
+    """Carry out a plan; an object that has only a `generateName` is created."""
+    target = planned.target
+    if planned.action == "replaced" and planned.existing is not None:
+        await _delete_and_wait(client, target, planned.existing)
+    applied = await _send(client, target)
+    return target.gvr, {"kind": target.object["kind"], **applied}
+
+
+async def _send(client: Client, target: ManifestObject, *, dry_run: bool = False) -> Object:
+    if not target.name:
+        return await client.create(target.gvr, target.object, target.namespace)
+    return await client.patch(
+        target.gvr, target.name, target.object, target.namespace, kind="apply", force=True, dry_run=dry_run
+    )
+
+
+async def _delete_and_wait(client: Client, target: ManifestObject, existing: Object) -> None:
+    """Delete a job with its pods, so that the new one starts without them."""
+    metadata = existing["metadata"]
+    await client.delete(target.gvr, target.name, target.namespace, uid=metadata["uid"], propagation="Foreground")
+    since, fields = metadata["resourceVersion"], f"metadata.name={target.name}"
+    async with aclosing(client.watch(target.gvr, target.namespace, since=since, fields=fields)) as changes:
         async for change, _ in changes:
             if change == "DELETED":
                 return

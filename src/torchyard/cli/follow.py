@@ -11,23 +11,20 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod import columns
+from torchyard.cli.log_stream import follow_lines
 from torchyard.cli.screen import Replica, Screen
-from torchyard.core.run.line_splitter import LineSplitter
+from torchyard.core.run.failure import ContainerFailure, first_failure
+from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.progress import TrainingProgress, parse_progress
-from torchyard.core.run.state import (
-    ContainerFailure,
-    RunState,
-    first_failure,
-    pending_reason,
-    pods_of,
-    run_state,
-    short_name,
-)
-from torchyard.kube.client import Client, Unreachable
+from torchyard.core.run.state import RunState, pods_of, run_state, short_name
+from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
+from torchyard.kube.job_lookup import find_workload
 
-# How long to wait for the last log lines of a finished job.
+# How long to wait for the last log lines of a container that has ended.
 LAST_LINES_TIMEOUT = 30.0
+QUEUE_POLL_SECONDS = 1.0
 _STATUS_COLUMN = 2  # of a pod's table row
 
 
@@ -46,7 +43,9 @@ class Follower:
             informer.on_change(lambda *_: self._changed.set())
         self._logs: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._progress: dict[str, TrainingProgress] = {}
+        self._activity: dict[str, str] = {}
         self._pending_reasons: dict[str, str] = {}
+        self._queue_task: asyncio.Task[None] | None = None
 
     async def run(self) -> tuple[RunState, ContainerFailure | None]:
         """Return how the object finished and, if it failed, the container that failed first."""
@@ -55,12 +54,23 @@ class Follower:
                 stack.push_async_callback(_cancel, asyncio.ensure_future(informer.run()))
             for informer in (self._pods, self._objects):
                 await informer.synced.wait()
-            stack.push_async_callback(self._stop_logs)
+            stack.push_async_callback(self._stop_tasks)
             result = await self._until_done()
             failure = None if result.succeeded else first_failure(self._own_pods())
-            if self._logs:
-                await asyncio.wait(self._logs.values(), timeout=LAST_LINES_TIMEOUT)
+            await self._wait_for_last_lines()
             return result, failure
+
+    async def _wait_for_last_lines(self) -> None:
+        """Wait for the rest of the logs that have an end. A replica that outlives its job is named, not waited for."""
+        running = {pod["metadata"]["uid"] for pod in self._own_pods() if _runs(pod)}
+        ending = [task for (uid, _, _), task in self._logs.items() if uid not in running]
+        if ending:
+            await asyncio.wait(ending, timeout=LAST_LINES_TIMEOUT)
+        for pod in self._own_pods():
+            name = pod["metadata"]["name"]
+            if pod["metadata"]["uid"] in running and not pod["metadata"].get("deletionTimestamp"):
+                command = f"kubectl delete -n {self._namespace} pod/{name}"
+                self._screen.note(f"{name} is still running; delete it with: {command}")
 
     async def _until_done(self) -> RunState:
         while True:
@@ -71,6 +81,8 @@ class Follower:
             for pod in self._own_pods():
                 self._observe(pod)
             result = run_state({"kind": self._kind, **obj})
+            if result.state == "Suspended" and queue_name(obj) and self._queue_task is None:
+                self._queue_task = asyncio.ensure_future(self._watch_queue(obj))
             self._show(result)
             if result.done:
                 return result
@@ -101,37 +113,38 @@ class Follower:
                 is_first = pod["spec"]["containers"][0]["name"] == status["name"]
                 self._logs[key] = asyncio.ensure_future(self._stream(name, status["name"], is_first=is_first))
 
+    async def _watch_queue(self, obj: Object) -> None:
+        """Report why the job waits in its queue whenever the reason changes."""
+        queue, shown = queue_name(obj), ""
+        while True:
+            reason = queue_reason(await find_workload(self._client, obj))
+            if reason != shown and reason:
+                self._screen.note(f"{self._name} waits in queue {queue}: {reason}")
+            shown = reason
+            await asyncio.sleep(QUEUE_POLL_SECONDS)
+
     async def _stream(self, pod: str, container: str, *, is_first: bool) -> None:
-        """Show every line of one container in order. After a broken connection, continue where it broke."""
+        """Show every line of one container in order."""
         label = short_name(pod, self._name) if pod != self._name else ""
         label = label if is_first else f"{label}/{container}"
-        received, lines = 0, LineSplitter()
-        while True:
-            skip = received
-            try:
-                pieces = self._client.logs(PODS, pod, self._namespace, container=container, follow=True)
-                async with aclosing(pieces) as stream:
-                    async for piece in stream:
-                        new = piece[skip:]
-                        skip = max(0, skip - len(piece))
-                        received += len(new)
-                        for line in lines.of(new):
-                            self._line(pod, label, line)
-                break
-            except Unreachable:
-                await asyncio.sleep(1)
-            except StatusError as error:
-                if error.status != 404:  # 404: the pod and its log were deleted
-                    self._screen.note(f"cannot read the log of {pod}: {error.message}")
-                break
-        if lines.rest:
-            self._line(pod, label, lines.rest)
+        try:
+            async with aclosing(follow_lines(self._client, pod, self._namespace, container)) as lines:
+                async for line in lines:
+                    self._line(pod, label, line)
+        except StatusError as error:
+            if error.status != 404:  # 404: the pod and its log were deleted
+                self._screen.note(f"cannot read the log of {pod}: {error.message}")
 
-    def _line(self, pod: str, label: str, line: str) -> None:
+    def _line(self, pod: str, label: str, line: LogLine) -> None:
         self._screen.log(label, line)
-        parsed = parse_progress(line)
+        if line.overwritten:
+            self._activity[pod] = line.text
+        else:
+            self._activity.pop(pod, None)
+        parsed = parse_progress(line.text)
         if parsed is not None:
             self._progress[pod] = parsed
+        if parsed is not None or line.overwritten:
             self._changed.set()
 
     def _show(self, result: RunState) -> None:
@@ -139,12 +152,19 @@ class Follower:
         for pod in self._own_pods():
             name = pod["metadata"]["name"]
             status = str(columns.cells(pod, datetime.now(UTC))[_STATUS_COLUMN])
-            rows.append(Replica(short_name(name, self._name), status, self._progress.get(name)))
+            rows.append(
+                Replica(short_name(name, self._name), status, self._progress.get(name), self._activity.get(name, ""))
+            )
         self._screen.show(result.state, rows)
 
-    async def _stop_logs(self) -> None:
-        for task in self._logs.values():
+    async def _stop_tasks(self) -> None:
+        for task in (*self._logs.values(), *((self._queue_task,) if self._queue_task else ())):
             await _cancel(task)
+
+
+def _runs(pod: Object) -> bool:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any("running" in (status.get("state") or {}) for status in statuses)
 
 
 async def _cancel(task: asyncio.Future[None]) -> None:

@@ -16,7 +16,9 @@ from torchyard.yard.settings import PlaneSettings, default_state
 if TYPE_CHECKING:
     from torchyard.node.images.store import ImageStore
 
-app = typer.Typer(help="Build and manage images without a container engine.", no_args_is_help=True)
+app = typer.Typer(
+    help="Build and manage images without a container engine.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an image, such as mnist:1.0.")]
 

@@ -10,13 +10,15 @@ import typer
 
 from torchyard import __version__
 from torchyard.api.errors import YardError
-from torchyard.cli import doctor, elastic, images, operator, plane, queue, run, store
+from torchyard.cli import doctor, elastic, images, jobs, logs, operator, plane, queue, run, store
 
 app = typer.Typer(
     name="yard",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
+    rich_markup_mode=None,  # a table would cut the names of options in a narrow terminal
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -46,6 +48,14 @@ app.command("operator")(operator.operator)
 app.command("install")(operator.install)
 app.command("uninstall")(operator.uninstall)
 app.command("run")(run.run)
+app.command("ps")(jobs.ps)
+app.command("list", hidden=True)(jobs.ps)
+app.command("logs")(logs.logs)
+app.command("why")(jobs.why)
+app.command("events")(jobs.events)
+app.command("stop")(jobs.stop)
+app.command("resume")(jobs.resume)
+app.command("delete")(jobs.delete)
 app.add_typer(images.app, name="image")
 app.add_typer(queue.app, name="queue")
 # The runtime's own parser handles everything after `elastic`, including --help.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchyard.kube.client import Client
 
 _HELP = "Queued jobs: their positions, why they are pending, and when they start."
-app = typer.Typer(help=_HELP, no_args_is_help=True)
+app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
 
 Namespace = Annotated[
     str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of the job; default: the context's.")

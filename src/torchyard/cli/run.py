@@ -43,14 +43,22 @@ def run(
     on_interrupt: Annotated[
         OnInterrupt, typer.Option(help="On Ctrl-C, leave the job running or delete it.")
     ] = OnInterrupt.leave,
-    replace: Annotated[bool, typer.Option("--replace", help="First delete a finished job of the same name.")] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="First delete a job of the same name that has finished or cannot be changed in place."
+        ),
+    ] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what would change on the cluster, and exit.")] = False,
     state: State = None,
 ) -> None:
     """Apply FILE, follow the job with the logs of all replicas, and exit with the job's exit code."""
     text = _read(file)
     objects = manifests.read(text, "standard input" if file == "-" else file)
     connection = choose_connection(kubeconfig, context, state)
-    exit_code = asyncio.run(_run(connection, objects, text, namespace, on_interrupt=on_interrupt, replace=replace))
+    exit_code = asyncio.run(
+        _run(connection, objects, text, namespace, on_interrupt=on_interrupt, replace=replace, diff=diff)
+    )
     raise typer.Exit(exit_code)
 
 
@@ -71,6 +79,7 @@ async def _run(
     *,
     on_interrupt: OnInterrupt,
     replace: bool,
+    diff: bool,
 ) -> int:
     from torchyard.cli.screen import create_screen
     from torchyard.kube.connect import open_client
@@ -78,8 +87,11 @@ async def _run(
     running: list[tuple[GroupVersionResource, Object]] = []
     async with open_client(connection, "yard-run") as client:
         screen = create_screen()
+        space = namespace or connection.namespace
         work = asyncio.ensure_future(
-            _apply_and_follow(client, objects, namespace or connection.namespace, running, screen, replace)
+            _show_diff(client, objects, space, screen)
+            if diff
+            else _apply_and_follow(client, objects, space, running, screen, replace)
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -100,6 +112,18 @@ async def _run(
             screen.close()
 
 
+async def _show_diff(client: Client, objects: list[Object], namespace: str, screen: Screen) -> int:
+    from torchyard.cli.apply import locate, plan, qualified_name
+
+    for obj in objects:
+        planned = await plan(client, await locate(client, obj, namespace), replace=True)
+        named = {**obj, "metadata": {"name": obj["metadata"].get("generateName", ""), **obj["metadata"]}}
+        screen.note(f"{qualified_name(planned.target.gvr, named)} would be {planned.action}")
+        if planned.diff:
+            screen.note(planned.diff)
+    return 0
+
+
 async def _apply_and_follow(
     client: Client,
     objects: list[Object],
@@ -108,13 +132,15 @@ async def _apply_and_follow(
     screen: Screen,
     replace: bool,
 ) -> int:
-    from torchyard.cli.apply import apply, qualified_name
+    from torchyard.cli.apply import apply, locate, plan, qualified_name
     from torchyard.cli.follow import Follower
-    from torchyard.core.run.state import RUNNABLE, exit_code
+    from torchyard.core.run.failure import exit_code
+    from torchyard.core.run.state import RUNNABLE
 
     for obj in objects:
-        gvr, applied = await apply(client, obj, namespace, replace=replace)
-        screen.note(f"{qualified_name(gvr, applied)} applied")
+        planned = await plan(client, await locate(client, obj, namespace), replace=replace)
+        gvr, applied = await apply(client, planned)
+        screen.note(f"{qualified_name(gvr, applied)} {'unchanged' if planned.action == 'unchanged' else 'applied'}")
         if applied["kind"] in RUNNABLE:
             running.append((gvr, applied))
     if not running:
@@ -126,8 +152,7 @@ async def _apply_and_follow(
         message = f": {result.message}" if result.message else ""
         screen.note(f"{qualified_name(gvr, obj)} {result.state}{message}")
         if failure is not None:
-            reason = f" ({failure.reason})" if failure.reason else ""
-            screen.note(f"first to fail: {failure.pod}, exit code {failure.exit_code}{reason} at {failure.at}")
+            screen.note(f"first to fail: {failure} at {failure.at}")
         code = code or exit_code(result, failure)
     return code
 
@@ -143,5 +168,6 @@ async def _handle_interrupt(
             await client.delete(gvr, name, namespace, uid=obj["metadata"]["uid"])
             screen.note(f"{qualified_name(gvr, obj)} deleted")
         else:
-            command = f"kubectl delete -n {namespace} {qualified_name(gvr, obj)}"
-            screen.note(f"{qualified_name(gvr, obj)} keeps running; delete it with: {command}")
+            options = "" if namespace == "default" else f" -n {namespace}"
+            screen.note(f"{qualified_name(gvr, obj)} keeps running")
+            screen.note(f"follow it with: yard logs -f{options} {name}; delete it with: yard delete{options} {name}")

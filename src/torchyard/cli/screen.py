@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 from typing import Protocol, TextIO
 
@@ -12,25 +13,28 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.progress import TrainingProgress
 
+OVERWRITTEN_SECONDS = 5.0
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One row of the table."""
+    """One row of the table. `activity` is the line that the replica draws over, such as a progress bar."""
 
     name: str
     status: str
     progress: TrainingProgress | None = None
+    activity: str = ""
 
 
 class Screen(Protocol):
     def note(self, text: str) -> None:
         """Show a message about the whole job."""
 
-    def log(self, replica: str, line: str) -> None:
+    def log(self, replica: str, line: LogLine) -> None:
         """Show a log line of a replica."""
 
     def show(self, state: str, replicas: list[Replica]) -> None:
@@ -41,18 +45,27 @@ class Screen(Protocol):
 
 
 class PlainScreen:
-    """For pipes and files: writes whole lines and rewrites nothing."""
+    """For pipes and files: writes whole lines and rewrites nothing.
+
+    Of the lines that a replica draws over, one is written every few seconds.
+    """
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._shown: dict[str, str] = {}
+        self._overwritten_at: dict[str, float] = {}
 
     def note(self, text: str) -> None:
         self._out.write(f"{text}\n")
         self._out.flush()
 
-    def log(self, replica: str, line: str) -> None:
-        self.note(f"[{replica}] {line}" if replica else line)
+    def log(self, replica: str, line: LogLine) -> None:
+        if line.overwritten:
+            now = time.monotonic()
+            if now - self._overwritten_at.get(replica, -OVERWRITTEN_SECONDS) < OVERWRITTEN_SECONDS:
+                return
+            self._overwritten_at[replica] = now
+        self.note(f"[{replica}] {line.text}" if replica else line.text)
 
     def show(self, state: str, replicas: list[Replica]) -> None:
         for name, status in (("", state), *((replica.name, replica.status) for replica in replicas)):
@@ -76,8 +89,10 @@ class TerminalScreen:
     def note(self, text: str) -> None:
         self._console.print(Text(text, style="bold"))
 
-    def log(self, replica: str, line: str) -> None:
-        self._console.print(Text.assemble((f"[{replica}] ", self._colour(replica)) if replica else "", line))
+    def log(self, replica: str, line: LogLine) -> None:
+        if line.overwritten:  # the table shows it
+            return
+        self._console.print(Text.assemble((f"[{replica}] ", self._colour(replica)) if replica else "", line.text))
 
     def show(self, state: str, replicas: list[Replica]) -> None:
         table = Table(title=state, title_justify="left", box=None, pad_edge=False)
@@ -87,7 +102,8 @@ class TerminalScreen:
             progress = replica.progress
             bar = ProgressBar(total=100, completed=progress.percent, width=30) if progress else ""
             name = Text(replica.name, style=self._colour(replica.name))
-            table.add_row(name, replica.status, bar, str(progress) if progress else "")
+            detail = Text(replica.activity or (str(progress) if progress else ""), no_wrap=True, overflow="ellipsis")
+            table.add_row(name, replica.status, bar, detail)
         self._live.update(table)
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ Modules in reading order:
 - `credentials`: tokens, client certificates, exec plugins
 - `connect`: a client as a context manager
 - `discovery`: finding the resource of a kind
+- `job_lookup`: the jobs of a cluster, their pods, workloads and events
 - `informer`: a local cache of one resource
 - `transform`: what a cache stores of an object
 - `informer_factory`: informers shared by the controllers of a process

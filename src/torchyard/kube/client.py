@@ -181,8 +181,11 @@ class Client:
         kind: PatchType = "merge",
         subresource: str = "",
         force: bool = False,
+        dry_run: bool = False,
     ) -> Object:
         query = f"{self._writes}&force=true" if force else self._writes
+        if dry_run:
+            query += "&dryRun=All"
         path = f"{ref.path(namespace, name, subresource)}?{query}"
         return await self._send("PATCH", path, patch, content_type=_PATCH_MEDIA[kind])
 
@@ -205,10 +208,25 @@ class Client:
         return await self._send("DELETE", ref.path(namespace, name), options)
 
     async def logs(
-        self, ref: GroupVersionResource, name: str, namespace: str, *, container: str = "", follow: bool = False
+        self,
+        ref: GroupVersionResource,
+        name: str,
+        namespace: str,
+        *,
+        container: str = "",
+        follow: bool = False,
+        previous: bool = False,
+        since_seconds: int | None = None,
+        tail_lines: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Yield the log of a container as it arrives."""
-        query = {"container": container, "follow": "true" if follow else ""}
+        query = {
+            "container": container,
+            "follow": "true" if follow else "",
+            "previous": "true" if previous else "",
+            "sinceSeconds": "" if since_seconds is None else str(since_seconds),
+            "tailLines": "" if tail_lines is None else str(tail_lines),
+        }
         path = _with_query(ref.path(namespace, name, "log"), {key: value for key, value in query.items() if value})
         async with aclosing(self._transport.stream(path, accept="*/*")) as chunks:
             async for chunk in chunks:

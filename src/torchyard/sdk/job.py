@@ -11,8 +11,9 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
+from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.line_splitter import LineSplitter
-from torchyard.core.run.state import ContainerFailure, RunState, first_failure, pods_of, run_state
+from torchyard.core.run.state import RunState, default_container, pods_of, run_state
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.sdk.event_loop_thread import EventLoopThread
@@ -29,7 +30,7 @@ class JobFailed(YardError):
     def __init__(self, job: str, result: RunState, first: ContainerFailure | None) -> None:
         message = f"{job} {result.state}" + (f": {result.message}" if result.message else "")
         if first is not None:
-            message += f"; first to fail: {first.pod}, exit code {first.exit_code}"
+            message += f"; first to fail: {first}"
         super().__init__(message)
         self.outcome, self.first = result, first
 
@@ -69,7 +70,8 @@ class Job:
         """Yield the log lines of one replica.
 
         `replica` is a name such as `master-0`; the default is the first replica. With `follow`, wait until the replica
-        runs and yield its lines until it ends. `container` is needed only for pods with several containers.
+        runs and yield its lines until it ends. `container` is by default the
+        pod's default container, or its first.
         """
         return self._loop.iterate(self._lines(replica, container, follow=follow))
 
@@ -130,12 +132,14 @@ class Job:
         pod = await self._pod_name(replica)
         if follow:
             await self._wait_for(PODS, pod, lambda obj: obj is not None and _has_started(obj))
+        if not container:
+            container = default_container(await self._client.get(PODS, pod, self.namespace))
         lines = LineSplitter()
         pieces = self._client.logs(PODS, pod, self.namespace, container=container, follow=follow)
         async with aclosing(pieces) as stream:
             async for piece in stream:
                 for line in lines.of(piece):
-                    yield line
+                    yield line.text
         if lines.rest:
             yield lines.rest
 

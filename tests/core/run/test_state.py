@@ -7,16 +7,10 @@ from typing import Any
 import pytest
 
 from torchyard.api.objects import Object
+from torchyard.core.run.failure import ContainerFailure, exit_code, first_failure
 from torchyard.core.run.progress import TrainingProgress, parse_progress
-from torchyard.core.run.state import (
-    ContainerFailure,
-    RunState,
-    exit_code,
-    first_failure,
-    pending_reason,
-    pods_of,
-    run_state,
-)
+from torchyard.core.run.state import RunState, pods_of, run_state
+from torchyard.core.run.waiting import pending_reason
 
 
 def condition(kind: str, status: str = "True", message: str = "") -> Object:
@@ -39,6 +33,8 @@ def obj(kind: str, *conditions: Object, **status: Any) -> Object:
         (obj("PyTorchJob", condition("Created"), condition("Suspended")), "Suspended", False, False),
         (obj("Job"), "Pending", False, False),
         (obj("Job", active=2), "Running", False, False),
+        (obj("Job", active=2, ready=0), "Pending", False, False),
+        (obj("Job", active=2, ready=1), "Running", False, False),
         (obj("Job", condition("SuccessCriteriaMet"), active=1), "Running", False, False),
         (obj("Job", condition("SuccessCriteriaMet"), condition("Complete")), "Complete", True, True),
         (obj("Job", condition("FailureTarget"), condition("Failed")), "Failed", True, False),
@@ -94,6 +90,13 @@ def test_the_pending_reason_comes_from_conditions_and_containers() -> None:
         ("Epoch 3/5 45%|#### | 9/20", TrainingProgress(45.0, 3), "epoch 3, 45%"),
         (" 12.5% done", TrainingProgress(12.5), "12%"),
         ("accuracy=0.9666", None, ""),
+        ("val accuracy: 12.5%", None, ""),
+        ("Test set: Average loss: 0.0371, Accuracy: 9700/10000 (97%)", None, ""),
+        ("cpu 45% gpu 90%", None, ""),
+        ("Epoch 2:  30%|###       | 3/10 [00:01<00:02, 3.2it/s, loss=0.1]", TrainingProgress(30.0, 2), "epoch 2, 30%"),
+        ("step 25/100 loss 0.3", TrainingProgress(25.0), "25%"),
+        ("epoch 3 of 4", TrainingProgress(75.0), "75%"),
+        ("step 7/0", None, ""),
         ("grown by 250%", None, ""),
     ],
 )

@@ -5,8 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_PERCENT = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)\s?%")
-_EPOCH = re.compile(r"\bepoch\b[\s:=#\[]*(\d+)", re.IGNORECASE)
+_NUMBER = r"(\d{1,3}(?:\.\d+)?)"
+# Shapes that only progress has. A percentage alone is none: an accuracy or a load is printed the same way.
+_PERCENT = (
+    re.compile(rf"(?<![\d.]){_NUMBER}\s?%\s?\|"),  # a bar of tqdm: ` 45%|####    | 9/20`
+    re.compile(rf"\[\s*\d+\s*/\s*\d+\s*\(\s*{_NUMBER}\s?%\s*\)"),  # PyTorch's examples: `[640/60000 (1%)]`
+    re.compile(rf"\b(?:progress|completed?|done)\b[\s:=]*{_NUMBER}\s?%", re.IGNORECASE),
+    re.compile(rf"(?<![\d.]){_NUMBER}\s?%\s+(?:done|completed?)\b", re.IGNORECASE),
+)
+_STEPS = re.compile(
+    r"\b(?:steps?|iter(?:ation)?s?|batch(?:es)?)\b[\s:=#\[(]*(\d+)\s*(?:/|\bof\b)\s*(\d+)", re.IGNORECASE
+)
+_EPOCHS = re.compile(r"\bepochs?\b[\s:=#\[(]*(\d+)\s*(?:/|\bof\b)\s*(\d+)", re.IGNORECASE)
+_EPOCH = re.compile(r"\bepoch\b[\s:=#\[(]*(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +34,19 @@ class TrainingProgress:
 
 def parse_progress(line: str) -> TrainingProgress | None:
     """The progress that a log line reports; None if it reports none."""
-    share = _PERCENT.search(line)
-    if share is None or float(share[1]) > 100:
-        return None
     epoch = _EPOCH.search(line)
-    return TrainingProgress(float(share[1]), int(epoch[1]) if epoch else None)
+    number = int(epoch[1]) if epoch else None
+    for pattern in _PERCENT:
+        share = pattern.search(line)
+        if share is not None and float(share[1]) <= 100:
+            return TrainingProgress(float(share[1]), number)
+    if steps := _STEPS.search(line):
+        return _share(steps, number)
+    if epochs := _EPOCHS.search(line):
+        return _share(epochs, None)
+    return None
+
+
+def _share(counts: re.Match[str], epoch: int | None) -> TrainingProgress | None:
+    done, total = int(counts[1]), int(counts[2])
+    return TrainingProgress(100 * done / total, epoch) if total > 0 and done <= total else None

@@ -1,4 +1,4 @@
-"""The state of a PyTorchJob, a Job or a Pod, and the first failure among its pods."""
+"""The state of a PyTorchJob, a Job or a Pod, and which pods belong to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.names import JOB_NAME
 
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 RUNNABLE = ("PyTorchJob", "Job", "Pod")
+_ENDING = ("SuccessCriteriaMet", "FailureTarget")  # the last pods of a Job are being stopped
 _TERMINAL_STATES = {"Succeeded": True, "Complete": True, "Failed": False}
 
 
@@ -18,18 +20,6 @@ class RunState:
     state: str
     done: bool = False
     succeeded: bool = False
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerFailure:
-    """A container that exited with an error."""
-
-    pod: str
-    container: str
-    exit_code: int
-    reason: str
-    at: str
     message: str = ""
 
 
@@ -48,11 +38,18 @@ def run_state(obj: Object) -> RunState:
     if any(condition["type"] == "Suspended" for condition in true_conditions):
         return RunState("Suspended")
     if obj["kind"] == "Job":
-        return RunState("Running" if status.get("active") else "Pending")
+        return RunState("Running" if _runs(status, true_conditions) else "Pending")
     progress = [condition for condition in true_conditions if condition["type"] in ("Running", "Restarting")]
     if progress:
         return RunState(progress[-1]["type"], message=progress[-1].get("message") or "")
     return RunState("Pending")
+
+
+def _runs(status: Object, true_conditions: list[Object]) -> bool:
+    """Whether a pod of a Job runs: `active` counts the pods that wait to start too."""
+    if any(condition["type"] in _ENDING for condition in true_conditions):
+        return True
+    return bool(status.get("ready", status.get("active")))
 
 
 def pods_of(obj: Object) -> tuple[str, str]:
@@ -71,42 +68,8 @@ def short_name(pod: str, owner: str) -> str:
     return pod.removeprefix(f"{owner}-")
 
 
-def first_failure(pods: list[Object]) -> ContainerFailure | None:
-    """The container that failed first; the other failures usually follow from it."""
-    failures = []
-    for pod in pods:
-        for container in (pod.get("status") or {}).get("containerStatuses") or ():
-            for state in (container.get("state"), container.get("lastState")):
-                ended = (state or {}).get("terminated")
-                if ended and ended.get("exitCode"):
-                    at, reason, message = (
-                        ended.get("finishedAt") or "",
-                        ended.get("reason") or "",
-                        ended.get("message") or "",
-                    )
-                    failures.append(
-                        ContainerFailure(
-                            pod["metadata"]["name"], container["name"], ended["exitCode"], reason, at, message
-                        )
-                    )
-    return min(failures, key=lambda failure: failure.at, default=None)
-
-
-def exit_code(result: RunState, failure: ContainerFailure | None) -> int:
-    """The exit code for a shell: 0, or the first failed container's code if there is one."""
-    if result.succeeded:
-        return 0
-    return failure.exit_code if failure is not None else 1
-
-
-def pending_reason(pod: Object) -> str:
-    """Why a pod does not run yet, as its conditions and containers say; empty if nothing holds it up."""
-    status = pod.get("status") or {}
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message") or condition.get("reason") or "")
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("message"):
-            return f"{waiting.get('reason')}: {waiting['message']}"
-    return ""
+def default_container(pod: Object) -> str:
+    """The container whose log is shown if none is named, as kubectl chooses it."""
+    names = [str(container["name"]) for container in pod["spec"]["containers"]]
+    chosen = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER, "")
+    return chosen if chosen in names else names[0]

@@ -1,0 +1,63 @@
+"""The lines of one container's log, in order, also across broken connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from torchyard.api.gvr import PODS
+from torchyard.core.run.line_splitter import LineSplitter, LogLine
+from torchyard.kube.client import Client, Unreachable
+
+RETRY_SECONDS = 1.0
+
+
+async def follow_lines(client: Client, pod: str, namespace: str, container: str) -> AsyncGenerator[LogLine, None]:
+    """Yield every line until the container ends. After a broken connection, continue where it broke."""
+    received, lines = 0, LineSplitter()
+    while True:
+        skip = received
+        try:
+            pieces = client.logs(PODS, pod, namespace, container=container, follow=True)
+            async with aclosing(pieces) as stream:
+                async for piece in stream:
+                    new = piece[skip:]
+                    skip = max(0, skip - len(piece))
+                    received += len(new)
+                    for line in lines.of(new):
+                        yield line
+            break
+        except Unreachable:
+            await asyncio.sleep(RETRY_SECONDS)
+    if lines.rest:
+        yield LogLine(lines.rest)
+
+
+async def read_lines(
+    client: Client,
+    pod: str,
+    namespace: str,
+    container: str,
+    *,
+    previous: bool = False,
+    since_seconds: int | None = None,
+    tail_lines: int | None = None,
+) -> AsyncGenerator[LogLine, None]:
+    """Yield the lines that the container has written so far."""
+    lines = LineSplitter()
+    pieces = client.logs(
+        PODS,
+        pod,
+        namespace,
+        container=container,
+        previous=previous,
+        since_seconds=since_seconds,
+        tail_lines=tail_lines,
+    )
+    async with aclosing(pieces) as stream:
+        async for piece in stream:
+            for line in lines.of(piece):
+                yield line
+    if lines.rest:
+        yield LogLine(lines.rest)

@@ -1,0 +1,56 @@
+"""Why a job waits or has failed, in words, and the command that shows more."""
+
+from __future__ import annotations
+
+from torchyard.api.objects import Object
+from torchyard.core.run.failure import OOM_KILLED, first_failure
+from torchyard.core.run.ranks import rank_of
+from torchyard.core.run.state import run_state, short_name
+from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
+
+
+def explain(job: Object, pods: list[Object], workload: Object | None, events: list[Object]) -> list[str]:
+    """One sentence a line. `events` are those of the job and its pods, oldest first."""
+    state = run_state(job)
+    name = job["metadata"]["name"]
+    lines = [f"{job['kind']} {name} is {state.state}" + (f": {state.message}" if state.message else "")]
+    if state.done:
+        return lines + ([] if state.succeeded else _failure(name, pods))
+    if state.state == "Suspended" or (queue_name(job) and not pods):
+        return lines + _suspension(job, workload)
+    waiting = [(pod["metadata"]["name"], pending_reason(pod)) for pod in pods]
+    lines += [f"{pod} waits: {reason}" for pod, reason in waiting if reason]
+    if not pods or len(lines) > 1:
+        lines += _warnings(events)
+    if not pods and len(lines) == 1:
+        lines.append("it has no pods yet, and no event says why; is its controller running? (`yard status`)")
+    return lines
+
+
+def _failure(name: str, pods: list[Object]) -> list[str]:
+    failure = first_failure(pods)
+    if failure is None:
+        return ["no container of it failed, or its pods are deleted"]
+    lines = [f"first to fail: {failure} at {failure.at}"]
+    if failure.reason == OOM_KILLED:
+        lines.append("raise resources.limits.memory of the container, or use a smaller batch")
+    pod = next(pod for pod in pods if pod["metadata"]["name"] == failure.pod)
+    rank = rank_of(pod)
+    chosen = short_name(failure.pod, name) if rank is None else rank
+    return [*lines, f"its last lines: yard logs {name} --rank {chosen} --tail 20"]
+
+
+def _suspension(job: Object, workload: Object | None) -> list[str]:
+    queue, name = queue_name(job), job["metadata"]["name"]
+    if not queue:
+        return [f"it is suspended; start it with: yard resume {name}"]
+    reason = queue_reason(workload)
+    if not reason:
+        return [f"queue {queue} has admitted it"]
+    return [f"it waits in queue {queue}: {reason}", f"its position: yard queue position {name}"]
+
+
+def _warnings(events: list[Object]) -> list[str]:
+    """The latest warning of each reason."""
+    latest = {event.get("reason"): event.get("message") for event in events if event.get("type") == "Warning"}
+    return [f"{reason}: {message}" for reason, message in latest.items()]

@@ -1,0 +1,58 @@
+"""One line about a job: its state, how many of its replicas run, the queue it waits in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from torchyard.api.objects import Object
+from torchyard.core.run.state import run_state
+from torchyard.core.run.waiting import queue_name
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """`ready` of `replicas` run."""
+
+    namespace: str
+    name: str
+    kind: str
+    state: str
+    ready: int
+    replicas: int
+    queue: str
+    age: timedelta
+    message: str = ""
+
+
+def summarize(obj: Object, now: datetime) -> JobSummary:
+    """The summary of a job of one of the `RUNNABLE` kinds."""
+    state = run_state(obj)
+    metadata = obj["metadata"]
+    ready, replicas = _replicas(obj)
+    return JobSummary(
+        metadata["namespace"],
+        metadata["name"],
+        obj["kind"],
+        state.state,
+        ready,
+        replicas,
+        queue_name(obj),
+        now - datetime.fromisoformat(metadata["creationTimestamp"]),
+        state.message,
+    )
+
+
+def _replicas(obj: Object) -> tuple[int, int]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    match obj["kind"]:
+        case "Pod":
+            return int(status.get("phase") == "Running"), 1
+        case "Job":
+            wanted = spec.get("parallelism", 1)
+            return status.get("ready") or 0, min(wanted, spec.get("completions") or wanted)
+        case _:
+            statuses = (status.get("replicaStatuses") or {}).values()
+            specs = (spec.get("pytorchReplicaSpecs") or {}).values()
+            running = sum(replica.get("active") or 0 for replica in statuses)
+            return running, sum(replica.get("replicas", 1) for replica in specs)

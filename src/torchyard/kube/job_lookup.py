@@ -1,0 +1,151 @@
+"""The jobs of a cluster, of every kind that it serves: their list, one by its name, its pods, workload and events."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import EVENTS, JOBS, PODS
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import names as pytorchjob
+from torchyard.api.queue import names as queue
+from torchyard.api.suggestions import closest
+from torchyard.core.run.state import pods_of
+from torchyard.kube.client import Client
+
+KINDS: dict[str, GroupVersionResource] = {
+    pytorchjob.KIND: GroupVersionResource(pytorchjob.GROUP, pytorchjob.VERSION, pytorchjob.PLURAL),
+    "Job": JOBS,
+    "Pod": PODS,
+}
+_WORKLOADS = tuple(GroupVersionResource(queue.GROUP, version, "workloads") for version in (queue.STORED, "v1beta1"))
+
+
+@dataclass(frozen=True, slots=True)
+class JobHandle:
+    """A job and its resource. `object` has its kind."""
+
+    gvr: GroupVersionResource
+    object: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.object["metadata"]["namespace"])
+
+    @property
+    def qualified_name(self) -> str:
+        """The name as kubectl prints it: `job.batch/mnist`."""
+        kind = str(self.object["kind"]).lower()
+        return f"{kind}.{self.gvr.group}/{self.name}" if self.gvr.group else f"{kind}/{self.name}"
+
+
+async def list_jobs(client: Client, namespace: str = "", *, labels: str = "") -> list[JobHandle]:
+    """The jobs of a namespace, or of all, that no other object controls; sorted by namespace and name."""
+    lists = await asyncio.gather(*(_list(client, gvr, namespace, labels) for gvr in KINDS.values()))
+    jobs = [
+        JobHandle(gvr, {"kind": kind, "apiVersion": gvr.api_version, **obj})
+        for (kind, gvr), items in zip(KINDS.items(), lists, strict=True)
+        for obj in items
+        if not any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())
+    ]
+    return sorted(jobs, key=lambda job: (job.namespace, job.name))
+
+
+async def find_job(client: Client, name: str, namespace: str) -> JobHandle:
+    """The job of a name, which may have its kind in front: `mnist`, `job/mnist`, `pytorchjob.kubeflow.org/mnist`."""
+    prefix, _, plain = name.rpartition("/")
+    kinds = {kind: gvr for kind, gvr in KINDS.items() if not prefix or prefix.lower() in _spellings(kind, gvr)}
+    if not kinds:
+        raise YardError(f"{name}: {prefix} is no kind of job", hint=f"the kinds are {', '.join(KINDS)}")
+    objects = await asyncio.gather(*(client.find(gvr, plain, namespace) for gvr in kinds.values()))
+    jobs = [
+        JobHandle(gvr, {"kind": kind, "apiVersion": gvr.api_version, **obj})
+        for (kind, gvr), obj in zip(kinds.items(), objects, strict=True)
+        if obj is not None
+    ]
+    if len(jobs) == 1:
+        return jobs[0]
+    if jobs:
+        choices = " or ".join(job.qualified_name for job in jobs)
+        raise YardError(f"{len(jobs)} jobs are called {plain} in namespace {namespace}", hint=f"name {choices}")
+    known = [job.name for job in await list_jobs(client, namespace)]
+    similar = closest(plain, known)
+    hint = f"did you mean {similar}?" if similar else "list the jobs with `yard ps -A`"
+    raise YardError(f"no job is called {plain} in namespace {namespace}", hint=hint, code="NotFound")
+
+
+async def find_workload(client: Client, job: Object) -> Object | None:
+    """The workload of a queued job; None if there is none, or no Kueue."""
+    labels = f"{queue.JOB_UID}={job['metadata']['uid']}"
+    for gvr in _WORKLOADS:
+        workloads = await _list(client, gvr, job["metadata"]["namespace"], labels)
+        if workloads:
+            return max(workloads, key=lambda workload: str(workload["metadata"]["creationTimestamp"]))
+    return None
+
+
+async def served_kinds(client: Client) -> list[str]:
+    """The kinds of `KINDS` that the server serves."""
+    served = await asyncio.gather(*(_is_served(client, gvr) for gvr in KINDS.values()))
+    return [kind for kind, is_served in zip(KINDS, served, strict=True) if is_served]
+
+
+async def pods_of_job(client: Client, job: JobHandle) -> list[Object]:
+    """The pods of a job, not those of an earlier job of the same name; sorted by name."""
+    labels, fields = pods_of(job.object)
+    uid = job.object["metadata"]["uid"]
+    pods = (await client.list(PODS, job.namespace, labels=labels, fields=fields)).items
+    own = [
+        pod
+        for pod in pods
+        if uid in (pod["metadata"]["uid"], *(owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()))
+    ]
+    return sorted(own, key=lambda pod: str(pod["metadata"]["name"]))
+
+
+async def events_of(client: Client, job: JobHandle) -> list[Object]:
+    """The events of a job, its workload and its pods, oldest first."""
+    workload = await find_workload(client, job.object)
+    owners = [job.object, *([workload] if workload else []), *await pods_of_job(client, job)]
+    uids = {owner["metadata"]["uid"] for owner in owners}
+    events = (await client.list(EVENTS, job.namespace)).items
+    own = [event for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
+    return sorted(own, key=last_seen)
+
+
+def last_seen(event: Object) -> str:
+    """When an event was last seen. Whichever of its times is set, the texts compare as times do."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
+
+
+async def _is_served(client: Client, gvr: GroupVersionResource) -> bool:
+    if not gvr.group:
+        return True
+    try:
+        resources = await client.raw("GET", f"/apis/{gvr.api_version}")
+    except StatusError as error:
+        if error.status != 404:
+            raise
+        return False
+    return any(resource["name"] == gvr.plural for resource in resources.get("resources") or ())
+
+
+def _spellings(kind: str, gvr: GroupVersionResource) -> tuple[str, ...]:
+    singular = kind.lower()
+    return singular, gvr.plural, f"{singular}.{gvr.group}", f"{gvr.plural}.{gvr.group}"
+
+
+async def _list(client: Client, gvr: GroupVersionResource, namespace: str, labels: str) -> list[Object]:
+    """The objects of a resource; none if the server does not serve it."""
+    try:
+        return list((await client.list(gvr, namespace, labels=labels)).items)
+    except StatusError as error:
+        if error.status != 404:
+            raise
+        return []

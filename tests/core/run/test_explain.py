@@ -1,0 +1,119 @@
+"""Why a job waits or has failed, from its object, pods, workload and events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.api.objects import Object
+from torchyard.core.run.changes import changed_paths, needs_new_pods, overlay, spec_diff
+from torchyard.core.run.explain import explain
+from torchyard.core.run.failure import first_failure
+from torchyard.core.run.state import default_container
+from torchyard.core.run.waiting import queue_reason
+
+
+def pod(name: str, **more: Any) -> Object:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "main"}]}, **more}
+
+
+def ended(reason: str, code: int = 137, message: str = "") -> Object:
+    state = {
+        "terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": "2026-01-01T00:00:00Z"}
+    }
+    return {"containerStatuses": [{"name": "main", "state": state}]}
+
+
+def test_an_oom_kill_names_the_limit() -> None:
+    limited = pod("a", status=ended("OOMKilled"))
+    limited["spec"]["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
+    assert str(first_failure([limited])) == "a, exit code 137 (OOMKilled, memory limit 64Mi)"
+    unlimited = pod("a", status=ended("OOMKilled"))
+    assert "no memory limit is set" in str(first_failure([unlimited]))
+
+
+def test_a_start_error_shows_its_message() -> None:
+    failed = pod("a", status=ended("StartError", 128, 'exec: "pyhton": executable file not found'))
+    assert str(first_failure([failed])) == 'a, exit code 128 (StartError, exec: "pyhton": executable file not found)'
+
+
+def test_an_init_container_can_be_the_first_to_fail() -> None:
+    status = {"initContainerStatuses": ended("Error", 3)["containerStatuses"]}
+    assert str(first_failure([pod("a", status=status)])) == "a, exit code 3 (Error)"
+
+
+def test_a_failed_job_names_the_command_that_shows_its_log() -> None:
+    job = {
+        "kind": "PyTorchJob",
+        "metadata": {"name": "j"},
+        "status": {"conditions": [{"type": "Failed", "status": "True", "message": "worker failed"}]},
+    }
+    worker = pod("j-worker-0", status=ended("Error", 1))
+    worker["spec"]["containers"][0]["env"] = [{"name": "RANK", "value": "1"}]
+    lines = explain(job, [worker], None, [])
+    assert lines[0] == "PyTorchJob j is Failed: worker failed"
+    assert lines[1].startswith("first to fail: j-worker-0, exit code 1")
+    assert lines[-1] == "its last lines: yard logs j --rank 1 --tail 20"
+
+
+def test_a_queued_job_gives_the_reason_of_its_workload() -> None:
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "j", "labels": {"kueue.x-k8s.io/queue-name": "teem"}},
+        "status": {"conditions": [{"type": "Suspended", "status": "True"}]},
+    }
+    reserved = {"type": "QuotaReserved", "status": "False", "message": "LocalQueue teem doesn't exist"}
+    workload = {"spec": {}, "status": {"conditions": [reserved]}}
+    assert explain(job, [], workload, [])[1] == "it waits in queue teem: LocalQueue teem doesn't exist"
+    assert queue_reason({"status": {"conditions": [{"type": "Admitted", "status": "True"}]}}) == ""
+    assert queue_reason({"spec": {"active": False}}) == "it is on hold"
+    assert queue_reason(None) == "no workload has been created for it yet"
+
+
+def test_warnings_explain_a_job_without_pods() -> None:
+    job = {"kind": "Job", "metadata": {"name": "j"}}
+    events = [{"type": "Warning", "reason": "FailedCreate", "message": "quota"}, {"type": "Normal", "reason": "x"}]
+    assert explain(job, [], None, events)[1:] == ["FailedCreate: quota"]
+
+
+def training(image: str = "a", *, workers: int = 1, state: str = "Running") -> Object:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": image}]}}
+    return {
+        "kind": "PyTorchJob",
+        "spec": {
+            "pytorchReplicaSpecs": {"Worker": {"replicas": workers, "template": template}},
+            "runPolicy": {"suspend": False},
+        },
+        "status": {"conditions": [{"type": state, "status": "True"}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("existing", "changed", "needs"),
+    [
+        (training(), training(), False),
+        (training(), training("b"), True),
+        (training(), training(workers=3), False),
+        (training(), training("b", workers=3), True),
+        (training(state="Suspended"), training("b"), False),
+    ],
+)
+def test_pods_of_a_pytorchjob_keep_their_template(existing: Object, changed: Object, needs: bool) -> None:
+    assert needs_new_pods(existing, changed) is needs
+
+
+def test_a_diff_shows_both_values() -> None:
+    diff = spec_diff(training(), training("b"))
+    assert "-          - image: a" in diff
+    assert "+          - image: b" in diff
+    assert spec_diff(training(), training()) == ""
+    assert list(changed_paths({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}], "c": 1})) == ["a[1].b", "c"]
+    assert overlay({"a": 1, "l": [{"x": 1, "y": 2}]}, {"l": [{"x": 3}]}) == {"a": 1, "l": [{"x": 3, "y": 2}]}
+
+
+def test_the_default_container_is_kubectls() -> None:
+    two: Object = {"metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
+    assert default_container(two) == "a"
+    two["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "b"}
+    assert default_container(two) == "b"
