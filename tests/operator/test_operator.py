@@ -13,15 +13,15 @@ from tests.support.pytorchjobs import job
 from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import SECRETS
+from torchyard.api.gvr import LEASES, SECRETS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import CRD_NAME
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.operator.certificates import VALIDATING
-from torchyard.operator.checks import ClusterNotReady, check_permissions
+from torchyard.operator.checks import ClusterNotReady, check_own_namespace, check_permissions
 from torchyard.operator.install import DEFINITIONS, install, uninstall
 from torchyard.operator.permissions import job_permissions
-from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK, WEBHOOK_SECRET
+from torchyard.operator.settings import LEASE, NAME, NAMESPACE, WEBHOOK, WEBHOOK_SECRET
 
 pytestmark = pytest.mark.cluster
 ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False)
@@ -175,6 +175,16 @@ async def test_without_the_crd_the_operator_waits_and_says_what_to_do(installed:
     task.cancel()
     await asyncio.wait([task])
     await asyncio.sleep(0.25)
+
+
+async def test_without_its_namespace_the_operator_waits_and_says_what_to_do(installed: Installed) -> None:
+    with pytest.raises(ClusterNotReady, match="namespace nowhere does not exist") as raised:
+        await check_own_namespace(installed.admin, "nowhere", LEASE)
+    assert "kubectl create namespace nowhere" in str(raised.value)
+    await check_own_namespace(installed.admin, NAMESPACE, "new")
+    await installed.admin.create(LEASES, {"metadata": {"name": "held"}}, NAMESPACE)
+    await check_own_namespace(installed.admin, NAMESPACE, "held")
+    await installed.admin.delete(LEASES, "held", NAMESPACE)
 
 
 async def test_a_missing_permission_is_named(installed: Installed) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import PODS
+from torchyard.api.gvr import LEASES, PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.kube.client import Client
@@ -61,6 +61,24 @@ async def check_permissions(client: Client, rights: Iterable[Permission], namesp
             f"the operator's service account lacks permissions: {'; '.join(missing)}",
             hint="`yard install` creates the roles",
         )
+
+
+async def check_own_namespace(client: Client, namespace: str, lease: str) -> None:
+    """The lease and the webhook's certificates need the operator's namespace.
+
+    Creating the lease as a dry run finds out, since the operator may not read namespaces.
+    """
+    obj = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": {"name": lease}}
+    try:
+        await client.raw("POST", f"{LEASES.path(namespace)}?dryRun=All", obj)
+    except StatusError as error:
+        if error.status == 404:
+            raise ClusterNotReady(
+                f"the operator's namespace {namespace} does not exist",
+                hint=f"`yard install` creates it, and so does `kubectl create namespace {namespace}`",
+            ) from None
+        if error.status != 409:  # 409: the lease exists already
+            raise
 
 
 async def check_no_other_operator(client: Client, namespaces: Iterable[str] = ("",)) -> None:

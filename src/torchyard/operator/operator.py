@@ -24,7 +24,13 @@ from torchyard.kube.leader_election import LeaderElector
 from torchyard.operator import permissions
 from torchyard.operator.admission import review_defaults, review_validation
 from torchyard.operator.certificates import WebhookCertificates
-from torchyard.operator.checks import check_crd, check_no_other_operator, check_permissions, check_served
+from torchyard.operator.checks import (
+    check_crd,
+    check_no_other_operator,
+    check_own_namespace,
+    check_permissions,
+    check_served,
+)
 from torchyard.operator.clock import ServerClock, local
 from torchyard.operator.http import HealthProbes, metrics_app, serve, webhook_app
 from torchyard.operator.metrics import OperatorMetrics
@@ -118,6 +124,8 @@ class Operator:
         else:
             await check_permissions(self._client, permissions.webhook_permissions(WEBHOOK, DEFAULTS_WEBHOOK))
         await check_permissions(self._client, own, (settings.own_namespace,))
+        if settings.elect or settings.webhook:
+            await check_own_namespace(self._client, settings.own_namespace, LEASE)
         if not settings.beside_upstream:
             await check_no_other_operator(self._client, namespaces)
 
