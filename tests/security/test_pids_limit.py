@@ -66,6 +66,17 @@ def test_version_2_puts_the_shim_into_a_leaf_of_the_pods_group(tmp_path: Path) -
     assert [file.read_text() for file in files] == ["7", "+memory +pids", "0"]
 
 
+def test_version_1_moves_the_only_thread(tmp_path: Path) -> None:
+    """A move of the process would stop every fork of the machine for a while."""
+    group = Path(pids.group_of(str(tmp_path), os.getpid()))
+    group.mkdir()
+    files = [group / "pids.max", group / "tasks", group / "cgroup.procs"]
+    for file in files:
+        file.touch()
+    pids.join({"parent": str(tmp_path), "limit": 7, "delegate": ""})
+    assert [file.read_text() for file in files] == ["7", "0", ""]
+
+
 def test_without_a_limit_there_is_no_group(tmp_path: Path) -> None:
     support_v1 = cgroups.CgroupSupport(1, (tmp_path,), "", tmp_path)
     assert cgroups.pids_limit(support_v1, -1) is None

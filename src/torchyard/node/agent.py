@@ -33,6 +33,7 @@ from torchyard.node.pod.worker import PodWorker
 from torchyard.node.resources import cgroups
 from torchyard.node.resources.metrics import ResourceMetrics
 from torchyard.node.runtime import machine_features
+from torchyard.node.runtime.prepared_roots import PreparedRoots
 from torchyard.node.settings import NodeSettings
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ClusterNetwork, ZygoteClient
@@ -78,6 +79,7 @@ class NodeAgent:
             devices=nvidia.DeviceAllocator(self._devices, devices),
             recorder=NodeEventRecorder(client, node=settings.name),
             host_ip=node_object.host_address(),
+            roots=PreparedRoots(settings.root) if self.machine.sandbox else None,
             allocatable=node_object.capacity(settings, self._devices),
         )
         self._pods = Informer(client, PODS, fields=f"spec.nodeName={settings.name}")

@@ -15,6 +15,7 @@ from torchyard.node.images.model import Image
 from torchyard.node.images.store import ImageStore
 from torchyard.node.network.addresses import PodIPAllocator
 from torchyard.node.runtime.machine_features import MachineFeatures
+from torchyard.node.runtime.prepared_roots import PreparedRoots
 from torchyard.node.settings import NodeSettings
 from torchyard.node.shim.client import ZygoteClient
 
@@ -30,6 +31,7 @@ class NodeContext:
     devices: DeviceAllocator
     recorder: NodeEventRecorder
     host_ip: str
+    roots: PreparedRoots | None = None  # None: every container's root is built from nothing
     names: Callable[[], dict[str, list[str]]] = field(default=dict)  # the DNS names of the cluster
     services: Callable[[str], list[Object]] = field(default=lambda _: [])  # the Services of a namespace
     allocatable: dict[str, str] = field(default_factory=dict)

@@ -16,7 +16,16 @@ from torchyard.node.pod.container_user import container_user, effective, home_di
 from torchyard.node.pod.environment import CreateContainerConfigError, expand
 from torchyard.node.pod.hostname import sandbox_hostname
 from torchyard.node.pod.pod_dir import PodDir
-from torchyard.node.runtime.rootfs_steps import MASKED_PATHS, READ_ONLY_PATHS, Mount, is_reserved, rootfs_steps
+from torchyard.node.runtime.prepared_roots import PreparedRoots
+from torchyard.node.runtime.rootfs_steps import (
+    MASKED_PATHS,
+    NETWORK_FILES,
+    READ_ONLY_PATHS,
+    Mount,
+    is_reserved,
+    root_content,
+    rootfs_steps,
+)
 from torchyard.node.runtime.seccomp import filters
 from torchyard.node.runtime.seccomp.profile import SeccompProfileError
 from torchyard.node.settings import NodeSettings
@@ -61,6 +70,7 @@ class ContainerOptions:
     shared_memory: Path | None = None
     cgroups: tuple[Path, ...] = ()
     seccomp: bool = True  # False: this machine cannot filter system calls
+    roots: PreparedRoots | None = None  # None: every root is built from nothing
 
 
 def build_config(options: ContainerOptions) -> ContainerConfig:
@@ -80,13 +90,14 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
     if not options.sandboxed:
         env[POD_UID_VARIABLE] = options.pod["metadata"]["uid"]
     root = pod_dir.container(name) / f"{attempt}.root"
-    root.mkdir(parents=True, exist_ok=True)
     message_file = pod_dir.message_file(name, attempt)
-    message_file.touch()
-    message_file.chmod(0o666)
     steps = None
     context = container.get("securityContext") or {}
     privileged, capability_numbers = bool(context.get("privileged")), capabilities(context)
+    may_remount = privileged or CAPABILITIES["SYS_ADMIN"] in capability_numbers
+    prepared = _prepare_root(options, root, may_remount=may_remount)
+    message_file.touch()
+    message_file.chmod(0o666)
     if options.sandboxed:
         scratch = pod_dir.container(name) / f"{attempt}.layer"
         mounts = container_mounts(options, message_file)
@@ -96,8 +107,9 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
             scratch=scratch,
             devices=list(options.devices),
             privileged=privileged,
-            may_remount=privileged or CAPABILITIES["SYS_ADMIN"] in capability_numbers,
+            may_remount=may_remount,
             host_pid=bool(options.pod["spec"].get("hostPID")),
+            prepared=prepared,
         )
     memory = _limit(container, "memory") or _limit(options.pod["spec"], "memory")
     return {
@@ -129,6 +141,16 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
         "cgroups": [str(path) for path in options.cgroups],
         "memory_limit": memory if memory and not options.cgroups else None,
     }
+
+
+def _prepare_root(options: ContainerOptions, root: Path, *, may_remount: bool) -> bool:
+    """Create the directory of the container's root; whether it has what all roots of its image have."""
+    content = root_content(options.image.root, may_remount=may_remount)
+    if options.sandboxed and options.roots and content:
+        options.roots.take(content, root)
+        return True
+    root.mkdir(parents=True, exist_ok=True)
+    return False
 
 
 def _seccomp(options: ContainerOptions, capability_numbers: list[int]) -> str:
@@ -181,7 +203,7 @@ def _limit(container: Object, name: str) -> int | None:
 
 def container_mounts(options: ContainerOptions, message_file: Path) -> list[Mount]:
     container, etc = options.container, options.pod_dir.etc
-    mounts = [Mount(etc / name, f"/etc/{name}") for name in ("hosts", "resolv.conf", "hostname")]
+    mounts = [Mount(etc / name, f"/etc/{name}") for name in NETWORK_FILES]
     mounts.append(Mount(message_file, container.get("terminationMessagePath") or "/dev/termination-log"))
     if options.shared_memory:
         mounts.append(Mount(options.shared_memory, "/dev/shm", no_exec=True))  # noqa: S108 - a path in the container

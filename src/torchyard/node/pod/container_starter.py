@@ -75,6 +75,8 @@ class ContainerStarter:
         except (ImageError, CreateContainerConfigError, VolumeError, ShimRequestError, OSError) as error:
             self._start_failed(container, error)
             return False
+        if self._context.roots:
+            self._context.roots.refill_later()
         self._waiting.pop(name, None)
         self._not_before.pop(name, None)
         emit = self._sandbox.event

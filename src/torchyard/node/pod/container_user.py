@@ -122,7 +122,24 @@ def _lines(root: RootfsSource, name: str) -> list[str]:
         text = _read(layer, name)
         if text is not None:
             return text.splitlines()
-    return (_read(Path("/"), name) or "").splitlines() if root.machine else []
+    return _machine_lines(name) if root.machine else []
+
+
+def _machine_lines(name: str) -> list[str]:
+    """Read again when the file changes: every container starts with it."""
+    try:
+        status = Path("/etc", name).stat()
+    except OSError:
+        return []
+    version = status.st_ino, status.st_mtime_ns, status.st_size
+    known, lines = _machine_files.get(name, (None, []))
+    if known != version:
+        lines = (_read(Path("/"), name) or "").splitlines()
+        _machine_files[name] = version, lines
+    return lines
+
+
+_machine_files: dict[str, tuple[tuple[int, int, int], list[str]]] = {}
 
 
 def _read(root: Path, name: str) -> str | None:

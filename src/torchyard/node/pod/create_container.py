@@ -42,6 +42,7 @@ async def create(context: NodeContext, sandbox: PodSandbox, container: Object, i
         shared_memory=sandbox.shared_memory(),
         cgroups=tuple(_create_cgroups(context, sandbox, container)),
         seccomp=context.machine.seccomp,
+        roots=context.roots,
     )
     config = build_config(options)
     if image.engine:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchyard.node.runtime import prepared_roots
+from torchyard.node.runtime.prepared_roots import RootContent
+
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import RootfsStep
 
@@ -25,6 +28,7 @@ CONFIGURATION = (
     "pki/tls/openssl.cnf", "profile", "protocols", "python3", "services", "ssl/cert.pem", "ssl/certs",
     "ssl/openssl.cnf", "terminfo", "timezone", "vulkan",
 )  # fmt: skip
+NETWORK_FILES = ("hosts", "resolv.conf", "hostname")  # of /etc, which each pod has of its own
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")  # the default devices of the OCI runtime specification
 _PRIVILEGED_DEVICES = ("fuse", "kvm", "infiniband", "dri")
 # What the kubelet asks the container runtime for, unless procMount is Unmasked. /sys is read-only as a whole.
@@ -34,6 +38,8 @@ MASKED_PATHS = (
     "/sys/firmware",
 )  # fmt: skip
 READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+# Directories that every container has, with their modes.
+_DIRECTORIES = {"/tmp": 0o1777, "/var/tmp": 0o1777, "/run": 0o755, "/root": 0o755, "/home": 0o755}  # noqa: S108
 _DEV_BYTES = 64 << 20  # of what a container writes to its /dev
 _PSEUDO = {"/proc", "/sys", "/dev"}
 
@@ -72,19 +78,26 @@ def rootfs_steps(
     privileged: bool = False,
     may_remount: bool = False,
     host_pid: bool = False,
+    prepared: bool = False,
 ) -> list[RootfsStep]:
     """All steps in order. `scratch` is a directory for what the container writes into its layers.
 
-    A container that `may_remount` (CAP_SYS_ADMIN) could make a read-only bind mount writable: it gets none.
+    A container that `may_remount` (CAP_SYS_ADMIN) could make a read-only bind mount writable: it gets none. A
+    `prepared` root has the `root_content` already.
     """
     steps: list[RootfsStep] = []
-    if root.machine:
-        steps += _machine(root, scratch) + _prefixes(root.prefixes)
-        if may_remount:
-            steps = [_without_bind(step) for step in steps]
-    elif root.layers:
-        steps.append(_overlay("/", [(str(layer), "") for layer in reversed(root.layers)], scratch, 0))
-    steps += _standard(devices, privileged=privileged, host_pid=host_pid)
+    if prepared:
+        steps += _prepared(root.prefixes)[1]
+        steps += _standard(devices, privileged=privileged, host_pid=host_pid)
+    else:
+        if root.machine:
+            steps += _machine(root, scratch) + _prefixes(root.prefixes)
+            if may_remount:
+                steps = [_without_bind(step) for step in steps]
+        elif root.layers:
+            steps.append(_overlay("/", [(str(layer), "") for layer in reversed(root.layers)], scratch, 0))
+        steps += _standard(devices, privileged=privileged, host_pid=host_pid)
+        steps += [{"op": "directory", "target": path, "mode": mode} for path, mode in _DIRECTORIES.items()]
     if not root.layers:
         steps = [_in_empty_root(step) for step in steps]
     # the mount of a parent comes before that of its child
@@ -168,6 +181,32 @@ def _machine(root: RootfsSource, scratch: Path) -> list[RootfsStep]:
             steps.append(_overlay(f"/{target}", lower, scratch, len(steps)))
             steps.append({"op": "bind", "source": f"/{target}", "target": f"/{name}", "from_root": True})
     return steps + _configuration_with(layers, scratch, len(steps))
+
+
+def root_content(root: RootfsSource, *, may_remount: bool) -> RootContent | None:
+    """What a container's root can be prepared with, if it can: images with layers differ too much."""
+    return _prepared(root.prefixes)[0] if root.machine and not root.layers and not may_remount else None
+
+
+@functools.cache
+def _prepared(prefixes: tuple[Path, ...]) -> tuple[RootContent, tuple[RootfsStep, ...]]:
+    """The content of the roots of mapped images with these environments, and what is mounted on it."""
+    links = _machine_links()
+    system = [path for path in (Path("/", name) for name in SYSTEM if name not in links) if path.is_dir()]
+    binds: list[RootfsStep] = [
+        {"op": "bind", "source": str(path), "target": str(path), "read_only": True} for path in system
+    ]
+    binds += _prefixes(prefixes)
+    directories = {target.strip("/"): 0o755 for target in ("/etc", *_PSEUDO, *(step["target"] for step in binds))}
+    directories |= {path.strip("/"): mode for path, mode in _DIRECTORIES.items()}
+    copies: dict[str, str] = {}
+    for step in _configuration():
+        if prepared_roots.is_copied(step["source"]):
+            copies[step["target"].strip("/")] = step["source"]
+        else:
+            binds.append(step)
+    files = tuple(f"etc/{name}" for name in NETWORK_FILES)
+    return RootContent(copies, links, directories, files), tuple(binds)
 
 
 def _configuration_with(layers: tuple[Path, ...], scratch: Path, number: int) -> list[RootfsStep]:
@@ -259,8 +298,6 @@ def _standard(devices: list[Path], *, privileged: bool, host_pid: bool) -> list[
         {"op": "bind", "source": str(path), "target": str(path), "optional": True, "read_only": True}
         for path in [*(Path("/dev", name) for name in names), *devices]
     ]
-    directories = (("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/run", 0o755), ("/root", 0o755), ("/home", 0o755))  # noqa: S108
-    steps += [{"op": "directory", "target": path, "mode": mode} for path, mode in directories]
     return steps
 
 

@@ -1,7 +1,8 @@
 """The limit on a pod's processes and threads (the kubelet's podPidsLimit): a cgroup that its shim joins.
 
-Everything the shim starts is in it too. The shim joins before it has a pod, because the kernel takes many milliseconds
-to move a process. The group is named after the shim's pid; the next zygote removes what a killed shim left behind.
+Everything the shim starts is in it too. The shim joins before it has a pod, because the kernel can take many
+milliseconds to move a process. The group is named after the shim's pid; the next zygote removes what a killed shim
+left behind.
 """
 
 from __future__ import annotations
@@ -32,7 +33,19 @@ def join(limit: PidsLimit) -> None:
         group = f"{group}/{_LEAF}"
         with contextlib.suppress(FileExistsError):
             os.mkdir(group)
-    _write(f"{group}/cgroup.procs", "0")
+    enter(group)
+
+
+def enter(group: str) -> None:
+    """Move this process, which has one thread, into a group.
+
+    Version 1 can move one thread by itself. That takes 0.1 ms, where the move of a process stops every fork of the
+    machine for 5 to 15 ms: the kernel waits for an RCU grace period.
+    """
+    try:
+        _write(f"{group}/tasks", "0")
+    except FileNotFoundError:  # version 2
+        _write(f"{group}/cgroup.procs", "0")
 
 
 def remove(parent: str, shim_pid: int) -> None:

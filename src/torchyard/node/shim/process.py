@@ -18,7 +18,7 @@ import termios
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from torchyard.node.shim import beneath, linux, mount_sources, rootfs, wire
+from torchyard.node.shim import beneath, linux, mount_sources, pids, rootfs, wire
 from torchyard.node.shim.socket_server import close_inherited
 
 if TYPE_CHECKING:
@@ -184,9 +184,7 @@ def _unshare_cgroups() -> None:
 
 def _join_cgroups(config: ContainerConfig) -> None:
     for path in config["cgroups"]:
-        descriptor = os.open(f"{path}/cgroup.procs", os.O_WRONLY)
-        os.write(descriptor, b"0")
-        os.close(descriptor)
+        pids.enter(path)
 
 
 def _set_up_and_exec(
