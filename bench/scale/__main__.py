@@ -1,9 +1,14 @@
 """`python -m bench.scale [KIND ...] [--sizes 1000,10000,50000]`: a line of figures per size, then their ratios.
 
 The plane runs as a user runs it: all controllers and the node. At each size: the CPU of one creation (until everything
-has settled), the CPU of an idle plane, its memory, the time of `kubectl get` of one object, and the time of a restart
-until the first answer. Each figure should stay within 1.3 of its value at the first size. The memory grows with the
-objects: its growth per object is printed.
+has settled) and the rate of the creations, the CPU of an idle plane, the time of `kubectl get` of one object, the time
+of a restart until the first answer, the CPU of the restart until everything has settled, and the memory after it. With
+waiting pods also the time from the end of a pod until the next pod that fits has its node. Each figure should stay
+within 1.3 of its value at the first size; the memory and the CPU of a restart grow with the objects, and their growth
+per object is printed.
+
+The creations that are measured are requests. The other objects of each size are copied into the store of the stopped
+plane (see `fill`).
 """
 
 from __future__ import annotations
@@ -20,20 +25,31 @@ import psutil
 from tests.support.kubernetes import assets
 from tests.support.yard import Yard
 
-from bench.scale.kinds import KINDS, Kind
+from bench.scale.fill import fill
+from bench.scale.freed import freed_milliseconds
+from bench.scale.kinds import KINDS, PREPARED, Kind
 from torchyard.kube.connect import open_client
 from torchyard.kube.kubeconfig import load
 
 _CONCURRENT = 32
-_IDLE_SECONDS = 10.0
+# Created first, not measured; the templates of the objects that are copied.
+_TEMPLATES = 200
+# Created at each size, and measured.
+_MEASURED = 800
+# Longer than the period of everything that runs periodically.
+_IDLE_SECONDS = 31.0
+_GROWS = ("rss_mb", "restart_cpu_s")
 
 
 @dataclass(frozen=True)
 class Figures:
     create_cpu_ms: float
+    creates_per_s: float
     idle_cpu_percent: float
     get_ms: float
+    freed_ms: float
     restart_s: float
+    restart_cpu_s: float
     rss_mb: float
 
 
@@ -42,13 +58,17 @@ def _cpu(process: psutil.Process) -> float:
     return times.user + times.system
 
 
-def _wait_until_idle(process: psutil.Process) -> float:
-    """Wait until the plane uses little CPU; returns the share of a core that it uses then."""
-    while True:
+def _settle(process: psutil.Process) -> None:
+    """Wait until the plane uses little CPU for two seconds."""
+    quiet = 0
+    while quiet < 2:
         before = _cpu(process)
         time.sleep(1.0)
-        if _cpu(process) - before < 0.1:
-            break
+        quiet = quiet + 1 if _cpu(process) - before < 0.1 else 0
+
+
+def _idle(process: psutil.Process) -> float:
+    """The share of a core that an idle plane uses."""
     before = _cpu(process)
     time.sleep(_IDLE_SECONDS)
     return (_cpu(process) - before) / _IDLE_SECONDS
@@ -63,19 +83,19 @@ async def _create(kubeconfig: Path, kind: Kind, numbers: range) -> None:
                 obj = kind.make(number)
                 await client.raw("POST", kind.path, obj)
                 if kind.status is not None:
-                    path = f"{kind.path}/{obj['metadata']['name']}/status"
-                    current = await client.raw("GET", f"{kind.path}/{obj['metadata']['name']}")
-                    await client.raw("PUT", path, {**current, "status": kind.status})
+                    path = f"{kind.path}/{obj['metadata']['name']}"
+                    current = await client.raw("GET", path)
+                    await client.raw("PUT", f"{path}/status", {**current, "status": kind.status})
 
         await asyncio.gather(*(create_all() for _ in range(_CONCURRENT)))
 
 
-def _get_ms(kubeconfig: Path, kind: Kind) -> float:
-    """The best of five: one object by name."""
+def _get_ms(kubeconfig: Path, kind: Kind, *, rounds: int = 5) -> float:
+    """`kubectl get` of one object by name; the best of some."""
     kubectl = str((assets() or Path("/usr/bin")) / "kubectl")
     path = f"{kind.path}/{kind.make(0)['metadata']['name']}"
     best = float("inf")
-    for _ in range(5):
+    for _ in range(rounds):
         started = time.perf_counter()
         subprocess.run(
             [kubectl, "--kubeconfig", kubeconfig, "get", "--raw", path], check=True, stdout=subprocess.DEVNULL
@@ -84,36 +104,59 @@ def _get_ms(kubeconfig: Path, kind: Kind) -> float:
     return best * 1000
 
 
-def _restart(yard: Yard, kind: Kind) -> float:
+def _restart(yard: Yard, kind: Kind) -> tuple[float, float]:
+    """Seconds until the first answer, and seconds of CPU until everything has settled."""
     yard.stop()
-    started = time.monotonic()
     yard.kubeconfig.unlink()
+    started = time.monotonic()
     yard.launch().wait_until(yard.kubeconfig.exists, "its kubeconfig", pause=0.005)
-    _get_ms(yard.kubeconfig, kind)
-    return time.monotonic() - started
+    _get_ms(yard.kubeconfig, kind, rounds=1)
+    seconds = time.monotonic() - started
+    _settle(_process(yard))
+    return seconds, _cpu(_process(yard))
+
+
+def _measure_size(yard: Yard, name: str, size: int, existing: int) -> Figures:
+    kind = KINDS[name]
+    first = size - _MEASURED
+    if first > existing:
+        yard.stop()
+        rows = fill(yard.state / "store.db", range(_TEMPLATES), range(existing, first))
+        print(f"{name} {size}: copied {first - existing} objects ({rows} rows) into the store", flush=True)
+        yard.start()
+    _settle(_process(yard))
+    before, started = _cpu(_process(yard)), time.monotonic()
+    asyncio.run(_create(yard.kubeconfig, kind, range(first, size)))
+    seconds = time.monotonic() - started
+    _settle(_process(yard))
+    spent = _cpu(_process(yard)) - before
+    idle = _idle(_process(yard))
+    freed = asyncio.run(freed_milliseconds(yard.kubeconfig)) if name == "pods-waiting" else 0.0
+    return Figures(
+        spent / _MEASURED * 1000,
+        _MEASURED / seconds,
+        idle * 100,
+        _get_ms(yard.kubeconfig, kind),
+        freed,
+        *_restart(yard, kind),
+        _process(yard).memory_info().rss / 1e6,
+    )
 
 
 def measure(name: str, sizes: list[int]) -> list[Figures]:
-    kind, results, created = KINDS[name], [], 0
+    results: list[Figures] = []
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as directory:
         yard = Yard(Path(directory), controllers="*", flags=("--node",))
         try:
             yard.start()
+            for prepared, count in KINDS[name].prepare.items():
+                asyncio.run(_create(yard.kubeconfig, PREPARED[prepared], range(count)))
+            asyncio.run(_create(yard.kubeconfig, KINDS[name], range(_TEMPLATES)))
+            _settle(_process(yard))
+            existing = _TEMPLATES
             for size in sizes:
-                process = _process(yard)
-                _wait_until_idle(process)
-                before = _cpu(process)
-                asyncio.run(_create(yard.kubeconfig, kind, range(created, size)))
-                idle = _wait_until_idle(process)
-                spent = _cpu(process) - before - idle * _IDLE_SECONDS
-                figures = Figures(
-                    spent / (size - created) * 1000,
-                    idle * 100,
-                    _get_ms(yard.kubeconfig, kind),
-                    _restart(yard, kind),
-                    _process(yard).memory_info().rss / 1e6,
-                )
-                created = size
+                figures = _measure_size(yard, name, size, existing)
+                existing = size
                 results.append(figures)
                 _print(name, size, figures)
         finally:
@@ -131,25 +174,38 @@ def _print(name: str, size: int, figures: Figures) -> None:
     print(f"{name} {size}: {values}", flush=True)
 
 
+def _print_ratios(name: str, sizes: list[int], results: list[Figures]) -> None:
+    first, last = results[0], results[-1]
+    ratios = ", ".join(
+        f"{field.name} {getattr(last, field.name) / (getattr(first, field.name) or 1):.2f}"
+        for field in fields(Figures)
+        if field.name not in _GROWS
+    )
+    objects = (sizes[-1] - sizes[0]) or 1
+    memory, cpu = ((getattr(last, figure) - getattr(first, figure)) / objects * 1000 for figure in _GROWS)
+    print(
+        f"{name}: {sizes[-1]} to {sizes[0]}: {ratios}; per object: memory {memory:.2f} kB, restart {cpu:.3f} ms of CPU",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; all by default")
-    parser.add_argument("--sizes", default="1000,10000", help="how many objects, ascending")
+    parser.add_argument(
+        "--sizes", default="1000,10000", help=f"how many objects, ascending, at least {_MEASURED} apart"
+    )
     options = parser.parse_args()
     sizes = [int(size) for size in options.sizes.split(",")]
+    if any(later - earlier < _MEASURED for earlier, later in zip([_TEMPLATES, *sizes], sizes, strict=False)):
+        parser.error(
+            f"--sizes {options.sizes}: start with {_TEMPLATES + _MEASURED}, then at least {_MEASURED} more each"
+        )
     unknown = [name for name in options.kinds if name not in KINDS]
     if unknown:
         parser.error(f"unknown kinds: {', '.join(unknown)}; choose from {', '.join(KINDS)}")
     for name in options.kinds or KINDS:
-        results = measure(name, sizes)
-        first, last = results[0], results[-1]
-        ratios = ", ".join(
-            f"{field.name} {getattr(last, field.name) / (getattr(first, field.name) or 1):.2f}"
-            for field in fields(Figures)
-            if field.name != "rss_mb"
-        )
-        per_object = (last.rss_mb - first.rss_mb) * 1000 / ((sizes[-1] - sizes[0]) or 1)
-        print(f"{name}: {sizes[-1]} to {sizes[0]}: {ratios}; memory {per_object:.2f} kB per object", flush=True)
+        _print_ratios(name, sizes, measure(name, sizes))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Object = dict[str, Any]
@@ -14,25 +14,38 @@ _LARGE = {**_CONTAINER, "resources": {"requests": {"cpu": "10000"}}}
 
 @dataclass(frozen=True)
 class Kind:
-    """`path`: where objects of it are created. `status`: written after the creation, into the subresource."""
+    """`path`: where objects of it are created. `status`: written after the creation, into the subresource.
+
+    `prepare`: kinds of which so many objects exist before.
+    """
 
     path: str
     make: Callable[[int], Object]
     status: Object | None = None
+    prepare: dict[str, int] = field(default_factory=dict)
+
+
+def number_text(number: int) -> str:
+    """A number as it is in names: of one length, and found nowhere else in an object."""
+    return f"n{number:06d}z"
+
+
+def _label(number: int) -> Object:
+    return {"app": f"app-{number % 100}"}
 
 
 def _pod(number: int, container: Object, **spec: Any) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"pod-{number}", "labels": {"app": f"app-{number % 100}"}},
+        "metadata": {"name": f"pod-{number_text(number)}", "labels": _label(number)},
         "spec": {"containers": [container], "restartPolicy": "Never", **spec},
     }
 
 
 def _job(number: int) -> Object:
     template = {"spec": {"containers": [_LARGE], "restartPolicy": "Never"}}
-    metadata = {"name": f"job-{number}"}
+    metadata = {"name": f"job-{number_text(number)}"}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -47,7 +60,7 @@ def _pytorchjob(number: int) -> Object:
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": f"train-{number}"},
+        "metadata": {"name": f"train-{number_text(number)}"},
         "spec": {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": {"Master": master}},
     }
 
@@ -57,7 +70,7 @@ def _workload(number: int) -> Object:
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
-        "metadata": {"name": f"workload-{number}"},
+        "metadata": {"name": f"workload-{number_text(number)}"},
         "spec": {"queueName": "default", "podSets": [pod_set]},
     }
 
@@ -68,24 +81,34 @@ def _claim(number: int) -> Object:
         "storageClassName": "missing",
         "resources": {"requests": {"storage": "1Gi"}},
     }
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": f"claim-{number}"}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": f"claim-{number_text(number)}"},
+        "spec": spec,
+    }
 
 
 def _service(number: int) -> Object:
-    spec = {"selector": {"app": f"app-{number % 100}"}, "ports": [{"port": 80}], "clusterIP": "None"}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"service-{number}"}, "spec": spec}
+    spec = {"selector": _label(number), "ports": [{"port": 80}], "clusterIP": "None"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"service-{number_text(number)}"}, "spec": spec}
 
 
 def _config_map(number: int) -> Object:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"config-{number}"}, "data": {"key": "value"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"config-{number_text(number)}"},
+        "data": {"key": "value"},
+    }
 
 
 def _event(number: int) -> Object:
-    involved = {"kind": "Pod", "apiVersion": "v1", "name": f"pod-{number}", "namespace": "default"}
+    involved = {"kind": "Pod", "apiVersion": "v1", "name": f"pod-{number_text(number)}", "namespace": "default"}
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"event-{number}"},
+        "metadata": {"name": f"event-{number_text(number)}"},
         "involvedObject": involved,
         "reason": "Happened",
         "message": "something happened",
@@ -95,7 +118,14 @@ def _event(number: int) -> Object:
 
 
 def _namespace(number: int) -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"namespace-{number}"}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"namespace-{number_text(number)}"}}
+
+
+def _backend(number: int) -> Object:
+    return {
+        **_pod(number, _CONTAINER, schedulerName="another"),
+        "metadata": {"name": f"backend-{number}", "labels": _label(number)},
+    }
 
 
 _DEFAULT = "namespaces/default"
@@ -106,6 +136,47 @@ _SUCCEEDED = {
         {"name": "main", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": _ENDED}
     ],
 }
+_READY = {
+    "phase": "Running",
+    "podIP": "10.1.2.3",
+    "podIPs": [{"ip": "10.1.2.3"}],
+    "conditions": [{"type": "Ready", "status": "True"}],
+}
+_TIME = "2026-01-01T00:00:00Z"
+_COMPLETE = {
+    "startTime": _TIME,
+    "completionTime": _TIME,
+    "succeeded": 1,
+    "ready": 0,
+    "terminating": 0,
+    "uncountedTerminatedPods": {},
+    "conditions": [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": "CompletionsReached",
+            "lastProbeTime": _TIME,
+            "lastTransitionTime": _TIME,
+        }
+        for kind in ("SuccessCriteriaMet", "Complete")
+    ],
+}
+_TRAINED = {
+    "startTime": _TIME,
+    "completionTime": _TIME,
+    "replicaStatuses": {"Master": {"succeeded": 1}},
+    "conditions": [
+        {
+            "type": "Succeeded",
+            "status": "True",
+            "reason": "PyTorchJobSucceeded",
+            "message": "the job has succeeded",
+            "lastUpdateTime": _TIME,
+            "lastTransitionTime": _TIME,
+        }
+    ],
+}
+_BACKENDS = "backends"
 
 KINDS: dict[str, Kind] = {
     "pods-waiting": Kind(f"/api/v1/{_DEFAULT}/pods", lambda number: _pod(number, _LARGE)),
@@ -116,11 +187,15 @@ KINDS: dict[str, Kind] = {
         f"/api/v1/{_DEFAULT}/pods", lambda number: _pod(number, _CONTAINER, schedulerName="another"), _SUCCEEDED
     ),
     "jobs-suspended": Kind(f"/apis/batch/v1/{_DEFAULT}/jobs", _job),
+    "jobs-finished": Kind(f"/apis/batch/v1/{_DEFAULT}/jobs", _job, _COMPLETE),
     "pytorchjobs-suspended": Kind(f"/apis/kubeflow.org/v1/{_DEFAULT}/pytorchjobs", _pytorchjob),
+    "pytorchjobs-finished": Kind(f"/apis/kubeflow.org/v1/{_DEFAULT}/pytorchjobs", _pytorchjob, _TRAINED),
     "workloads": Kind(f"/apis/kueue.x-k8s.io/v1beta2/{_DEFAULT}/workloads", _workload),
     "claims-pending": Kind(f"/api/v1/{_DEFAULT}/persistentvolumeclaims", _claim),
-    "services": Kind(f"/api/v1/{_DEFAULT}/services", _service),
+    "services": Kind(f"/api/v1/{_DEFAULT}/services", _service, prepare={_BACKENDS: 100}),
     "configmaps": Kind(f"/api/v1/{_DEFAULT}/configmaps", _config_map),
     "events": Kind(f"/api/v1/{_DEFAULT}/events", _event),
     "namespaces": Kind("/api/v1/namespaces", _namespace),
 }
+# Not measured.
+PREPARED: dict[str, Kind] = {_BACKENDS: Kind(f"/api/v1/{_DEFAULT}/pods", _backend, _READY)}
