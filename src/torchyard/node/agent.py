@@ -103,7 +103,7 @@ class NodeAgent:
             api_address=self._settings.api_address,
             changed=self._names_changed,
         )
-        self.context.names = lambda: services.records
+        self.context.names = services.records_in
         self.context.services = lambda namespace: self._services.by("namespace", namespace)
         self._pods.on_change(self._pod_changed)
         await self._register_with_retry()
@@ -199,9 +199,10 @@ class NodeAgent:
             metadata["labels"] = (pod["metadata"].get("labels") if pod else None) or {}
         return pod_metrics
 
-    def _names_changed(self) -> None:
+    def _names_changed(self, namespaces: set[str]) -> None:
         for worker, _ in self._workers.values():
-            worker.names_changed()
+            if worker.pod["metadata"]["namespace"] in namespaces:
+                worker.names_changed()
 
     async def _register_with_retry(self) -> None:
         """The API server may start after the agent, or be down just now."""

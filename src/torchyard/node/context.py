@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from torchyard.api.objects import Object
@@ -32,7 +32,7 @@ class NodeContext:
     recorder: NodeEventRecorder
     host_ip: str
     roots: PreparedRoots | None = None  # None: every container's root is built from nothing
-    names: Callable[[], dict[str, list[str]]] = field(default=dict)  # the DNS names of the cluster
+    names: Callable[[str], Mapping[str, list[str]]] = field(default=lambda _: {})  # the DNS names of a namespace
     services: Callable[[str], list[Object]] = field(default=lambda _: [])  # the Services of a namespace
     allocatable: dict[str, str] = field(default_factory=dict)
     # how many pods' disk usage is measured at the same time

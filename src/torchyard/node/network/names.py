@@ -11,39 +11,35 @@ DnsRecords = dict[str, list[str]]  # full name → addresses
 _SERVICE_LABEL = "kubernetes.io/service-name"
 
 
-def endpoint_slices_by_service(slices: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
-    """EndpointSlices by the namespace and name of their service."""
-    by_service: dict[tuple[str, str], list[Object]] = {}
-    for endpoint_slice in slices:
-        metadata = endpoint_slice["metadata"]
-        service = (metadata.get("labels") or {}).get(_SERVICE_LABEL)
-        if service:
-            by_service.setdefault((metadata["namespace"], service), []).append(endpoint_slice)
-    return by_service
+def service_of(endpoint_slice: Object) -> list[str]:
+    """The service of an EndpointSlice as `namespace/name`: an index of an informer."""
+    metadata = endpoint_slice["metadata"]
+    service = (metadata.get("labels") or {}).get(_SERVICE_LABEL)
+    return [f"{metadata['namespace']}/{service}"] if service else []
 
 
-def dns_records(services: Iterable[Object], slices: Iterable[Object], *, domain: str) -> DnsRecords:
-    """Every name that the cluster's DNS server answers for, in lower case, without the trailing dot."""
+def service_records(service: Object, slices: Iterable[Object], *, domain: str) -> DnsRecords:
+    """The names of one service that the cluster's DNS server answers for, in lower case, without the trailing dot.
+
+    `slices` are the service's own EndpointSlices.
+    """
+    metadata, spec = service["metadata"], service["spec"]
+    full_name = f"{metadata['name']}.{metadata['namespace']}.svc.{domain}"
+    address = spec.get("clusterIP")
+    if spec.get("type") == "ExternalName":
+        return {}
+    if address and address != "None":
+        return {full_name: [address]}
     records: DnsRecords = {}
-    by_service = endpoint_slices_by_service(slices)
-    for service in services:
-        metadata, spec = service["metadata"], service["spec"]
-        full_name = f"{metadata['name']}.{metadata['namespace']}.svc.{domain}"
-        address = spec.get("clusterIP")
-        if spec.get("type") == "ExternalName":
-            continue
-        if address and address != "None":
-            records[full_name] = [address]
-            continue
-        ready_only = not spec.get("publishNotReadyAddresses")
-        for endpoint_slice in by_service.get((metadata["namespace"], metadata["name"]), ()):
-            for endpoint in endpoint_slice.get("endpoints") or ():
-                if ready_only and (endpoint.get("conditions") or {}).get("ready", True) is False:
-                    continue
-                addresses = list(endpoint.get("addresses") or ())
-                records.setdefault(full_name, []).extend(addresses)
-                if endpoint.get("hostname"):
-                    records.setdefault(f"{endpoint['hostname']}.{full_name}", []).extend(addresses)
+    ready_only = not spec.get("publishNotReadyAddresses")
+    for endpoint_slice in slices:
+        for endpoint in endpoint_slice.get("endpoints") or ():
+            if ready_only and (endpoint.get("conditions") or {}).get("ready", True) is False:
+                continue
+            addresses = list(endpoint.get("addresses") or ())
+            records.setdefault(full_name, []).extend(addresses)
+            if endpoint.get("hostname"):
+                records.setdefault(f"{endpoint['hostname']}.{full_name}", []).extend(addresses)
     return records
 
 

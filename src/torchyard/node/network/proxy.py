@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.node.network.connection_limit import ConnectionLimit, accept
-from torchyard.node.network.names import endpoint_slices_by_service
 from torchyard.node.network.udp_proxy import UdpServicePort
 from torchyard.node.shim.client import ClusterNetwork
 
@@ -47,23 +46,21 @@ class ServicePort:
         return self.protocol, self.address, self.port
 
 
-def service_ports(services: Iterable[Object], slices: Iterable[Object]) -> list[ServicePort]:
-    """Pure: every TCP and UDP port of every service that has an address."""
-    by_service = endpoint_slices_by_service(slices)
+def service_ports(service: Object, slices: Iterable[Object]) -> list[ServicePort]:
+    """Every TCP and UDP port of a service that has an address. `slices` are the service's own EndpointSlices."""
+    spec = service["spec"]
+    address = spec.get("clusterIP")
+    if not address or address == "None":
+        return []
+    own_slices = list(slices)
     ports = []
-    for service in services:
-        metadata, spec = service["metadata"], service["spec"]
-        address = spec.get("clusterIP")
-        if not address or address == "None":
+    for port in spec.get("ports") or ():
+        protocol = _PROTOCOLS.get(port.get("protocol") or "TCP")
+        if protocol is None:
             continue
-        own_slices = by_service.get((metadata["namespace"], metadata["name"]), ())
-        for port in spec.get("ports") or ():
-            protocol = _PROTOCOLS.get(port.get("protocol") or "TCP")
-            if protocol is None:
-                continue
-            name = port.get("name") or ""
-            endpoints = tuple(endpoint for each in own_slices for endpoint in _ready_endpoints(each, name))
-            ports.append(ServicePort(protocol, address, port["port"], endpoints))
+        name = port.get("name") or ""
+        endpoints = tuple(endpoint for each in own_slices for endpoint in _ready_endpoints(each, name))
+        ports.append(ServicePort(protocol, address, port["port"], endpoints))
     return ports
 
 
@@ -92,18 +89,24 @@ class ServiceProxy:
         self._network = network
         self._external = external or {}
         self._ports: dict[Key, ServicePort] = {}
+        self._keys_of: dict[str, set[Key]] = {}  # by service
+        self._service_of: dict[Key, str] = {}
         self._round_robin = itertools.count()
         self._listeners: dict[Key, asyncio.Task[None]] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._limit = ConnectionLimit()
 
-    async def update(self, ports: Iterable[ServicePort]) -> None:
+    async def update(self, service: str, ports: Iterable[ServicePort]) -> bool:
+        """Serve these ports of a service, and no other ports of it; returns whether all of them are served."""
         current = {port.key: port for port in ports}
-        for key in [key for key in self._listeners if key not in current]:
-            self._listeners.pop(key).cancel()
-            self._ports.pop(key, None)
-            with contextlib.suppress(YardError):
-                await self._network.close(*key)
+        before = self._keys_of.pop(service, set())
+        if current:
+            self._keys_of[service] = set(current)
+        for key in current:
+            self._service_of[key] = service
+        for key in before - current.keys():
+            if self._service_of.get(key) == service:  # otherwise another service has the address now
+                await self._stop_listening(key)
         self._ports.update(current)
         for key in [key for key in current if key not in self._listeners]:
             try:
@@ -113,11 +116,22 @@ class ServiceProxy:
                 continue
             serve = self._serve_udp if key[0] == "udp" else self._serve_tcp
             self._listeners[key] = asyncio.create_task(serve(key, server))
+        return current.keys() <= self._listeners.keys()
+
+    async def _stop_listening(self, key: Key) -> None:
+        self._service_of.pop(key, None)
+        self._ports.pop(key, None)
+        listener = self._listeners.pop(key, None)
+        if listener is not None:
+            listener.cancel()
+            with contextlib.suppress(YardError):
+                await self._network.close(*key)
 
     async def close(self) -> None:
         for task in [*self._listeners.values(), *self._connections]:
             task.cancel()
         await asyncio.gather(*self._listeners.values(), *self._connections, return_exceptions=True)
+        self._listeners.clear()
 
     async def _serve_tcp(self, key: Key, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -21,7 +21,7 @@ def write(context: NodeContext, pod: Object, pod_dir: PodDir, ip: str) -> None:
     if full_name:
         own_name = f"{full_name}\t{own_name}"
     hosts = names.hosts_file(
-        context.names(),
+        context.names(namespace),
         namespace=namespace,
         domain=network.domain,
         own=(ip, own_name),
