@@ -20,5 +20,6 @@ Modules in reading order:
 - `supervisor`: the concurrent parts of a process, each restarted when it fails
 - `event_recorder`: recording events
 - `leader_election`: one active process among several
+- `log_limit`: a limit on repeated log lines
 - `process`: event loop and garbage collector of a long-running process
 """

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from torchyard.kube import kubeconfig
 from torchyard.kube.connect import open_client
+from torchyard.kube.log_limit import limit_repeated_lines
 from torchyard.node.agent import NodeAgent
 from torchyard.node.resources.cgroups import default_pids_limit
 from torchyard.node.settings import NodeSettings
@@ -34,6 +35,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    limit_repeated_lines()
     settings = NodeSettings(
         root=arguments.root.resolve(),
         name=arguments.name,

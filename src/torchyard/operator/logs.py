@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import orjson
 
 from torchyard.controllers.loop import reconcile_id
+from torchyard.kube.log_limit import limit_repeated_lines
 
 
 class JsonFormatter(logging.Formatter):
@@ -30,3 +31,4 @@ def set_up() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    limit_repeated_lines()

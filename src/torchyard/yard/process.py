@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchyard.api.errors import YardError
+from torchyard.kube.log_limit import limit_repeated_lines
 from torchyard.kube.process import prefer_uvloop, tune_garbage_collector
 from torchyard.yard.lock import AlreadyRunning, PlaneProcess, running
 from torchyard.yard.open_files import raise_open_file_limit
@@ -36,6 +37,7 @@ def run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
     """
     gc.disable()  # until `calm_collector`: objects created during the start are long-lived
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    limit_repeated_lines()
     log_open_file_limit = raise_open_file_limit()
     prefer_uvloop()
 
