@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
 
 REPLY_SECONDS = 30.0
+_CONNECT_RETRY_SECONDS = 0.05
 
 
 class ShimNotRunning(YardError):
@@ -69,12 +70,17 @@ class Channel:
 
     @classmethod
     async def open(cls, directory: Path, name: str) -> Channel:
-        try:
-            return cls(wire.connect(str(directory), name, timeout=REPLY_SECONDS))
-        except (FileNotFoundError, ConnectionError) as error:
-            raise ShimNotRunning(f"nothing listens on {name} of {directory.name}") from error
-        except TimeoutError as error:
-            raise _timeout(directory, name) from error
+        """Connect without blocking: a process that is stopped accepts nothing, and its backlog is full one day."""
+        deadline = time.monotonic() + REPLY_SECONDS
+        while True:
+            try:
+                return cls(wire.connect(str(directory), name, timeout=0))
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise _timeout(directory, name) from error
+            except (FileNotFoundError, ConnectionError) as error:
+                raise ShimNotRunning(f"nothing listens on {name} of {directory.name}") from error
+            await asyncio.sleep(_CONNECT_RETRY_SECONDS)
 
     def send(self, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
         try:
