@@ -61,7 +61,7 @@ def test_a_pytorchjob_with_two_billion_replicas_creates_some_at_a_time() -> None
     assert decision.wake_after == 0
 
 
-async def test_events_of_a_pending_claim_are_repeated_less_and_less(client: PlaneClient) -> None:
+async def test_events_of_a_pending_claim_are_recorded_when_the_reason_changes(client: PlaneClient) -> None:
     """Other changes make the controller look at the claim again, and record nothing."""
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none"}
     await create(client, CLAIMS, {"metadata": {"name": "pending"}, "spec": spec})

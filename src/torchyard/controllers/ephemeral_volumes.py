@@ -6,6 +6,7 @@ from torchyard.api.errors import StatusError
 from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PODS
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
+from torchyard.controllers.volume_binder import by_claim
 from torchyard.core.volume.ephemeral import ephemeral_claims
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
@@ -15,7 +16,8 @@ from torchyard.kube.informer_factory import InformerFactory
 class EphemeralVolumeController:
     def __init__(self, client: Client, informers: InformerFactory) -> None:
         self._client = client
-        self._claims, self._pods = informers.for_resource(PERSISTENT_VOLUME_CLAIMS), informers.for_resource(PODS)
+        self._claims = informers.for_resource(PERSISTENT_VOLUME_CLAIMS)
+        self._pods = informers.for_resource(PODS, indexes={"claim": by_claim})
         self.controller = Controller("ephemeral-volume-controller", self._reconcile, (self._claims, self._pods))
         self._pods.on_change(self._pod_changed)
         self._claims.on_change(self._claim_changed)
@@ -30,9 +32,8 @@ class EphemeralVolumeController:
     def _claim_changed(self, change: str, claim: Object, _before: Object | None) -> None:
         """A claim with the same name is gone, or a claim of a pod was deleted before the pod."""
         if change == "DELETED":
-            for pod in self._pods.all():
-                if any(key_of(own_claim) == key_of(claim) for own_claim in ephemeral_claims(pod)):
-                    self.controller.queue.add(key_of(pod))
+            for pod in self._pods.by("claim", "/".join(key_of(claim))):
+                self.controller.queue.add(key_of(pod))
 
     async def _reconcile(self, key: Key) -> None:
         pod = self._pods.get(*key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 
 from torchyard.api.cluster import messages
@@ -33,6 +34,9 @@ _MARKERS = (b'"ownerReferences":', b'"foregroundDeletion"', b'"orphan"')
 # An owner in another namespace counts as gone like one that does not exist; the search is only for the event that says
 # so. An object may name twenty thousand owners, and a search reads all objects of a kind.
 _MAX_SEARCHES = 10
+# So many deleted owners are remembered, so that their dependents need not ask for them: an answer that an owner exists
+# nowhere costs a search.
+_MAX_DELETED_OWNERS = 10_000
 # After so many owners, other tasks of the event loop run.
 _YIELD_INTERVAL = 50
 
@@ -52,6 +56,7 @@ class GarbageCollector:
         self._recorder = recorder
         self._graph = OwnerGraph()
         self._queue: WorkQueue[str] = WorkQueue()
+        self._deleted_owners: OrderedDict[str, None] = OrderedDict()  # by uid, which is never used again
 
     def observe_change(self, encoded: bytes, previous: bytes, decode: Callable[[], Object], *, is_gone: bool) -> None:
         """Take a change of any object, as its old and new JSON. Called for every write, so most are not decoded.
@@ -69,11 +74,19 @@ class GarbageCollector:
     def observe(self, ref: GroupVersionResource, kind: str, metadata: Object, *, is_gone: bool) -> None:
         """Record an object's current metadata, or its deletion."""
         if is_gone:
-            changed = self._graph.remove(metadata["uid"]) | self._graph.dependents_of(metadata["uid"])
+            uid = metadata["uid"]
+            changed = self._graph.remove(uid) | self._graph.dependents_of(uid)
+            if self._graph.dependents_of(uid):
+                self._remember_deleted(uid)
         else:
             changed = self._graph.put(node_of((ref, kind), metadata))
         for uid in changed:
             self._queue.add(uid)
+
+    def _remember_deleted(self, uid: str) -> None:
+        self._deleted_owners[uid] = None
+        if len(self._deleted_owners) > _MAX_DELETED_OWNERS:
+            self._deleted_owners.popitem(last=False)
 
     async def run(self, workers: int = 4) -> None:
         try:
@@ -132,6 +145,8 @@ class GarbageCollector:
         owner_node = self._graph.get(owner.uid)
         if owner_node is not None:
             return owner_node, False
+        if owner.uid in self._deleted_owners:
+            return "gone", False
         ref = self._resource_of(owner.api_version, owner.kind)
         if ref is None:
             return "present", False  # a kind that is not served (yet) does not prove that the owner is gone

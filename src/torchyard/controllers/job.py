@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from torchyard.api.gvr import JOBS, PODS
-from torchyard.api.job import messages
+from torchyard.api.job import labels, messages
 from torchyard.api.objects import Object
 from torchyard.controllers.job_pods import JobPodWriter
 from torchyard.controllers.loop import Controller
@@ -18,7 +18,7 @@ from torchyard.core.job.status import with_fewer_active
 from torchyard.core.job.view import JobView, has_ended, is_tracked, phase
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, by_key, by_namespace, by_owner
+from torchyard.kube.informer import Key, by_key, by_owner
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -36,8 +36,8 @@ class JobController:
     ) -> None:
         self._client, self._clock = client, clock
         self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
-        self._jobs = informers.for_resource(JOBS, indexes={"namespace": by_namespace, "key": by_key})
-        self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "orphans": _orphan_in})
+        self._jobs = informers.for_resource(JOBS, indexes={"selector": _selector_key, "key": by_key})
+        self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "orphans": _orphan_keys})
         self._job_cache = MutationCache(self._jobs, "key", by_key)
         self._pod_cache = MutationCache(self._pods, "owner", by_owner)
         self._writer = JobPodWriter(client, self._recorder, self._pod_cache)
@@ -64,12 +64,18 @@ class JobController:
         owners = {_owner(state) for state in (pod, before) if state is not None} - {None}
         for _, name in filter(None, owners):
             self._controller.queue.add((namespace, name))
-        if not owners and _orphan_in(pod):
-            for job in self._jobs.by("namespace", namespace):
-                if selector(job)(pod):
-                    self._controller.queue.add((namespace, job["metadata"]["name"]))
+        if not owners:
+            for job in self._selecting_jobs(pod):
+                self._controller.queue.add((namespace, job["metadata"]["name"]))
         if change != "DELETED" and is_tracked(pod) and self._owning_job(pod) is None:
             self._stray_pods.queue.add((namespace, pod["metadata"]["name"]))
+
+    def _selecting_jobs(self, pod: Object) -> Iterator[Object]:
+        """The jobs whose selector matches a pod without a controller, found by the pod's labels."""
+        for key in _orphan_keys(pod):
+            for job in self._jobs.by("selector", key):
+                if selector(job)(pod):
+                    yield job
 
     def _owning_job(self, pod: Object) -> Object | None:
         owner = _owner(pod)
@@ -87,7 +93,8 @@ class JobController:
 
     async def _claimed(self, job: Object) -> list[Object]:
         metadata = job["metadata"]
-        orphans = self._pods.by("orphans", metadata["namespace"])
+        (key,) = _selector_key(job)
+        orphans = self._pods.by("orphans", key)
         claimed = match_pods(job, self._pod_cache.by_index(metadata["uid"]), orphans)
         await self._writer.disown(job, claimed.disown)
         return claimed.owned + await self._writer.adopt(job, claimed.adopt)
@@ -129,7 +136,7 @@ class JobController:
             job = await self._client.find(JOBS, owner[1], key[0])
             if job is not None and job["metadata"]["uid"] == owner[0]:
                 return
-        elif not _orphan_in(pod) or any(selector(job)(pod) for job in self._jobs.by("namespace", key[0])):
+        elif by_owner(pod) or any(self._selecting_jobs(pod)):
             return
         await self._writer.release([pod])
 
@@ -142,6 +149,18 @@ def _owner(pod: Object) -> tuple[str, str] | None:
     return None
 
 
-def _orphan_in(pod: Object) -> list[str]:
-    """The namespace of a pod without a controller."""
-    return [] if by_owner(pod) else [pod["metadata"]["namespace"]]
+def _selector_key(job: Object) -> list[str]:
+    """One label that a job's pods must have, as `namespace/name=value`; without one, the namespace."""
+    namespace = job["metadata"]["namespace"]
+    required = (job["spec"].get("selector") or {}).get("matchLabels") or {}
+    name = labels.CONTROLLER_UID if labels.CONTROLLER_UID in required else min(required, default="")
+    return [f"{namespace}/{name}={required[name]}" if name else f"{namespace}/"]
+
+
+def _orphan_keys(pod: Object) -> list[str]:
+    """The labels of a pod without a controller, as `_selector_key` writes them."""
+    if by_owner(pod):
+        return []
+    namespace = pod["metadata"]["namespace"]
+    pairs = (pod["metadata"].get("labels") or {}).items()
+    return [f"{namespace}/", *(f"{namespace}/{name}={value}" for name, value in pairs)]

@@ -71,7 +71,7 @@ class LocalVolumeProvisioner:
             self._record_event(
                 claim, "Warning", messages.PROVISIONING_FAILED, messages.provisioning_failed(name, reason)
             )
-            return _RETRY_SECONDS
+            return None  # until the claim changes
         namespace, claim_name = key_of(claim)
         self._record_event(claim, "Normal", messages.PROVISIONING, messages.provisioning(namespace, claim_name))
         volume = local.local_volume(claim, storage_class_object, root=self._root, node=self._node)

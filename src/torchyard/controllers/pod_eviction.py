@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError, YardError
@@ -14,7 +14,14 @@ from torchyard.api.pod import scheduler_messages as messages
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.node_lifecycle import by_node
-from torchyard.core.node.eviction import eviction_time, orphans, terminated_beyond, terminating_unscheduled
+from torchyard.core.node.eviction import (
+    TERMINATED,
+    TERMINATED_POD_THRESHOLD,
+    TERMINATING_UNSCHEDULED,
+    eviction_time,
+    garbage_kinds,
+    terminated_beyond,
+)
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
@@ -83,7 +90,8 @@ class PodGarbageCollector:
     ) -> None:
         self._client, self._clock = client, clock
         self._period, self._quarantine = period, quarantine
-        self._nodes, self._pods = informers.for_resource(NODES), informers.for_resource(PODS, indexes={"node": by_node})
+        self._nodes = informers.for_resource(NODES)
+        self._pods = informers.for_resource(PODS, indexes={"node": by_node, "garbage": garbage_kinds})
         self._missing: dict[str, float] = {}  # node → the time since which it does not exist
 
     async def run(self) -> None:
@@ -96,20 +104,24 @@ class PodGarbageCollector:
             await asyncio.sleep(self._period)
 
     async def collect(self) -> None:
-        pods = self._pods.all()
-        orphaned = self._orphans(pods)
+        """Look at the pods that may have to go; the others are in no index that is read here."""
         disruption = messages.DELETION_BY_POD_GC
-        for pod in orphaned:
+        for pod in self._orphans():
             if await self._client.find(NODES, pod["spec"]["nodeName"]) is None:
                 await _remove(self._client, pod, self._clock(), disruption=disruption, force=True)
-        for pod in [*terminating_unscheduled(pods), *terminated_beyond(pods)]:
+        surplus: list[Object] = []
+        if self._pods.count("garbage", TERMINATED) > TERMINATED_POD_THRESHOLD:
+            surplus = terminated_beyond(self._pods.by("garbage", TERMINATED))
+        for pod in [*self._pods.by("garbage", TERMINATING_UNSCHEDULED), *surplus]:
             await _remove(self._client, pod, self._clock(), force=True)
 
-    def _orphans(self, pods: Iterable[Object]) -> list[Object]:
+    def _orphans(self) -> list[Object]:
+        """The pods of nodes that have been missing for a while."""
         node_names = {node["metadata"]["name"] for node in self._nodes.all()}
-        candidates, now = orphans(pods, node_names), asyncio.get_running_loop().time()
-        self._missing = {name: self._missing.get(name, now) for name in {pod["spec"]["nodeName"] for pod in candidates}}
-        return [pod for pod in candidates if now - self._missing[pod["spec"]["nodeName"]] >= self._quarantine]
+        missing, now = set(self._pods.values("node")) - node_names, asyncio.get_running_loop().time()
+        self._missing = {name: self._missing.get(name, now) for name in missing}
+        gone = [name for name, since in self._missing.items() if now - since >= self._quarantine]
+        return [pod for name in gone for pod in self._pods.by("node", name)]
 
 
 async def _remove(

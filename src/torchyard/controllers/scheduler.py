@@ -11,18 +11,19 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from torchyard.api.gvr import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
 from torchyard.controllers.scheduler_writes import BindingOutcome, SchedulerWrites
-from torchyard.controllers.volume_binder import by_claim
+from torchyard.controllers.volume_binder import by_claim, candidate_volumes, unbound, unbound_claims_of
 from torchyard.core.scheduling.cache import SchedulerCache
 from torchyard.core.scheduling.node_info import NodeInfo, is_finished
 from torchyard.core.scheduling.queue import PodClass, SchedulingQueue
 from torchyard.core.scheduling.schedule import Unschedulable, gang_of, gang_size, schedule_gang, schedule_pod
 from torchyard.core.volume.scheduling import VolumeBinding
-from torchyard.core.volume.view import claims_of
+from torchyard.core.volume.view import candidate_keys, claims_of, class_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import key_of
@@ -44,14 +45,14 @@ class Scheduler:
         self.recorder = EventRecorder(client, NAME)
         self._nodes = informers.for_resource(NODES)
         self._pods = informers.for_resource(PODS, indexes={_CLAIM_INDEX: by_claim, _GANG_INDEX: _gangs_of})
-        self._claims, self._volumes, self._classes = (
-            informers.for_resource(ref) for ref in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
-        )
+        self._claims = informers.for_resource(PERSISTENT_VOLUME_CLAIMS, indexes={"unbound": unbound})
+        self._classes = informers.for_resource(STORAGE_CLASSES)
+        self._volumes = informers.for_resource(PERSISTENT_VOLUMES, indexes={"candidate": candidate_keys})
         self._sources = (self._nodes, self._pods, self._claims, self._volumes, self._classes)
         self._volume_binding = VolumeBinding(
             self._claims.get,
             lambda name: self._volumes.get("", name),
-            self._volumes.all,
+            partial(candidate_volumes, self._volumes),
             self._classes.all,
             lambda namespace, name: self._pods.by(_CLAIM_INDEX, f"{namespace}/{name}"),
         )
@@ -64,8 +65,8 @@ class Scheduler:
         self._nodes.on_change(self._node_changed)
         self._pods.on_change(self._pod_changed)
         self._claims.on_change(self._claim_changed)
-        for informer in (self._volumes, self._classes):
-            informer.on_change(self._volumes_changed)
+        self._volumes.on_change(self._volume_changed)
+        self._classes.on_change(self._class_changed)
 
     async def run(self) -> None:
         await run_parts(recorder=self.recorder.run, cycles=self._run_cycles, reports=self._writes.run_reports)
@@ -112,9 +113,22 @@ class Scheduler:
         self._queue.claim_changed(*key_of(claim))
         self._changed.set()
 
-    def _volumes_changed(self, _change: str, _obj: Object, _before: Object | None) -> None:
-        self._queue.volumes_changed()
+    def _volume_changed(self, _change: str, volume: Object, before: Object | None) -> None:
+        """Concerns the claim that the volume is for, or the unbound claims of its class while it is for none."""
+        for state in (volume, before):
+            if state is not None and (reference := state["spec"].get("claimRef")):
+                self._queue.claim_changed(reference.get("namespace", ""), reference["name"])
+        if not volume["spec"].get("claimRef"):
+            self._claims_changed(self._claims.by("unbound", f"class {class_of(volume)}"))
         self._changed.set()
+
+    def _class_changed(self, _change: str, obj: Object, before: Object | None) -> None:
+        self._claims_changed(unbound_claims_of(self._claims, obj, before))
+        self._changed.set()
+
+    def _claims_changed(self, claims: list[Object]) -> None:
+        for claim in claims:
+            self._queue.claim_changed(*key_of(claim))
 
     def _is_schedulable(self, pod: Object) -> bool:
         spec = pod["spec"]

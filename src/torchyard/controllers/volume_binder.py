@@ -7,8 +7,7 @@ completes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from datetime import UTC, datetime
 
 from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
@@ -16,27 +15,27 @@ from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.core.events import Event
 from torchyard.core.volume.claims import ClaimView, decide_claim
-from torchyard.core.volume.view import CLAIM, VOLUME, VolumeDecision, Write, claims_of, phase
+from torchyard.core.volume.view import (
+    CLAIM,
+    VOLUME,
+    VolumeDecision,
+    Write,
+    candidate_keys,
+    claims_of,
+    class_names,
+    class_of,
+    phase,
+    wanted_keys,
+)
 from torchyard.core.volume.volumes import VolumeView, decide_volume
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, key_of
+from torchyard.kube.informer import Informer, Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
 REFS = {CLAIM: PERSISTENT_VOLUME_CLAIMS, VOLUME: PERSISTENT_VOLUMES}
 NAME = "persistentvolume-controller"  # the source of its events
-# No event reports a provisioner that never acts, so unbound claims are looked at again: first after the time of
-# upstream's resync, then after twice as long each time.
-_RESYNC, _MAX_RESYNC = timedelta(seconds=15), timedelta(minutes=5)
-
-
-class _Report(NamedTuple):
-    """The events of a pending claim, and when they are repeated. Other changes only look at the claim again."""
-
-    events: list[Event]
-    due: datetime
-    pause: timedelta
 
 
 class VolumeBinder:
@@ -46,7 +45,7 @@ class VolumeBinder:
         self._client, self._clock = client, clock
         self.recorder = EventRecorder(client, NAME, clock=clock)
         self._claims = informers.for_resource(PERSISTENT_VOLUME_CLAIMS, indexes={"unbound": unbound})
-        self._volumes = informers.for_resource(PERSISTENT_VOLUMES)
+        self._volumes = informers.for_resource(PERSISTENT_VOLUMES, indexes={"candidate": candidate_keys})
         self._classes = informers.for_resource(STORAGE_CLASSES)
         self._pods = informers.for_resource(PODS, indexes={"claim": by_claim})
         sources = (self._claims, self._volumes, self._classes, self._pods)
@@ -54,16 +53,16 @@ class VolumeBinder:
         self.volumes = Controller("persistentvolume-binder-controller volumes", self._sync_volume, sources)
         self._claims.on_change(self._claim_changed)
         self._volumes.on_change(self._volume_changed)
-        self._classes.on_change(lambda *_: self._enqueue_unbound())
+        self._classes.on_change(self._class_changed)
         self._pods.on_change(self._pod_changed)
-        self._reports: dict[str, _Report] = {}  # by the claim's UID
+        self._reported: dict[str, list[Event]] = {}  # the events of pending claims, by UID
 
     async def run(self) -> None:
         await run_parts(recorder=self.recorder.run, claims=self.claims.run, volumes=self.volumes.run)
 
     def _claim_changed(self, change: str, claim: Object, before: Object | None) -> None:
         if change == "DELETED":
-            self._reports.pop(claim["metadata"]["uid"], None)
+            self._reported.pop(claim["metadata"]["uid"], None)
         self.claims.queue.add(key_of(claim))
         for state in (claim, before):
             if state is not None and (name := state["spec"].get("volumeName")):
@@ -74,47 +73,46 @@ class VolumeBinder:
         for state in (volume, before):
             if state is not None and (reference := state["spec"].get("claimRef")):
                 self.claims.queue.add((reference.get("namespace", ""), reference["name"]))
+        self._enqueue_unbound(f"volume {volume['metadata']['name']}")
         if not volume["spec"].get("claimRef"):
-            self._enqueue_unbound()
+            self._enqueue_unbound(f"class {class_of(volume)}")
 
-    def _pod_changed(self, _change: str, pod: Object, before: Object | None) -> None:
-        if before is None or before["spec"].get("nodeName") != pod["spec"].get("nodeName"):
+    def _class_changed(self, _change: str, obj: Object, before: Object | None) -> None:
+        """Look at the claims of the class, and at those of no class, of which it may be the default."""
+        for claim in unbound_claims_of(self._claims, obj, before):
+            self.claims.queue.add(key_of(claim))
+
+    def _pod_changed(self, change: str, pod: Object, before: Object | None) -> None:
+        if change == "DELETED" or before is None or before["spec"].get("nodeName") != pod["spec"].get("nodeName"):
             for name in claims_of(pod).values():
                 self.claims.queue.add((pod["metadata"]["namespace"], name))
 
-    def _enqueue_unbound(self) -> None:
-        for claim in self._claims.by("unbound", "yes"):
+    def _enqueue_unbound(self, key: str) -> None:
+        for claim in self._claims.by("unbound", key):
             self.claims.queue.add(key_of(claim))
 
-    async def _sync_claim(self, key: Key) -> float | None:
+    async def _sync_claim(self, key: Key) -> None:
         claim = self._claims.get(*key)
         if claim is None:
-            return None
+            return
         waiting = [pod for pod in self._pods.by("claim", "/".join(key)) if not pod["spec"].get("nodeName")]
         view = ClaimView(
             claim,
             named=self._volumes.get("", claim["spec"].get("volumeName") or ""),
-            volumes=self._volumes.all(),
+            volumes=candidate_volumes(self._volumes, claim),
             classes=self._classes.all(),
             waiting_pods=sorted(pod["metadata"]["name"] for pod in waiting),
         )
         decision, uid = decide_claim(view), claim["metadata"]["uid"]
         if phase(claim) in ("Bound", "Lost"):
-            self._reports.pop(uid, None)
+            self._reported.pop(uid, None)
             await self._apply(claim, CLAIM, decision)
-            return None
-        report = self._reports.get(uid)
-        now = self._clock()
-        if report is None or report.events != decision.events:
-            report = _Report(list(decision.events), now + _RESYNC, _RESYNC)
-        elif now >= report.due:
-            pause = min(report.pause * 2, _MAX_RESYNC)
-            report = _Report(report.events, now + pause, pause)
-        else:
-            decision.events.clear()  # reported already
-        self._reports[uid] = report
+            return
+        events = list(decision.events)
+        if self._reported.get(uid) == events:
+            decision.events.clear()  # a pending claim gets events when the reason changes
         await self._apply(claim, CLAIM, decision)
-        return (report.due - now).total_seconds()
+        self._reported[uid] = events
 
     async def _sync_volume(self, key: Key) -> None:
         volume = self._volumes.get(*key)
@@ -156,7 +154,23 @@ class VolumeBinder:
 
 
 def unbound(claim: Object) -> tuple[str, ...]:
-    return () if phase(claim) in ("Bound", "Lost") else ("yes",)
+    """What an unbound claim waits for: a volume of its class, or the volume that it names."""
+    if phase(claim) in ("Bound", "Lost"):
+        return ()
+    volume = claim["spec"].get("volumeName")
+    return (f"class {class_of(claim)}", *((f"volume {volume}",) if volume else ()))
+
+
+def unbound_claims_of(claims: Informer, *states: Object | None) -> list[Object]:
+    """The unbound claims that the states of a storage class concern."""
+    names = {name for state in states if state is not None for name in class_names(state)}
+    keys = claims.values("unbound") if "*" in names else [f"class {name}" for name in ("", *names)]
+    return [claim for key in keys for claim in claims.by("unbound", key)]
+
+
+def candidate_volumes(volumes: Informer, claim: Object) -> list[Object]:
+    """The volumes that are for a claim, and the free ones of its class."""
+    return [volume for key in wanted_keys(claim) for volume in volumes.by("candidate", key)]
 
 
 def by_claim(pod: Object) -> list[str]:

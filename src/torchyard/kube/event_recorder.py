@@ -81,7 +81,7 @@ class EventRecorder:
         self._component = component
         self._clock = clock
         self._recorded: OrderedDict[bytes, RecordedEvent] = OrderedDict()  # by content
-        self._read: set[str] = set()  # namespaces whose existing events have been read
+        self._read: OrderedDict[str, None] = OrderedDict()  # namespaces whose existing events have been read
         self._latest = 0
         self._queue: asyncio.Queue[PendingEvent] = asyncio.Queue(maxsize=limit)
         self._last_reference: Object = {}
@@ -108,6 +108,11 @@ class EventRecorder:
         if reference != self._last_reference:
             self._last_reference = reference
         return self._last_reference
+
+    @property
+    def queued(self) -> int:
+        """How many events are not written yet."""
+        return self._queue.qsize()
 
     @property
     def pending(self) -> bool:
@@ -148,10 +153,17 @@ class EventRecorder:
             await self._create(key, event)
 
     async def _read_existing(self, namespace: str) -> None:
-        """Read the events that this component recorded earlier, the oldest first."""
-        self._read.add(namespace)
+        """Read the events that this component recorded earlier, the oldest first.
+
+        Of a namespace with many events nothing is read, and repetitions start anew, as always with client-go.
+        """
+        self._read[namespace] = None
+        if len(self._read) > _CACHE_SIZE:
+            self._read.popitem(last=False)
         fields = f"reportingComponent={self._component}"
         try:
+            if await self._count(namespace) > _CACHE_SIZE:
+                return
             events = (await self._client.list(EVENTS, namespace, fields=fields)).items
         except YardError as error:
             log.warning("cannot read earlier events, so some may be repeated: namespace=%s error=%s", namespace, error)
@@ -161,6 +173,10 @@ class EventRecorder:
                 event["involvedObject"], event.get("type", ""), event.get("reason", ""), event.get("message", "")
             )
             self._cache(key, RecordedEvent(event["metadata"]["name"], int(event.get("count") or 1), _BURST))
+
+    async def _count(self, namespace: str) -> int:
+        first = await self._client.raw("GET", f"{EVENTS.path(namespace)}?limit=1")
+        return 1 + int(first["metadata"].get("remainingItemCount") or 0)
 
     async def _create(self, key: bytes, pending: PendingEvent) -> None:
         now = to_rfc3339(pending.at)

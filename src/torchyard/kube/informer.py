@@ -109,6 +109,10 @@ class Informer:
     def count(self, index: str, value: str) -> int:
         return len(self._indexes[index].get(value, ()))
 
+    def values(self, index: str) -> list[str]:
+        """The values of an index that some object has."""
+        return list(self._indexes[index])
+
     def __len__(self) -> int:
         return len(self._objects)
 

@@ -8,7 +8,13 @@ import pytest
 
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.core.node.eviction import eviction_time, orphans, terminated_beyond, terminating_unscheduled
+from torchyard.core.node.eviction import (
+    TERMINATED,
+    TERMINATING_UNSCHEDULED,
+    eviction_time,
+    garbage_kinds,
+    terminated_beyond,
+)
 from torchyard.core.node.health import unknown_conditions, with_no_execute_taint
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -84,12 +90,12 @@ def test_a_no_schedule_taint_evicts_no_pod() -> None:
     assert eviction_time(pod(), [{**UNREACHABLE, "effect": "NoSchedule"}], NOW) is None
 
 
-def test_pods_of_missing_nodes_and_terminating_pods_without_a_node_are_garbage() -> None:
-    ending = pod("ending", on="")
-    ending["metadata"]["deletionTimestamp"] = LATER
-    every = [pod("here"), pod("lost", on="gone"), pod("waiting", on=""), ending]
-    assert [orphan["metadata"]["name"] for orphan in orphans(every, {"n"})] == ["lost"]
-    assert [item["metadata"]["name"] for item in terminating_unscheduled(every)] == ["ending"]
+def test_ended_pods_and_terminating_pods_without_a_node_may_be_garbage() -> None:
+    ending, ended = pod("ending", on=""), pod("ended", phase="Failed", on="")
+    ending["metadata"]["deletionTimestamp"] = ended["metadata"]["deletionTimestamp"] = LATER
+    assert [garbage_kinds(item) for item in (pod("here"), pod("waiting", on=""))] == [[], []]
+    assert garbage_kinds(ending) == [TERMINATING_UNSCHEDULED]
+    assert garbage_kinds(ended) == [TERMINATED, TERMINATING_UNSCHEDULED]
 
 
 @pytest.mark.parametrize(("threshold", "garbage"), [(2, ["a"]), (3, []), (0, ["a", "b", "c"])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 from datetime import datetime, timedelta
 
@@ -11,6 +12,7 @@ from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.store.errors import RevisionConflict
+from torchyard.apiserver.store.watch import StoreEvent
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +27,14 @@ _EVENTS_PER_STEP = 100
 class Compactor:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._unread: dict[str, None] = {}  # the keys of the Events that were written since the last pass
+        # Every Event with its revision, the one that expires first at the front. An entry whose Event has another
+        # revision by now is void.
+        self._by_last_seen: list[tuple[datetime, str, int]] = []
+        registry.store.listen("/events/", self._event_changed)
+
+    def _event_changed(self, event: StoreEvent) -> None:
+        self._unread[event.record.key] = None
 
     async def run(self) -> None:
         while True:
@@ -45,18 +55,30 @@ class Compactor:
     async def expire_events(self, now: datetime) -> int:
         """Delete the Events that have not been updated for an hour; returns their number."""
         store = self._registry.store
-        events = store.collection("/events/").all()
+        await self._read_changed(now)
         expired: list[Record] = []
-        for at in range(0, len(events), _EVENTS_PER_STEP):
-            step = events[at : at + _EVENTS_PER_STEP]
-            expired += [record for record in step if _last_seen(record, now) < now - EVENT_TTL]
-            await asyncio.sleep(0)
+        while self._by_last_seen and self._by_last_seen[0][0] < now - EVENT_TTL:
+            _, key, revision = heapq.heappop(self._by_last_seen)
+            record = store.get(key)
+            if record is not None and record.rev == revision:
+                expired.append(record)
         for record in expired:
             try:
                 await store.delete(record.key, Draft(record.object()), expected=record.rev)
             except RevisionConflict:
                 continue  # updated just now
         return len(expired)
+
+    async def _read_changed(self, now: datetime) -> None:
+        """Take the Events that were written since the last pass, some at a time."""
+        store = self._registry.store
+        changed, self._unread = list(self._unread), {}
+        for at in range(0, len(changed), _EVENTS_PER_STEP):
+            for key in changed[at : at + _EVENTS_PER_STEP]:
+                record = store.get(key)
+                if record is not None:
+                    heapq.heappush(self._by_last_seen, (_last_seen(record, now), key, record.rev))
+            await asyncio.sleep(0)
 
 
 def _last_seen(record: Record, now: datetime) -> datetime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from torchyard.api.objects import Object
@@ -11,6 +11,8 @@ from torchyard.api.times import parse_rfc3339
 # How many terminated pods remain: kube-controller-manager's --terminated-pod-gc-threshold.
 TERMINATED_POD_THRESHOLD = 12_500
 _ENDED = ("Succeeded", "Failed")
+# Pods that only the garbage collector removes: no kubelet ends a pod without a node, and ended ones accumulate.
+TERMINATED, TERMINATING_UNSCHEDULED = "terminated", "terminating-unscheduled"
 
 
 def eviction_time(pod: Object, taints: Iterable[Object], now: datetime) -> datetime | None:
@@ -45,19 +47,17 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def orphans(pods: Iterable[Object], nodes: Collection[str]) -> list[Object]:
-    """Pods on nodes that do not exist."""
-    return [pod for pod in pods if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in nodes]
-
-
-def terminating_unscheduled(pods: Iterable[Object]) -> list[Object]:
-    """Terminating pods without a node: no kubelet will end them."""
-    return [pod for pod in pods if pod["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName")]
+def garbage_kinds(pod: Object) -> list[str]:
+    """Why no node or controller may remove a pod: a key to look such pods up by."""
+    kinds = [TERMINATED] if (pod.get("status") or {}).get("phase") in _ENDED else []
+    if pod["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName"):
+        kinds.append(TERMINATING_UNSCHEDULED)
+    return kinds
 
 
 def terminated_beyond(pods: Iterable[Object], threshold: int = TERMINATED_POD_THRESHOLD) -> list[Object]:
     """The oldest terminated pods beyond the threshold."""
-    terminated = [pod for pod in pods if (pod.get("status") or {}).get("phase") in _ENDED]
+    terminated = [pod for pod in pods if TERMINATED in garbage_kinds(pod)]
     return sorted(terminated, key=_age)[: max(0, len(terminated) - threshold)]
 
 

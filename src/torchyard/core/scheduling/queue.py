@@ -8,6 +8,7 @@ queueing hints). So the cost of a change grows with the number of classes, not w
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -36,7 +37,8 @@ class PodClass:
     pods: dict[str, Object] = field(default_factory=dict)  # by uid
     answer: Unschedulable | None = None  # the last one
     is_waiting: bool = False  # for a change that could help
-    unreported: dict[str, None] = field(default_factory=dict)  # uids of pods that do not have the last answer yet
+    # uids of pods that do not have the last answer yet; from a plain dict, taking the first one is not O(1)
+    unreported: OrderedDict[str, None] = field(default_factory=OrderedDict)
     heap: list[tuple[Order, str]] = field(default_factory=list)
     position: Order | None = None  # in the queue's heap
 
@@ -61,7 +63,7 @@ class SchedulingQueue:
         self._by_labels: set[tuple[object, ...]] = set()  # classes that are divided by labels
         self._active: list[tuple[Order, int, PodClass]] = []
         self._pushed = 0
-        self._unreported: dict[PodClass, None] = {}
+        self._unreported: OrderedDict[PodClass, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._class_of)
@@ -131,7 +133,7 @@ class SchedulingQueue:
         if messages.EXISTING_ANTI_AFFINITY in answer.reasons and pod_class.gang is None:
             pod_class = self._divide(pod_class)
         if pod_class.answer is None or str(pod_class.answer) != str(answer):
-            pod_class.unreported = dict.fromkeys(pod_class.pods)
+            pod_class.unreported = OrderedDict.fromkeys(pod_class.pods)
         pod_class.answer = answer
         if pod_class.unreported:
             self._unreported[pod_class] = None
@@ -179,11 +181,6 @@ class SchedulingQueue:
         for pod_class in self._by_claim.get(f"{namespace}/{name}", ()):
             self.activate(pod_class)
 
-    def volumes_changed(self) -> None:
-        """A volume or a storage class changed."""
-        for pod_class in {pod_class for classes in self._by_claim.values() for pod_class in classes}:
-            self.activate(pod_class)
-
     # Reports
 
     def next_report(self) -> tuple[Object, str] | None:
@@ -193,8 +190,7 @@ class SchedulingQueue:
             if not pod_class.unreported or pod_class.answer is None:
                 del self._unreported[pod_class]
                 continue
-            uid = next(iter(pod_class.unreported))
-            del pod_class.unreported[uid]
+            uid, _ = pod_class.unreported.popitem(last=False)
             return pod_class.pods[uid], str(pod_class.answer)
         return None
 

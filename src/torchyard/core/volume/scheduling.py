@@ -34,7 +34,7 @@ class VolumeBinding:
 
     claim: Callable[[str, str], Object | None]
     volume: Callable[[str], Object | None]
-    volumes: Callable[[], list[Object]]
+    candidates: Callable[[Object], list[Object]]  # the volumes that are for a claim, and the free ones of its class
     classes: Callable[[], list[Object]]
     users: Callable[[str, str], Iterable[Object]]  # the pods that use a claim, by namespace and name
 
@@ -61,7 +61,8 @@ class VolumeBinding:
     def is_binding(self, pod: Object) -> bool:
         """Whether a node is already selected and the volumes are being provisioned or bound."""
         return any(
-            messages.SELECTED_NODE in annotations_of(claim) or any(is_for(volume, claim) for volume in self.volumes())
+            messages.SELECTED_NODE in annotations_of(claim)
+            or any(is_for(volume, claim) for volume in self.candidates(claim))
             for claim in self._unbound(pod)
         )
 
@@ -106,7 +107,7 @@ class VolumeBinding:
         return "" if name == messages.NO_PROVISIONER else name
 
     def _static(self, claim: Object, node: NodeInfo) -> Object | None:
-        return best_volume(claim, self.volumes(), reachable=lambda volume: reaches(volume, node))
+        return best_volume(claim, self.candidates(claim), reachable=lambda volume: reaches(volume, node))
 
     def _is_taken(self, pod: Object, claim: str) -> bool:
         metadata = pod["metadata"]

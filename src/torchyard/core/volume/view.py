@@ -69,6 +69,26 @@ def phase(obj: Object) -> str:
     return (obj.get("status") or {}).get("phase") or ""
 
 
+def candidate_keys(volume: Object) -> list[str]:
+    """By which claims find a volume: the claim that it is for, or the class while it is for none."""
+    reference = volume["spec"].get("claimRef")
+    if reference:
+        return [f"claim {reference.get('namespace', '')}/{reference.get('name', '')}"]
+    return [f"class {class_of(volume)}"]
+
+
+def wanted_keys(claim: Object) -> list[str]:
+    """The keys of the volumes that could serve a claim, as `candidate_keys` writes them."""
+    metadata = claim["metadata"]
+    return [f"claim {metadata['namespace']}/{metadata['name']}", f"class {class_of(claim)}"]
+
+
+def class_names(storage_class_object: Object) -> set[str]:
+    """The names that stand for a class: its own and its aliases; `*` stands for every name."""
+    aliases = annotations_of(storage_class_object).get(messages.ALIASES, "").split(",")
+    return {storage_class_object["metadata"]["name"], *(alias.strip() for alias in aliases)} - {""}
+
+
 def is_terminating(obj: Object) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
 
