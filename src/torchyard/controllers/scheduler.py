@@ -20,7 +20,8 @@ from torchyard.controllers.scheduler_writes import BindingOutcome, SchedulerWrit
 from torchyard.controllers.volume_binder import by_claim, candidate_volumes, unbound, unbound_claims_of
 from torchyard.core.scheduling.cache import SchedulerCache
 from torchyard.core.scheduling.node_info import NodeInfo, is_finished
-from torchyard.core.scheduling.queue import PodClass, SchedulingQueue
+from torchyard.core.scheduling.pod_class import PodClass
+from torchyard.core.scheduling.queue import SchedulingQueue
 from torchyard.core.scheduling.schedule import Unschedulable, gang_of, gang_size, schedule_gang, schedule_pod
 from torchyard.core.volume.scheduling import VolumeBinding
 from torchyard.core.volume.view import candidate_keys, claims_of, class_of

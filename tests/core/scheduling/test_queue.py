@@ -6,10 +6,11 @@ from typing import Any
 
 from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
+from torchyard.api.volume import messages as volume_messages
 from torchyard.core.scheduling.cache import SchedulerCache
 from torchyard.core.scheduling.node_info import NodeInfo
 from torchyard.core.scheduling.queue import SchedulingQueue
-from torchyard.core.scheduling.schedule import GANG_NAME, Unschedulable, schedule_pod
+from torchyard.core.scheduling.schedule import GANG_NAME, GANG_SIZE, Unschedulable, schedule_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NO_CPU = Unschedulable("no room", reasons=frozenset((messages.insufficient("cpu"),)))
@@ -116,6 +117,86 @@ def test_a_new_member_or_a_lost_one_wakes_a_gang() -> None:
     assert _heads(queue) == ["g0"]
     queue.remove("g0")
     assert _heads(queue) == ["g1"]
+
+
+def _gang(name: str, *cpus: str, claims: tuple[str, ...] = ()) -> list[Object]:
+    members = [_pod(f"{name}-{number}", cpu) for number, cpu in enumerate(cpus)]
+    for pod in members:
+        pod["metadata"]["annotations"] = {GANG_NAME: name, GANG_SIZE: str(len(cpus))}
+    for pod, claim in zip(reversed(members), claims, strict=False):
+        pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]
+    return members
+
+
+def test_of_equal_gangs_one_is_tried_when_room_is_freed() -> None:
+    queue = _queue(*(pod for number in range(100) for pod in _gang(f"g{number:03}", "1", "2")))
+    assert len(_heads(queue)) == 100
+    queue.room_freed(NodeInfo(_node(cpu="4")))
+    assert _heads(queue) == ["g000-0"]
+    queue.nodes_changed()
+    assert _heads(queue) == ["g000-0"]
+
+
+def test_after_a_gang_that_fits_the_next_equal_one_is_tried() -> None:
+    queue = _queue(*(pod for number in range(3) for pod in _gang(f"g{number}", "1", "1")))
+    _heads(queue)
+    queue.room_freed(NodeInfo(_node(cpu="4")))
+    pod_class = queue.pop()
+    assert pod_class is not None
+    for uid in list(pod_class.pods):
+        queue.remove(uid)
+    assert _heads(queue) == ["g1-0"]
+    assert queue.pop() is None
+
+
+def test_a_new_answer_to_one_gang_is_the_answer_to_its_equals() -> None:
+    queue = _queue(*(pod for name in "ab" for pod in _gang(name, "1", "1")), *_gang("other", "1", "1", "1"))
+    _heads(queue)
+    assert set(_reports(queue).values()) == {"no room"}
+    queue.room_freed(NodeInfo(_node(cpu="1")))
+    assert _heads(queue, Unschedulable("less room", reasons=NO_CPU.reasons)) == ["a-0", "other-0"]
+    assert len(_reports(queue)) == 7
+    queue.room_freed(NodeInfo(_node(cpu="1")))
+    assert _heads(queue, Unschedulable("less room", reasons=NO_CPU.reasons)) == ["a-0", "other-0"]
+    assert _reports(queue) == {}
+
+
+def test_room_that_no_member_fits_into_does_not_wake_a_gang() -> None:
+    queue = _queue(*_gang("g", "2", "3"))
+    _heads(queue)
+    queue.room_freed(NodeInfo(_node(cpu="1")))
+    assert _heads(queue) == []
+    queue.room_freed(NodeInfo(_node(cpu="2")))
+    assert _heads(queue) == ["g-0"]
+
+
+def test_the_claims_of_every_member_wake_a_gang() -> None:
+    queue = _queue(*_gang("g", "1", "1", claims=("data",)))
+    _heads(queue)
+    queue.claim_changed("n", "data")
+    assert _heads(queue) == ["g-0"]
+
+
+def test_room_does_not_wake_a_pod_that_waits_for_its_claim() -> None:
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    queue = _queue(_pod("user", volumes=[volume]))
+    _heads(queue, Unschedulable("no claim", reasons=frozenset(("pod has unbound immediate PersistentVolumeClaims",))))
+    queue.room_freed(NodeInfo(_node()))
+    assert _heads(queue) == []
+    queue.claim_changed("n", "data")
+    _heads(queue, Unschedulable("in use", reasons=frozenset((volume_messages.ONE_POD,))))
+    queue.room_freed(NodeInfo(_node(cpu="0")))
+    assert _heads(queue) == ["user"]
+
+
+def test_pods_that_want_to_be_near_others_are_tried_when_a_pod_is_assigned() -> None:
+    queue = _queue(_pod("lonely"), _pod("large", "8"))
+    while (pod_class := queue.pop()) is not None:
+        is_lonely = "lonely" in pod_class.pods
+        reason = messages.POD_AFFINITY if is_lonely else messages.insufficient("cpu")
+        queue.set_answer(pod_class, Unschedulable("no", reasons=frozenset((reason,))))
+    queue.pod_assigned()
+    assert _heads(queue) == ["lonely"]
 
 
 def test_pods_that_others_exclude_by_labels_share_no_answer_with_pods_of_other_labels() -> None:

@@ -5,5 +5,7 @@
 - `schedule`: the choice of a node for a pod, or of nodes for a gang.
 - `hints`: what would let a pending pod start.
 - `cache`: the nodes with the pods on them, kept current change by change.
+- `pod_class`: waiting pods that share one answer.
+- `waiting`: classes that wait, by what could help them.
 - `queue`: the pods that wait, and what is tried again after which change.
 """

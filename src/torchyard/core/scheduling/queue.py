@@ -9,47 +9,16 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 
 import orjson
 
 from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
-from torchyard.core.scheduling.node_info import Amounts, NodeInfo, requests, uid_of
-from torchyard.core.scheduling.schedule import Unschedulable, gang_of
-
-Order = tuple[int, str, str]
-
-_FREED_BY_PODS = frozenset(
-    (messages.NODE_PORTS, messages.POD_ANTI_AFFINITY, messages.EXISTING_ANTI_AFFINITY, messages.TOO_MANY_PODS)
-)
-
-
-@dataclass(slots=True, eq=False)
-class PodClass:
-    """Waiting pods with one answer, or the waiting pods of a gang."""
-
-    key: tuple[object, ...]
-    gang: tuple[str, str] | None
-    requests: Amounts
-    claims: frozenset[str]  # namespace/name
-    pods: dict[str, Object] = field(default_factory=dict)  # by uid
-    answer: Unschedulable | None = None  # the last one
-    is_waiting: bool = False  # for a change that could help
-    # uids of pods that do not have the last answer yet; from a plain dict, taking the first one is not O(1)
-    unreported: OrderedDict[str, None] = field(default_factory=OrderedDict)
-    heap: list[tuple[Order, str]] = field(default_factory=list)
-    position: Order | None = None  # in the queue's heap
-
-    def head(self) -> Object | None:
-        """The pod to try next."""
-        while self.heap:
-            pod = self.pods.get(self.heap[0][1])
-            if pod is not None:
-                return pod
-            heapq.heappop(self.heap)
-        return None
+from torchyard.core.scheduling.node_info import NodeInfo, requests, uid_of
+from torchyard.core.scheduling.pod_class import Order, PodClass, order_of
+from torchyard.core.scheduling.schedule import GANG_SIZE, Unschedulable, gang_of
+from torchyard.core.scheduling.waiting import WaitingClasses
 
 
 class SchedulingQueue:
@@ -60,6 +29,7 @@ class SchedulingQueue:
         self._classes: dict[tuple[object, ...], PodClass] = {}
         self._class_of: dict[str, PodClass] = {}
         self._by_claim: dict[str, set[PodClass]] = {}
+        self._waiting = WaitingClasses()
         self._by_labels: set[tuple[object, ...]] = set()  # classes that are divided by labels
         self._active: list[tuple[Order, int, PodClass]] = []
         self._pushed = 0
@@ -90,6 +60,7 @@ class SchedulingQueue:
             pod_class = self._add_class(key, pod)
         self._class_of[uid] = pod_class
         pod_class.pods[uid] = pod
+        self._add_claims(pod_class, pod)
         heapq.heappush(pod_class.heap, (order_of(pod), uid))
         if pod_class.gang is not None:
             self.activate(pod_class)  # a new member may complete it
@@ -127,50 +98,55 @@ class SchedulingQueue:
 
     def set_answer(self, pod_class: PodClass, answer: Unschedulable | None) -> None:
         """The class does not fit; None: it waits for a change without a reason that concerns its pods."""
-        pod_class.is_waiting = True
         if answer is None:
+            self._wait(pod_class)
             return
         if messages.EXISTING_ANTI_AFFINITY in answer.reasons and pod_class.gang is None:
             pod_class = self._divide(pod_class)
-        if pod_class.answer is None or str(pod_class.answer) != str(answer):
-            pod_class.unreported = OrderedDict.fromkeys(pod_class.pods)
-        pod_class.answer = answer
+        if pod_class.gang is not None:
+            pod_class.shape = self._shape(pod_class, answer)
+            pod_class.requests = _smallest(pod_class.pods.values())
+            for equal in self._waiting.equal_to(pod_class.shape):
+                self._take_answer(equal, answer)
+        self._take_answer(pod_class, answer)
+        self._wait(pod_class)
+
+    def _take_answer(self, pod_class: PodClass, answer: Unschedulable) -> None:
+        pod_class.set_answer(answer)
         if pod_class.unreported:
             self._unreported[pod_class] = None
 
+    def _wait(self, pod_class: PodClass) -> None:
+        pod_class.is_waiting = True
+        self._waiting.add(pod_class)
+
     def activate(self, pod_class: PodClass) -> None:
         pod_class.is_waiting = False
+        self._waiting.discard(pod_class)
         self._push(pod_class)
 
     def park(self, uid: str) -> None:
         """Let a pod wait for a change of its claims."""
         pod_class = self._class_of.get(uid)
         if pod_class is not None:
-            pod_class.is_waiting = True
+            self._wait(pod_class)
 
     # Changes that could help
 
     def nodes_changed(self) -> None:
         """A node is new, or takes more pods than before."""
-        for pod_class in self._waiting():
+        for pod_class in self._waiting.all():
             self.activate(pod_class)
 
     def room_freed(self, node: NodeInfo) -> None:
         """A pod left a node."""
-        for pod_class in self._waiting():
-            answer = pod_class.answer
-            if answer is None:
-                continue
-            if pod_class.gang is not None or pod_class.claims:
-                self.activate(pod_class)  # a gang needs room on several nodes; a claim may allow one pod at a time
-            elif _could_use_room(answer) and node.fits(pod_class.requests):
-                self.activate(pod_class)
+        for pod_class in self._waiting.helped_by_room(node):
+            self.activate(pod_class)
 
     def pod_assigned(self) -> None:
         """A pod is new on a node, and others may want to be near it."""
-        for pod_class in self._waiting():
-            if pod_class.answer is not None and messages.POD_AFFINITY in pod_class.answer.reasons:
-                self.activate(pod_class)
+        for pod_class in self._waiting.helped_by_pod():
+            self.activate(pod_class)
 
     def gang_changed(self, gang: tuple[str, str]) -> None:
         pod_class = self._classes.get(("gang", *gang))
@@ -178,7 +154,7 @@ class SchedulingQueue:
             self.activate(pod_class)
 
     def claim_changed(self, namespace: str, name: str) -> None:
-        for pod_class in self._by_claim.get(f"{namespace}/{name}", ()):
+        for pod_class in list(self._by_claim.get(f"{namespace}/{name}", ())):
             self.activate(pod_class)
 
     # Reports
@@ -203,9 +179,6 @@ class SchedulingQueue:
 
     # Classes
 
-    def _waiting(self) -> Iterator[PodClass]:
-        return iter([pod_class for pod_class in self._classes.values() if pod_class.is_waiting])
-
     def _push(self, pod_class: PodClass) -> None:
         head = pod_class.head()
         if head is None:
@@ -224,22 +197,37 @@ class SchedulingQueue:
         return (*key, _labels(pod)) if key in self._by_labels else key
 
     def _add_class(self, key: tuple[object, ...], pod: Object) -> PodClass:
-        namespace = pod["metadata"].get("namespace", "")
-        gang = gang_of(pod)
-        claims = frozenset(f"{namespace}/{name}" for name in self._claims_of(pod))
-        pod_class = self._classes[key] = PodClass(key, gang, requests(pod), claims)
-        for claim in claims:
-            self._by_claim.setdefault(claim, set()).add(pod_class)
+        pod_class = self._classes[key] = PodClass(key, gang_of(pod), requests(pod))
         return pod_class
+
+    def _add_claims(self, pod_class: PodClass, pod: Object) -> None:
+        namespace = pod["metadata"].get("namespace", "")
+        for name in self._claims_of(pod):
+            claim = f"{namespace}/{name}"
+            pod_class.claims.add(claim)
+            self._by_claim.setdefault(claim, set()).add(pod_class)
 
     def _remove_class(self, pod_class: PodClass) -> None:
         del self._classes[pod_class.key]
         self._unreported.pop(pod_class, None)
+        self._waiting.discard(pod_class)
         for claim in pod_class.claims:
             classes = self._by_claim[claim]
             classes.discard(pod_class)
             if not classes:
                 del self._by_claim[claim]
+        successor = self._waiting.first_of(pod_class.shape) if pod_class.shape else None
+        if successor is not None:  # this gang was tried for all of its shape; if it fits now, the next one may
+            self.activate(successor)
+
+    def _shape(self, gang: PodClass, answer: Unschedulable) -> tuple[object, ...]:
+        """What the answer to a gang depends on; empty if it is known for this gang only."""
+        if not answer.reasons or messages.EXISTING_ANTI_AFFINITY in answer.reasons:
+            return ()
+        sizes = {(pod["metadata"].get("annotations") or {}).get(GANG_SIZE) for pod in gang.pods.values()}
+        size = next(iter(sizes)) if len(sizes) == 1 else None
+        members = sorted(_scheduling_fields(pod, self._claims_of(pod)) for pod in gang.pods.values())
+        return (size or answer.message, *members)
 
     def _divide(self, pod_class: PodClass) -> PodClass:
         """Pods on the nodes exclude others by their labels: from now on, only pods with equal labels share an answer.
@@ -262,16 +250,16 @@ class SchedulingQueue:
         return divided
 
 
-def _could_use_room(answer: Unschedulable) -> bool:
-    return not answer.reasons.isdisjoint(_FREED_BY_PODS) or any(
-        messages.insufficient_resource(reason) for reason in answer.reasons
-    )
-
-
-def order_of(pod: Object) -> Order:
-    """Higher priority first, then the older one, as in kube-scheduler's queue."""
-    metadata = pod["metadata"]
-    return -(pod["spec"].get("priority") or 0), metadata.get("creationTimestamp") or "", metadata["name"]
+def _smallest(pods: Iterable[Object]) -> dict[str, int]:
+    """The smallest amounts that one of the pods requests."""
+    smallest: dict[str, int] | None = None
+    for pod in pods:
+        amounts = requests(pod)
+        if smallest is None:
+            smallest = amounts
+        else:
+            smallest = {name: min(amount, amounts[name]) for name, amount in smallest.items() if name in amounts}
+    return smallest or {}
 
 
 def _scheduling_fields(pod: Object, claims: Iterable[str]) -> bytes:
