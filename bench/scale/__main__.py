@@ -24,6 +24,7 @@ from pathlib import Path
 import psutil
 from tests.support.kubernetes import assets
 from tests.support.yard import Yard
+from tests.support.yard import yard as run_yard
 
 from bench.scale.fill import fill
 from bench.scale.freed import freed_milliseconds
@@ -161,6 +162,7 @@ def measure(name: str, sizes: list[int]) -> list[Figures]:
                 _print(name, size, figures)
         finally:
             yard.stop()
+            run_yard("down", state=yard.state, timeout=120)
     return results
 
 

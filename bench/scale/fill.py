@@ -14,6 +14,7 @@ import orjson
 
 from bench.scale.kinds import number_text
 from torchyard.apiserver.store.log import Log, Row
+from torchyard.core.service.slices import desired_slices
 
 _ROWS_PER_TRANSACTION = 1000
 
@@ -58,7 +59,21 @@ def _copies(group: list[Row], old: str, new: str) -> Iterator[Row]:
         value = row.value.replace(old.encode(), new.encode())
         for before, after in uids.items():
             value = value.replace(before, after)
-        yield Row(0, row.key.replace(old, new), 0, False, value)
+        key = row.key.replace(old, new)
+        if key.startswith("/endpointslices."):
+            key, value = _renamed_slice(key, value)
+        yield Row(0, key, 0, False, value)
+
+
+def _renamed_slice(key: str, value: bytes) -> tuple[str, bytes]:
+    """The name of an EndpointSlice depends on the uid of its service; one of another name would be replaced."""
+    endpoint_slice = orjson.loads(value)
+    metadata = endpoint_slice["metadata"]
+    (owner,) = metadata["ownerReferences"]
+    service = {"metadata": {"name": owner["name"], "namespace": metadata["namespace"], "uid": owner["uid"]}, "spec": {}}
+    (desired,) = desired_slices(service, [])
+    metadata["name"] = desired["metadata"]["name"]
+    return f"{key.rpartition('/')[0]}/{metadata['name']}", orjson.dumps(endpoint_slice)
 
 
 def _at(row: Row, revision: int) -> Row:
