@@ -19,7 +19,9 @@ from torchyard.kube.informer_factory import InformerFactory
 
 log = logging.getLogger(__name__)
 
-RESYNC_SECONDS = 1.0
+# Until the next look at a namespace that is not empty yet. It doubles while nothing changes, up to upstream's interval
+# for finalizers that somebody has to remove.
+_MIN_RESYNC_SECONDS, _MAX_RESYNC_SECONDS = 1.0, 8.0
 
 
 class NamespaceController:
@@ -33,6 +35,7 @@ class NamespaceController:
         self._client = client
         self._resources = resources
         self._clock = clock
+        self._remaining: dict[str, tuple[dict[str, int], float]] = {}  # of terminating namespaces, and the interval
         self._namespaces = informers.for_resource(NAMESPACES)
         self.controller = Controller("namespace", self._reconcile, [self._namespaces])
         self._namespaces.on_change(
@@ -45,6 +48,7 @@ class NamespaceController:
     async def _reconcile(self, key: Key) -> float | None:
         namespace = self._namespaces.get(*key)
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
+            self._remaining.pop(key[1], None)
             return None
         if not (namespace.get("spec") or {}).get("finalizers"):
             return None
@@ -53,7 +57,13 @@ class NamespaceController:
             await self._finalize(namespace)
             return None
         await self._report(namespace, remaining, finalizers)
-        return RESYNC_SECONDS
+        return self._resync_seconds(key[1], remaining)
+
+    def _resync_seconds(self, namespace: str, remaining: dict[str, int]) -> float:
+        before, seconds = self._remaining.get(namespace, ({}, 0.0))
+        seconds = min(seconds * 2, _MAX_RESYNC_SECONDS) if before == remaining else _MIN_RESYNC_SECONDS
+        self._remaining[namespace] = (remaining, seconds)
+        return seconds
 
     async def _empty(self, namespace: str) -> tuple[dict[str, int], dict[str, int]]:
         """Delete the content; returns what remains, by resource and by finalizer."""
