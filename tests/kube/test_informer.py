@@ -14,6 +14,7 @@ import pytest
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
+from torchyard.api.objects import Object
 from torchyard.kube.client import JSON, ApiResponse, Client, decode_watch_events
 from torchyard.kube.informer import Informer, by_namespace, by_owner
 from torchyard.kube.informer_factory import InformerFactory
@@ -189,3 +190,41 @@ async def test_a_factory_without_informers_runs_until_cancelled() -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_other_tasks_run_while_a_long_list_is_taken() -> None:
+    server = ScriptedServer()
+    server.items = [pod(f"p{number}", 1) for number in range(1000)]
+    informer = Informer(Client(server, manager="test"), PODS)
+    handled: list[int] = []  # how many objects were handled at each turn of another task
+    count = 0
+
+    def handle(_change: str, _obj: Object, _before: Object | None) -> None:
+        nonlocal count
+        count += 1
+
+    informer.on_change(handle)
+    task = asyncio.create_task(informer.run())
+    while not informer.synced.is_set():
+        handled.append(count)
+        await asyncio.sleep(0)
+    task.cancel()
+    assert len([number for number in handled if 0 < number < 1000]) >= 5
+    assert len(informer) == 1000
+
+
+async def test_after_a_list_that_was_interrupted_the_next_one_reports_the_rest() -> None:
+    server = ScriptedServer()
+    server.items = [pod(f"p{number}", 1) for number in range(1000)]
+    informer = Informer(Client(server, manager="test"), PODS, indexes={"all": lambda _obj: ["yes"]})
+    added: list[str] = []
+    informer.on_change(lambda _change, obj, _before: added.append(obj["metadata"]["name"]))
+    task = asyncio.create_task(informer.run())
+    while not added:
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert not informer.synced.is_set()
+    async with running(informer):
+        assert sorted(added) == sorted(f"p{number}" for number in range(1000))
+        assert informer.count("all", "yes") == 1000

@@ -31,6 +31,8 @@ Transform = Callable[
 _MIN_DELAY, _MAX_DELAY = 0.2, 30.0
 # Shorter than the idle timeouts of common proxies, to detect dead connections.
 _WATCH_SECONDS = 300
+# After so many changes of a list, other tasks of the event loop run.
+_YIELD_INTERVAL = 100
 _SPEC_PRESERVING = (strip_and_intern, strip_managed_fields)
 # The server ends each watch after _WATCH_SECONDS; if it does not, the connection is dead.
 _SILENCE_SECONDS = _WATCH_SECONDS + 60
@@ -154,7 +156,7 @@ class Informer:
                     raise
                 self._watch_list = False
         listing = await self._client.list(self.ref, self._namespace, labels=self._labels, fields=self._fields)
-        self._replace({key_of(obj): self.transform(obj) for obj in listing.items}, listing.resource_version)
+        await self._replace({key_of(obj): self.transform(obj) for obj in listing.items}, listing.resource_version)
         return None
 
     async def _list_by_watch(self) -> None:
@@ -165,7 +167,7 @@ class Informer:
                 if event_type == "BOOKMARK":
                     annotations = obj["metadata"].get("annotations") or {}
                     if annotations.get("k8s.io/initial-events-end") == "true":
-                        self._replace(objects, obj["metadata"]["resourceVersion"])
+                        await self._replace(objects, obj["metadata"]["resourceVersion"])
                         break
                 elif event_type == "DELETED":
                     objects.pop(key_of(obj), None)
@@ -219,19 +221,31 @@ class Informer:
         obj["spec"] = before["spec"]
         return obj
 
-    def _replace(self, objects: dict[Key, Object], resource_version: str) -> None:
-        """Replace the cache by a complete list and call the handlers for the differences."""
-        before, self._resource_version = self._objects, resource_version
-        self._objects = dict(objects)
-        for key, old in before.items():
-            if key not in objects:
-                self._reindex(key, old, None)
-                self._notify("DELETED", old, old)
+    async def _replace(self, objects: dict[Key, Object], resource_version: str) -> None:
+        """Make the cache equal to a complete list, object by object, and call the handlers for the differences.
+
+        Fifty thousand objects take seconds, so other tasks run in between. If this is cancelled, the cache is as after
+        some of the changes, and the next list does the rest.
+        """
+        changes = 0
+        for key in [key for key in self._objects if key not in objects]:
+            old = self._objects.pop(key)
+            self._reindex(key, old, None)
+            self._notify("DELETED", old, old)
+            changes += 1
+            if changes % _YIELD_INTERVAL == 0:
+                await asyncio.sleep(0)
         for key, obj in objects.items():
-            known = before.get(key)
-            if known is None or known["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
-                self._reindex(key, known, obj)
-                self._notify("MODIFIED" if known is not None else "ADDED", obj, known)
+            known = self._objects.get(key)
+            if known is not None and known["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]:
+                continue
+            self._objects[key] = obj
+            self._reindex(key, known, obj)
+            self._notify("MODIFIED" if known is not None else "ADDED", obj, known)
+            changes += 1
+            if changes % _YIELD_INTERVAL == 0:
+                await asyncio.sleep(0)
+        self._resource_version = resource_version
         self.synced.set()
 
     def _reindex(self, key: Key, before: Object | None, after: Object | None) -> None:
