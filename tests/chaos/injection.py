@@ -2,20 +2,22 @@
 
 Each point is a line of `torchyard.controllers` or `torchyard.kube`. At one of its first visits, chosen by the seed, an
 exception is raised there instead of the result. The server's own code is left alone: a request either fails before it
-is made, or its answer is lost.
+is made, or its answer is lost, and a watch fails at its start or during it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 from types import FrameType
 from typing import Any
 
 import torchyard
+from torchyard.api.objects import Object
 from torchyard.kube import supervisor
 from torchyard.kube.client import ApiResponse
 from torchyard.kube.local import LocalTransport
@@ -137,3 +139,21 @@ def injected_request(
         return response
 
     return request
+
+
+def injected_watch(
+    original: Callable[..., AsyncGenerator[list[Object], None]], injector: Injector
+) -> Callable[..., AsyncGenerator[list[Object], None]]:
+    """`LocalTransport.watch` with errors instead of the watch, and instead of a batch of events."""
+
+    async def watch(self: LocalTransport, path: str, **options: Any) -> AsyncGenerator[list[Object], None]:
+        point = (f"watch of {path.partition('?')[0]}", 0)
+        if injector.strikes("before the watch", point):
+            raise InjectedError(f"injected before the watch of {path}")
+        async with aclosing(original(self, path, **options)) as batches:
+            async for batch in batches:
+                if injector.strikes("during the watch", point):
+                    raise InjectedError(f"injected during the watch of {path}")
+                yield batch
+
+    return watch

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.chaos.injection import Injector, injected_request, task_factory
+from tests.chaos.injection import Injector, injected_request, injected_watch, task_factory
 from tests.support import pytorchjobs, queues, storage
 from tests.support.effort import FULL, rounds
 from tests.support.scheduling import create_node, running_scheduler
@@ -19,19 +19,24 @@ from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import (
+    CONFIG_MAPS,
     CRON_JOBS,
     ENDPOINT_SLICES,
+    HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
     LEASES,
     NAMESPACES,
+    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
     RESOURCE_QUOTAS,
+    SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
 )
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339_micro
+from torchyard.controllers.namespace_objects import ROOT_CA
 from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
 from torchyard.kube.client import Client
 from torchyard.kube.local import LocalTransport
@@ -41,6 +46,7 @@ from torchyard.yard.settings import PlaneSettings
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600 if FULL else 300)]
 
 SETTLE_SECONDS = 90
+_AUTOSCALER = (HORIZONTAL_POD_AUTOSCALERS, "scaler", "work")
 NODE, LABEL = "machine", {"app": "server"}
 
 
@@ -50,6 +56,7 @@ async def test_exceptions_in_controllers_do_not_change_what_everything_settles_t
 ) -> None:
     injector = Injector(seed)
     monkeypatch.setattr(LocalTransport, "request", injected_request(LocalTransport.request, injector))
+    monkeypatch.setattr(LocalTransport, "watch", injected_watch(LocalTransport.watch, injector))
     settings = PlaneSettings(state=tmp_path / "state", port=0, controllers="*", node=False, node_name=NODE)
     loop = asyncio.get_running_loop()
     loop.set_task_factory(task_factory(injector))
@@ -175,6 +182,36 @@ async def _create_everything(client: Client) -> None:
     cron = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": _template()}}}
     cron_job = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "yearly"}, "spec": cron}
     await client.create(CRON_JOBS, cron_job, "work")
+    await _create_what_others_delete(client)
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": storage.claim(cls=None)["spec"]}}}
+    writer = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "writer"}, **_template(volumes=[scratch])}
+    await client.create(PODS, writer, "work")
+    account = {"kubernetes.io/service-account.name": "default"}
+    token = {"metadata": {"name": "token", "annotations": account}, "type": "kubernetes.io/service-account-token"}
+    await client.create(SECRETS, token, "work")
+    target = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "train"}
+    autoscaler = {"metadata": {"name": "scaler"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}}
+    await client.create(HORIZONTAL_POD_AUTOSCALERS, autoscaler, "work")
+
+
+async def _create_what_others_delete(client: Client) -> None:
+    """A pod on a node with a taint, an owner that is deleted after its dependents, and one that leaves them."""
+    taint = {"key": "maintenance", "effect": "NoExecute"}
+    await client.create(NODES, {"metadata": {"name": "tainted"}, "spec": {"taints": [taint]}})
+    evicted = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "evicted"}, **_template(nodeName="tainted")}
+    await client.create(PODS, evicted, "work")
+    for name, propagation in (("front", "Foreground"), ("left", "Orphan")):
+        owner = await client.create(CONFIG_MAPS, {"metadata": {"name": f"{name}-owner"}}, "work")
+        reference = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": f"{name}-owner",
+            "uid": owner["metadata"]["uid"],
+            "blockOwnerDeletion": True,
+        }
+        metadata = {"name": f"{name}-dependent", "ownerReferences": [reference]}
+        await client.create(CONFIG_MAPS, {"metadata": metadata}, "work")
+        await client.delete(CONFIG_MAPS, f"{name}-owner", "work", propagation=propagation)
 
 
 def _quota() -> Object:
@@ -207,6 +244,17 @@ async def _unsettled(client: Client) -> list[str]:
         f"workloads {workloads}": [has_true_condition(workload, "Finished") for workload in workloads] == [True],
         f"endpoints {addresses}": addresses == ["10.1.2.3"],
     }
+    config_maps = {
+        item["metadata"]["name"]: item["metadata"] for item in (await client.list(CONFIG_MAPS, "work")).items
+    }
+    owned = {name: config_maps[name].get("ownerReferences") for name in sorted(config_maps) if name != ROOT_CA}
+    checks[f"owners and dependents {owned}"] = owned == {"left-dependent": None}
+    writer, evicted = await client.get(PODS, "writer", "work"), await client.find(PODS, "evicted", "work")
+    checks[f"pod with an ephemeral volume {writer['status']}"] = writer["status"]["phase"] == "Succeeded"
+    checks[f"pod on a node with a taint {evicted}"] = evicted is None
+    secret, scaler = await client.get(SECRETS, "token", "work"), await client.get(*_AUTOSCALER)
+    checks[f"token {sorted(secret.get('data') or {})}"] = "token" in (secret.get("data") or {})
+    checks[f"autoscaler {scaler.get('status')}"] = bool((scaler.get("status") or {}).get("conditions"))
     for name, job in jobs.items():
         status = job.get("status") or {}
         checks[f"job {name} {status}"] = has_true_condition(job, "Complete") and status.get("succeeded") == 3
