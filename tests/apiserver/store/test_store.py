@@ -215,6 +215,37 @@ async def test_the_cache_lists_in_key_order_within_a_namespace(store: Store) -> 
     assert [record.key for record in store.collection("/pods/").below("/pods/a/")] == ["/pods/a/b", "/pods/a/z"]
 
 
+async def test_the_write_ahead_log_of_single_writes_stays_within_its_limit(store: Store, tmp_path: Path) -> None:
+    """Each of them writes several pages, whatever the size of the object."""
+    store.CHECKPOINT_BYTES = 1 << 20
+    write_ahead = tmp_path / "store.db-wal"
+    largest = 0
+    for number in range(1500):
+        await store.put(f"/pods/a/{number}", Draft(an_object("x")), expected=0)
+        largest = max(largest, write_ahead.stat().st_size)
+        while store._checkpointer.is_running:  # it takes its time on a busy machine
+            await asyncio.sleep(0.001)
+    assert largest < 3 << 20
+
+
+async def test_the_log_of_a_process_that_was_killed_is_moved_into_the_database(tmp_path: Path) -> None:
+    """However often it is killed before it has written much."""
+    path, write_ahead = tmp_path / "store.db", tmp_path / "store.db-wal"
+    killed = Store(path)
+    for number in range(500):
+        await killed.put(f"/pods/a/{number}", Draft(an_object("x")), expected=0)
+    assert write_ahead.stat().st_size > 1 << 20
+    before = path.stat().st_size
+    again = Store(path)
+    again.CHECKPOINT_BYTES = 1 << 20
+    await again.put("/pods/a/last", Draft(an_object("x")), expected=0)
+    async with asyncio.timeout(60):
+        while path.stat().st_size == before:
+            await asyncio.sleep(0.01)
+    await again.close()
+    killed._log.close()
+
+
 async def test_the_write_ahead_log_is_reused_under_continuous_writes(store: Store, tmp_path: Path) -> None:
     store.CHECKPOINT_BYTES = 1 << 16
     write_ahead = tmp_path / "store.db-wal"

@@ -14,20 +14,31 @@ from torchyard.apiserver.store.log import Log
 logger = logging.getLogger(__name__)
 
 
+# What SQLite writes into the log besides the rows: whole pages. A transaction changes a few, and each row one of the
+# index.
+_PAGE = 4096
+_PAGES_PER_TRANSACTION, _PAGES_PER_ROW = 3, 1
+
+
 class Checkpointer:
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._bytes = 0  # written since the last checkpoint
+        # About how long the log is. An earlier process may have been killed before its first checkpoint.
+        self._bytes = log.wal_bytes()
         self._checkpoint: asyncio.Future[None] | None = None
         self.is_restart_due = False  # all but the newest changes are in the database
 
-    def committed(self, size: int, *, limit: int) -> None:
-        """Count committed bytes; beyond `limit` of them, start a checkpoint in a thread."""
-        self._bytes += size
+    def committed(self, rows: int, size: int, *, limit: int) -> None:
+        """Count a transaction of `rows` with `size` bytes; a log beyond `limit` is checkpointed in a thread."""
+        self._bytes += size + (_PAGES_PER_TRANSACTION + rows * _PAGES_PER_ROW) * _PAGE
         if self._bytes > limit and self._checkpoint is None:
             self._bytes = 0
             self._checkpoint = asyncio.get_running_loop().run_in_executor(None, self._log.checkpoint)
             self._checkpoint.add_done_callback(self._finished)
+
+    @property
+    def is_running(self) -> bool:
+        return self._checkpoint is not None
 
     def _finished(self, checkpoint: asyncio.Future[None]) -> None:
         self._checkpoint = None

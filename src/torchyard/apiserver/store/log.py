@@ -241,6 +241,13 @@ class Log:
             return 0
         return int(self._db.execute("PRAGMA freelist_count").fetchone()[0])
 
+    def wal_bytes(self) -> int:
+        """The length of the write-ahead log's file."""
+        try:
+            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database. Safe from another thread, beside a writer."""
         self._checkpoint_db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

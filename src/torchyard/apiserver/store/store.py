@@ -61,7 +61,7 @@ class Store:
 
     KEEP_SECONDS = 300.0
     KEEP_REVISIONS = 200_000
-    CHECKPOINT_BYTES = 4 << 20
+    CHECKPOINT_BYTES = 16 << 20  # of the write-ahead log
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ class Store:
                 write.done.set_result(record)
             size += len(row.value)
         self._written()
-        self._checkpointer.committed(size, limit=self.CHECKPOINT_BYTES)
+        self._checkpointer.committed(len(prepared), size, limit=self.CHECKPOINT_BYTES)
 
     def _fail(self, prepared: list[_PreparedWrite], error: Exception) -> None:
         self._error = str(error)
@@ -414,7 +414,7 @@ class Store:
             removed = next(steps, None)
             if removed is None:
                 return
-            self._checkpointer.committed(_COMPACTION_STEP_BYTES, limit=self.CHECKPOINT_BYTES)
+            self._checkpointer.committed(0, _COMPACTION_STEP_BYTES, limit=self.CHECKPOINT_BYTES)
             yield removed
 
     async def close(self) -> None:
