@@ -7,7 +7,8 @@ Modules in reading order:
 - `target`: which cluster a command talks to
 - `plane`: `yard up`, `down`, `status`, `kubeconfig`
 - `store`: `yard backup`, `restore`
-- `run`, `apply`, `follow`, `screen`: `yard run`, in the order of its steps
+- `run`, `run_options`, `run_script`, `workspace`, `run_session`, `apply`, `follow`, `screen`: `yard run`, in the order
+  of its steps
 - `jobs`, `job_table`: `yard ps`, `why`, `events`, `stop`, `resume`, `delete`
 - `logs`, `log_selection`, `follow_logs`, `log_stream`: `yard logs`
 - `images`: `yard image`

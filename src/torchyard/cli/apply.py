@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
-from torchyard.core.run.changes import needs_new_pods, overlay, spec_diff
+from torchyard.core.run.changes import content_diff, needs_new_pods, overlay
 from torchyard.core.run.state import RUNNABLE, run_state
 from torchyard.kube.client import Client
 from torchyard.kube.discovery import find_resource
@@ -29,7 +29,7 @@ class ManifestObject:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What applying an object does. `existing` is the object on the cluster, `diff` the change of its spec."""
+    """What applying an object does. `existing` is the object on the cluster, `diff` the change of its content."""
 
     target: ManifestObject
     action: str  # created, configured, unchanged or replaced
@@ -55,7 +55,7 @@ async def plan(client: Client, target: ManifestObject, *, replace: bool) -> Plan
         if error.status != 422 or existing["kind"] not in RUNNABLE:
             raise
         refused, changed = error, overlay(existing, {"spec": target.object.get("spec") or {}})
-    diff = spec_diff(existing, changed)
+    diff = content_diff(existing, changed)
     if existing["kind"] in RUNNABLE:
         obstacle = _obstacle(target, existing, changed, diff, refused)
         if obstacle is not None and not replace:
@@ -90,23 +90,29 @@ def _obstacle(
 async def apply(client: Client, planned: Plan) -> tuple[GroupVersionResource, Object]:
     """Carry out a plan; an object that has only a `generateName` is created."""
     target = planned.target
-    if planned.action == "replaced" and planned.existing is not None:
-        await _delete_and_wait(client, target, planned.existing)
     applied = await _send(client, target)
     return target.gvr, {"kind": target.object["kind"], **applied}
 
 
+async def dry_run(client: Client, target: ManifestObject) -> Object:
+    """The object as the server would store it."""
+    checked = await _send(client, target, dry_run=True)
+    return {"apiVersion": target.object["apiVersion"], "kind": target.object["kind"], **checked}
+
+
 async def _send(client: Client, target: ManifestObject, *, dry_run: bool = False) -> Object:
     if not target.name:
-        return await client.create(target.gvr, target.object, target.namespace)
+        return await client.create(target.gvr, target.object, target.namespace, dry_run=dry_run)
     return await client.patch(
         target.gvr, target.name, target.object, target.namespace, kind="apply", force=True, dry_run=dry_run
     )
 
 
-async def _delete_and_wait(client: Client, target: ManifestObject, existing: Object) -> None:
-    """Delete a job with its pods, so that the new one starts without them."""
-    metadata = existing["metadata"]
+async def delete_replaced(client: Client, planned: Plan) -> None:
+    """Delete a job that is replaced, with its pods and files, so that the new one starts without them."""
+    if planned.action != "replaced" or planned.existing is None:
+        return
+    target, metadata = planned.target, planned.existing["metadata"]
     await client.delete(target.gvr, target.name, target.namespace, uid=metadata["uid"], propagation="Foreground")
     since, fields = metadata["resourceVersion"], f"metadata.name={target.name}"
     async with aclosing(client.watch(target.gvr, target.namespace, since=since, fields=fields)) as changes:

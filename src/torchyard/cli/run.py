@@ -1,42 +1,37 @@
-"""`yard run FILE`: applies a manifest, follows the jobs it starts, and exits with their exit code."""
+"""`yard run TARGET`: runs a manifest or a script, follows the jobs it starts, and exits with their exit code."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from torchyard.api import manifests
-from torchyard.api.errors import StatusError, YardError
-from torchyard.api.objects import Object
+from torchyard.api.errors import YardError
 from torchyard.cli.options import State
+from torchyard.cli.run_options import OnInterrupt, RunOptions
 from torchyard.cli.target import Context, Kubeconfig, choose_connection
 
 if TYPE_CHECKING:
-    from torchyard.api.group_version import GroupVersionResource
-    from torchyard.cli.screen import Screen
-    from torchyard.kube.client import Client
+    from torchyard.api.objects import Object
     from torchyard.kube.kubeconfig import Connection
-
-INTERRUPTED = 130  # the exit code that shells report after Ctrl-C
-
-
-class OnInterrupt(StrEnum):
-    leave = "leave"
-    delete = "delete"
 
 
 def run(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Manifest with a PyTorchJob, Job or Pod; - reads standard input.")
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="Manifest with a PyTorchJob, Job or Pod, or a Python script; - reads a manifest."
+        ),
     ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]...", help="Arguments of the script, after --.")
+    ] = None,
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="Namespace of objects that do not name one.")
+        str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of objects that do not name one.")
     ] = "",
     kubeconfig: Kubeconfig = None,
     context: Context = "",
@@ -50,16 +45,76 @@ def run(
         ),
     ] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Show what would change on the cluster, and exit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Let the server check the objects, print them, and exit.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Do not follow the job.")] = False,
+    name: Annotated[str, typer.Option(help="Script: name of the job. Default: that of the file and a suffix.")] = "",
+    image: Annotated[str, typer.Option(help="Script: image. Default: pytorch/pytorch:latest.")] = "",
+    nodes: Annotated[int, typer.Option(min=1, help="Script: number of pods.")] = 1,
+    nproc: Annotated[
+        int, typer.Option(min=1, help="Script: number of processes of each pod, started by torchrun.")
+    ] = 1,
+    gpus: Annotated[int, typer.Option(min=0, help="Script: GPUs of each pod.")] = 0,
+    cpu: Annotated[str, typer.Option(metavar="QUANTITY", help="Script: CPUs of each pod, such as 2 or 500m.")] = "",
+    memory: Annotated[str, typer.Option(metavar="QUANTITY", help="Script: memory of each pod, such as 4Gi.")] = "",
+    env: Annotated[
+        list[str] | None, typer.Option("-e", "--env", metavar="NAME=VALUE", help="Script: environment. Repeatable.")
+    ] = None,
+    queue: Annotated[str, typer.Option(metavar="NAME", help="Script: LocalQueue to wait in.")] = "",
+    priority: Annotated[str, typer.Option(metavar="NAME", help="Script: WorkloadPriorityClass.")] = "",
     state: State = None,
 ) -> None:
-    """Apply FILE, follow the job with the logs of all replicas, and exit with the job's exit code."""
-    text = _read(file)
-    objects = manifests.read(text, "standard input" if file == "-" else file)
+    """Run a manifest or a script, follow its job with the logs of all replicas, and exit with the job's exit code.
+
+    A script runs as a PyTorchJob with the files of the current directory.
+
+    Examples: yard run job.yaml; yard run train.py --nodes 4 -- --lr 0.1
+    """
+    text = ""
+    if target.endswith(".py"):
+        from torchyard.cli.run_script import script_manifest
+        from torchyard.core.run.script_job import ScriptJob
+
+        script = ScriptJob(
+            name=name,
+            script=target,
+            arguments=tuple(arguments or ()),
+            image=image,
+            nodes=nodes,
+            processes=nproc,
+            gpus=gpus,
+            cpu=cpu,
+            memory=memory,
+            env=_parse_env(env or []),
+            queue=queue,
+            priority=priority,
+        )
+        objects = script_manifest(script)
+    else:
+        _refuse_script_options(
+            target, arguments, name, image, nodes != 1, nproc != 1, gpus, cpu, memory, env, queue, priority
+        )
+        text = _read(target)
+        objects = manifests.read(text, "standard input" if target == "-" else target)
+    options = RunOptions(namespace, on_interrupt, replace=replace, diff=diff, dry_run=dry_run, detach=detach)
     connection = choose_connection(kubeconfig, context, state)
-    exit_code = asyncio.run(
-        _run(connection, objects, text, namespace, on_interrupt=on_interrupt, replace=replace, diff=diff)
-    )
-    raise typer.Exit(exit_code)
+    raise typer.Exit(_run(connection, objects, text, options))
+
+
+def _refuse_script_options(target: str, *values: object) -> None:
+    if any(values):
+        raise YardError(
+            f"{target} is a manifest: --name, --image, --nodes and the other options of scripts do not apply to it",
+            hint="set the fields in the manifest, or pass a file that ends in .py",
+        )
+
+
+def _parse_env(variables: list[str]) -> dict[str, str]:
+    for variable in variables:
+        if not variable.partition("=")[0] or "=" not in variable:
+            raise YardError(f"--env {variable}: it is not NAME=VALUE", hint="write for example --env LR=0.1")
+    return {name: value for name, _, value in (variable.partition("=") for variable in variables)}
 
 
 def _read(file: str) -> str:
@@ -71,103 +126,7 @@ def _read(file: str) -> str:
         raise YardError(f"cannot read {file}: it is not a text file", hint="pass a manifest in YAML or JSON") from None
 
 
-async def _run(
-    connection: Connection,
-    objects: list[Object],
-    text: str,
-    namespace: str,
-    *,
-    on_interrupt: OnInterrupt,
-    replace: bool,
-    diff: bool,
-) -> int:
-    from torchyard.cli.screen import create_screen
-    from torchyard.kube.connect import open_client
+def _run(connection: Connection, objects: list[Object], text: str, options: RunOptions) -> int:
+    from torchyard.cli.run_session import run_objects
 
-    running: list[tuple[GroupVersionResource, Object]] = []
-    async with open_client(connection, "yard-run") as client:
-        screen = create_screen()
-        space = namespace or connection.namespace
-        work = asyncio.ensure_future(
-            _show_diff(client, objects, space, screen)
-            if diff
-            else _apply_and_follow(client, objects, space, running, screen, replace)
-        )
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, work.cancel)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            await _handle_interrupt(client, running, screen, on_interrupt)
-            return INTERRUPTED
-        except StatusError as error:
-            shifts = manifests.find_misplaced_lines(text)
-            if error.status in (400, 422) and shifts:
-                raise YardError(
-                    f"{error.message}\nlikely cause: {shifts[0]}", hint=manifests.indentation_hint(shifts)
-                ) from error
-            raise
-        finally:
-            screen.close()
-
-
-async def _show_diff(client: Client, objects: list[Object], namespace: str, screen: Screen) -> int:
-    from torchyard.cli.apply import locate, plan, qualified_name
-
-    for obj in objects:
-        planned = await plan(client, await locate(client, obj, namespace), replace=True)
-        named = {**obj, "metadata": {"name": obj["metadata"].get("generateName", ""), **obj["metadata"]}}
-        screen.note(f"{qualified_name(planned.target.gvr, named)} would be {planned.action}")
-        if planned.diff:
-            screen.note(planned.diff)
-    return 0
-
-
-async def _apply_and_follow(
-    client: Client,
-    objects: list[Object],
-    namespace: str,
-    running: list[tuple[GroupVersionResource, Object]],
-    screen: Screen,
-    replace: bool,
-) -> int:
-    from torchyard.cli.apply import apply, locate, plan, qualified_name
-    from torchyard.cli.follow import Follower
-    from torchyard.core.run.failure import exit_code
-    from torchyard.core.run.state import RUNNABLE
-
-    for obj in objects:
-        planned = await plan(client, await locate(client, obj, namespace), replace=replace)
-        gvr, applied = await apply(client, planned)
-        screen.note(f"{qualified_name(gvr, applied)} {'unchanged' if planned.action == 'unchanged' else 'applied'}")
-        if applied["kind"] in RUNNABLE:
-            running.append((gvr, applied))
-    if not running:
-        screen.note("the manifest has no PyTorchJob, Job or Pod to wait for")
-        return 0
-    results = await asyncio.gather(*(Follower(client, gvr, obj, screen).run() for gvr, obj in running))
-    code = 0
-    for (gvr, obj), (result, failure) in zip(running, results, strict=True):
-        message = f": {result.message}" if result.message else ""
-        screen.note(f"{qualified_name(gvr, obj)} {result.state}{message}")
-        if failure is not None:
-            screen.note(f"first to fail: {failure} at {failure.at}")
-        code = code or exit_code(result, failure)
-    return code
-
-
-async def _handle_interrupt(
-    client: Client, running: list[tuple[GroupVersionResource, Object]], screen: Screen, on_interrupt: OnInterrupt
-) -> None:
-    from torchyard.cli.apply import qualified_name
-
-    for gvr, obj in running:
-        name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
-        if on_interrupt is OnInterrupt.delete:
-            await client.delete(gvr, name, namespace, uid=obj["metadata"]["uid"])
-            screen.note(f"{qualified_name(gvr, obj)} deleted")
-        else:
-            options = "" if namespace == "default" else f" -n {namespace}"
-            screen.note(f"{qualified_name(gvr, obj)} keeps running")
-            screen.note(f"follow it with: yard logs -f{options} {name}; delete it with: yard delete{options} {name}")
+    return asyncio.run(run_objects(connection, objects, text, options))

@@ -161,10 +161,18 @@ class Client:
                     yield _watch_event(event)
 
     async def create(
-        self, ref: GroupVersionResource, obj: Object, namespace: str = "", *, name: str = "", subresource: str = ""
+        self,
+        ref: GroupVersionResource,
+        obj: Object,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Object:
         namespace = namespace or (obj.get("metadata") or {}).get("namespace", "")
-        return await self._send("POST", f"{ref.path(namespace, name, subresource)}?{self._writes}", obj)
+        query = f"{self._writes}&dryRun=All" if dry_run else self._writes
+        return await self._send("POST", f"{ref.path(namespace, name, subresource)}?{query}", obj)
 
     async def update(self, ref: GroupVersionResource, obj: Object, *, subresource: str = "") -> Object:
         metadata = obj["metadata"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import job
@@ -29,12 +30,10 @@ class Noted(Client):
         super().__init__(client._transport, manager="test")
         self.written: list[tuple[str, str]] = []
 
-    async def create(
-        self, ref: GroupVersionResource, obj: Object, namespace: str = "", *, name: str = "", subresource: str = ""
-    ) -> Object:
+    async def create(self, ref: GroupVersionResource, obj: Object, namespace: str = "", **more: Any) -> Object:
         if ref is PODS:
             self.written.append(("pod", obj["metadata"]["name"]))
-        return await super().create(ref, obj, namespace, name=name, subresource=subresource)
+        return await super().create(ref, obj, namespace, **more)
 
     async def update(self, ref: GroupVersionResource, obj: Object, *, subresource: str = "") -> Object:
         if ref is JOBS:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchyard.api.objects import Object
-from torchyard.core.run.changes import changed_paths, needs_new_pods, overlay, spec_diff
+from torchyard.core.run.changes import changed_paths, content_diff, needs_new_pods, overlay
 from torchyard.core.run.explain import explain
 from torchyard.core.run.failure import first_failure
 from torchyard.core.run.state import default_container
@@ -104,10 +104,10 @@ def test_pods_of_a_pytorchjob_keep_their_template(existing: Object, changed: Obj
 
 
 def test_a_diff_shows_both_values() -> None:
-    diff = spec_diff(training(), training("b"))
+    diff = content_diff(training(), training("b"))
     assert "-          - image: a" in diff
     assert "+          - image: b" in diff
-    assert spec_diff(training(), training()) == ""
+    assert content_diff(training(), training()) == ""
     assert list(changed_paths({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}], "c": 1})) == ["a[1].b", "c"]
     assert overlay({"a": 1, "l": [{"x": 1, "y": 2}]}, {"l": [{"x": 3}]}) == {"a": 1, "l": [{"x": 3, "y": 2}]}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -49,9 +50,19 @@ def overlay(existing: Any, manifest: Any) -> Any:
     return manifest
 
 
-def spec_diff(existing: Object, changed: Object) -> str:
-    """A unified diff of two specs as YAML; empty if they are equal."""
-    before, after = (
-        yaml.safe_dump({"spec": obj.get("spec") or {}}, sort_keys=True).splitlines() for obj in (existing, changed)
-    )
+def content_diff(existing: Object, changed: Object) -> str:
+    """A unified diff of two objects as YAML, without their metadata and status; empty if they are equal."""
+    before, after = (yaml.safe_dump(_content(obj), sort_keys=True).splitlines() for obj in (existing, changed))
     return "\n".join(difflib.unified_diff(before, after, "on the cluster", "in the manifest", lineterm=""))
+
+
+def _content(obj: Object) -> Object:
+    content = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata", "status")}
+    if content.get("binaryData"):  # nobody can read it
+        digests = {key: _digest(str(value)) for key, value in content["binaryData"].items()}
+        content["binaryData"] = digests
+    return content
+
+
+def _digest(value: str) -> str:
+    return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"

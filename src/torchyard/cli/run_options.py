@@ -1,0 +1,23 @@
+"""The options of `yard run` that decide what happens to the objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class OnInterrupt(StrEnum):
+    leave = "leave"
+    delete = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """`namespace` is that of objects that do not name one; empty for the context's."""
+
+    namespace: str
+    on_interrupt: OnInterrupt
+    replace: bool = False
+    diff: bool = False
+    dry_run: bool = False
+    detach: bool = False

@@ -1,0 +1,165 @@
+"""Applies the objects of `yard run` and follows the jobs among them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import yaml
+
+from torchyard.api import manifests
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import CONFIG_MAPS
+from torchyard.api.objects import Object
+from torchyard.cli.apply import Plan, apply, delete_replaced, dry_run, locate, plan, qualified_name
+from torchyard.cli.follow import Follower
+from torchyard.cli.run_options import OnInterrupt, RunOptions
+from torchyard.cli.screen import Screen, create_screen
+from torchyard.core.run.failure import exit_code
+from torchyard.core.run.script_job import ARCHIVE
+from torchyard.core.run.state import RUNNABLE
+from torchyard.kube.client import Client
+from torchyard.kube.connect import open_client
+from torchyard.kube.job_lookup import JobHandle
+from torchyard.kube.kubeconfig import Connection
+
+INTERRUPTED = 130  # the exit code that shells report after Ctrl-C
+
+
+async def run_objects(connection: Connection, objects: list[Object], text: str, options: RunOptions) -> int:
+    """Carry out `yard run` and return its exit code. `text` is the manifest as written, for hints about it."""
+    async with open_client(connection, "yard-run") as client:
+        screen = create_screen()
+        session = RunSession(client, screen, options, options.namespace or connection.namespace)
+        work = asyncio.ensure_future(session.run(objects))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, work.cancel)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            await session.handle_interrupt()
+            return INTERRUPTED
+        except StatusError as error:
+            shifts = manifests.find_misplaced_lines(text)
+            if error.status in (400, 422) and shifts:
+                raise YardError(
+                    f"{error.message}\nlikely cause: {shifts[0]}", hint=manifests.indentation_hint(shifts)
+                ) from error
+            raise
+        finally:
+            screen.close()
+
+
+class RunSession:
+    """One run of `yard run`."""
+
+    def __init__(self, client: Client, screen: Screen, options: RunOptions, namespace: str) -> None:
+        self._client, self._screen, self._options, self._namespace = client, screen, options, namespace
+        self._jobs: list[JobHandle] = []
+
+    async def run(self, objects: list[Object]) -> int:
+        if self._options.diff:
+            return await self._show_diff(objects)
+        if self._options.dry_run:
+            return await self._show_dry_run(objects)
+        await self._apply(objects)
+        if not self._jobs:
+            self._screen.note("the manifest has no PyTorchJob, Job or Pod to wait for")
+            return 0
+        if self._options.detach:
+            for job in self._jobs:
+                self._screen.note(f"follow it with: yard logs -f{self._namespace_option(job)} {job.name}")
+            return 0
+        return await self._follow()
+
+    async def _show_diff(self, objects: list[Object]) -> int:
+        for obj in objects:
+            planned = await self._plan(obj, replace=True)
+            named = {**obj, "metadata": {"name": obj["metadata"].get("generateName", ""), **obj["metadata"]}}
+            self._screen.note(f"{qualified_name(planned.target.gvr, named)} would be {planned.action}")
+            if planned.diff:
+                self._screen.note(planned.diff)
+        return 0
+
+    async def _show_dry_run(self, objects: list[Object]) -> int:
+        for obj in objects:
+            checked = await dry_run(self._client, await locate(self._client, obj, self._namespace))
+            self._screen.note("---\n" + yaml.safe_dump(_without_noise(checked), sort_keys=False).rstrip())
+        return 0
+
+    async def _apply(self, objects: list[Object]) -> None:
+        # a job that cannot be changed stops the run before anything is written
+        plans = [
+            await self._plan(obj, replace=self._options.replace)
+            for obj in objects
+            if obj["kind"] in RUNNABLE and "name" in obj["metadata"]
+        ]
+        for planned in plans:
+            await delete_replaced(self._client, planned)
+        archives: list[Object] = []
+        for obj in objects:
+            planned = await self._plan(obj, replace=self._options.replace)
+            gvr, applied = await apply(self._client, planned)
+            action = "unchanged" if planned.action == "unchanged" else "applied"
+            self._screen.note(f"{qualified_name(gvr, applied)} {action}")
+            if applied["kind"] in RUNNABLE:
+                self._jobs.append(JobHandle(gvr, applied))
+            elif ARCHIVE in (applied.get("binaryData") or {}):
+                archives.append(applied)
+        for archive in archives:
+            await self._set_owner(archive, self._jobs[0])
+
+    async def _plan(self, obj: Object, *, replace: bool) -> Plan:
+        return await plan(self._client, await locate(self._client, obj, self._namespace), replace=replace)
+
+    async def _set_owner(self, archive: Object, job: JobHandle) -> None:
+        """Let the files of a script be deleted with its job."""
+        owner = {
+            "apiVersion": job.gvr.api_version,
+            "kind": job.object["kind"],
+            "name": job.name,
+            "uid": job.object["metadata"]["uid"],
+            "blockOwnerDeletion": True,
+        }
+        patch = {"metadata": {"ownerReferences": [owner]}}
+        await self._client.patch(CONFIG_MAPS, archive["metadata"]["name"], patch, job.namespace)
+
+    async def _follow(self) -> int:
+        followers = [Follower(self._client, job.gvr, job.object, self._screen) for job in self._jobs]
+        results = await asyncio.gather(*(follower.run() for follower in followers))
+        code = 0
+        for job, (result, failure) in zip(self._jobs, results, strict=True):
+            message = f": {result.message}" if result.message else ""
+            self._screen.note(f"{job.qualified_name} {result.state}{message}")
+            if failure is not None:
+                self._screen.note(f"first to fail: {failure} at {failure.at}")
+            code = code or exit_code(result, failure)
+        return code
+
+    async def handle_interrupt(self) -> None:
+        """Leave the jobs running or delete them, as the user chose."""
+        for job in self._jobs:
+            if self._options.on_interrupt is OnInterrupt.delete:
+                await self._client.delete(job.gvr, job.name, job.namespace, uid=job.object["metadata"]["uid"])
+                self._screen.note(f"{job.qualified_name} deleted")
+            else:
+                option = self._namespace_option(job)
+                self._screen.note(f"{job.qualified_name} keeps running")
+                self._screen.note(
+                    f"follow it with: yard logs -f{option} {job.name}; delete it with: yard delete{option} {job.name}"
+                )
+
+    @staticmethod
+    def _namespace_option(job: JobHandle) -> str:
+        return "" if job.namespace == "default" else f" -n {job.namespace}"
+
+
+def _without_noise(obj: Object) -> Any:
+    """An object as a person reads it: without its managed fields and its packed files."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    shown = {**obj, "metadata": metadata}
+    if ARCHIVE in (obj.get("binaryData") or {}):
+        shown["binaryData"] = {ARCHIVE: f"({len(obj['binaryData'][ARCHIVE])} characters)"}
+    return shown

@@ -1,0 +1,117 @@
+"""Packs the folder of a script, so that pods can run it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchyard.api.errors import YardError
+from torchyard.core.run.script_job import ARCHIVE_LIMIT
+from torchyard.node.images.dockerignore import DockerIgnore
+
+IGNORE_FILES = (".yardignore", ".dockerignore")
+# Directories that no program needs at another place: histories, caches, environments.
+_NEVER = frozenset(
+    (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".ruff_cache")
+)
+
+
+def pack(directory: Path) -> bytes:
+    """The files of a directory as a compressed tar archive. The same files give the same bytes."""
+    buffer = io.BytesIO()
+    sizes: dict[str, int] = {}
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, compresslevel=6) as compressed,
+        tarfile.open(fileobj=compressed, mode="w|") as archive,
+    ):
+        for path in files_of(directory):
+            sizes[path.as_posix()] = (directory / path).lstat().st_size
+            if sum(sizes.values()) > 200 * ARCHIVE_LIMIT:  # it cannot become small enough
+                raise _too_large(directory, sizes, "more than")
+            _add(archive, directory, path)
+    packed = buffer.getvalue()
+    if len(packed) > ARCHIVE_LIMIT:
+        raise _too_large(directory, sizes, f"{len(packed) / 1e6:.1f} MB when packed, more than")
+    return packed
+
+
+def files_of(directory: Path) -> list[Path]:
+    """The files to pack, sorted: all but what .yardignore, .dockerignore or, in a Git work tree, .gitignore excludes.
+
+    Only the first of the ignore files is read.
+    """
+    ignore_file = next((directory / name for name in IGNORE_FILES if (directory / name).is_file()), None)
+    ignore = DockerIgnore.read(ignore_file.read_text() if ignore_file else "")
+    tracked = _git_files(directory)
+    paths = _walk(directory, ignore) if tracked is None else tracked
+    return sorted(
+        path
+        for path in paths
+        if not ignore.excludes(path) and not _NEVER & set(path.parts) and _is_file(directory, path)
+    )
+
+
+def _is_file(directory: Path, path: Path) -> bool:
+    """Whether a path is a file or a link; a file that Git lists may be deleted."""
+    full = directory / path
+    return full.is_symlink() or full.is_file()
+
+
+def _git_files(directory: Path) -> list[Path] | None:
+    """The files that Git would not ignore; None outside a work tree or without git."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    command = [git, "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, check=False)
+    if listed.returncode != 0:
+        return None
+    return [Path(os.fsdecode(name)) for name in listed.stdout.split(b"\0") if name]
+
+
+def _walk(directory: Path, ignore: DockerIgnore) -> Iterator[Path]:
+    for base, directories, names in os.walk(directory):
+        here = Path(base).relative_to(directory)
+        directories[:] = [
+            name for name in directories if name not in _NEVER and not ignore.excludes(here / name, directory=True)
+        ]
+        links = [name for name in directories if (Path(base) / name).is_symlink()]
+        for name in (*names, *links):
+            yield here / name
+
+
+def _add(archive: tarfile.TarFile, directory: Path, path: Path) -> None:
+    full = directory / path
+    entry = archive.gettarinfo(full, path.as_posix())
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mtime = 0
+    if entry.issym():
+        target = (full.parent / full.readlink()).resolve()
+        if not target.is_relative_to(directory.resolve()):
+            raise YardError(
+                f"{path} is a link that leads out of {directory}",
+                hint=f"copy the file, or exclude the link in {IGNORE_FILES[0]}",
+            )
+        archive.addfile(entry)
+    elif entry.islnk() or entry.isreg():
+        entry.type, entry.linkname = tarfile.REGTYPE, ""
+        entry.size = full.stat().st_size
+        with full.open("rb") as content:
+            archive.addfile(entry, content)
+
+
+def _too_large(directory: Path, sizes: dict[str, int], problem: str) -> YardError:
+    largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
+    names = ", ".join(f"{name} ({sizes[name] / 1e6:.1f} MB)" for name in largest)
+    return YardError(
+        f"the folder {directory} is {problem} the {ARCHIVE_LIMIT / 1e6:.1f} MB of a ConfigMap; largest: {names}",
+        hint=f"exclude data in {IGNORE_FILES[0]} and mount it from a volume, or build an image and run a manifest",
+        code="WorkspaceTooLarge",
+    )
