@@ -1,8 +1,9 @@
 """`python -m bench.api`: one line of figures per server, then the ratios.
 
 Both servers do the same work one after the other on the same machine, both without controllers: kube-apiserver with
-etcd (writes synced to disk, as in production) and `yard up`. Needs wrk and curl, and for the peer the binaries of
-a real Kubernetes (KUBEBUILDER_ASSETS). `--seconds` is the length of each load.
+etcd (writes synced to disk, as in production) and `yard up`. With `--with-controllers` both are whole: the plane with
+all its controllers and its node, kube-apiserver with kube-controller-manager and kube-scheduler. Needs wrk and curl,
+and for the peer the binaries of a real Kubernetes (KUBEBUILDER_ASSETS). `--seconds` is the length of each load.
 """
 
 from __future__ import annotations
@@ -42,17 +43,19 @@ MORE = {"creates_per_s", "gets_per_s", "watched_creates_per_s", "events_per_s"}
 
 
 @contextlib.contextmanager
-def _kube(directory: Path) -> Iterator[tuple[Server, float]]:
+def _kube(directory: Path, *, with_controllers: bool) -> Iterator[tuple[Server, float]]:
     start = time.monotonic()
     # The admission plugins that a production server has, service accounts among them.
-    with Kubernetes(directory, fsync=True, flags=("--disable-admission-plugins", "")) as server:
+    flags = () if with_controllers else ("--disable-admission-plugins", "")
+    controllers = "*" if with_controllers else ""
+    with Kubernetes(directory, fsync=True, flags=flags, controllers=controllers, scheduler=with_controllers) as server:
         _first_answer(server.kubeconfig)
         yield server, time.monotonic() - start
 
 
 @contextlib.contextmanager
-def _yard(directory: Path, *flags: str) -> Iterator[tuple[Server, float]]:
-    yard = Yard(directory, controllers="-*", flags=flags)
+def _yard(directory: Path, *flags: str, with_controllers: bool) -> Iterator[tuple[Server, float]]:
+    yard = Yard(directory, controllers="" if with_controllers else "-*", node=with_controllers, flags=flags)
     start = time.monotonic()
     try:
         yard.launch().wait_until(yard.kubeconfig.exists, "its kubeconfig", pause=0.005)
@@ -113,21 +116,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.api", description=__doc__)
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--fsync", choices=("normal", "full"), default="full", help="how our store writes")
+    parser.add_argument("--with-controllers", action="store_true", help="the whole planes, not only their API servers")
+    parser.add_argument("--ours", action="store_true", help="only our server")
     arguments = parser.parse_args()
+    whole = arguments.with_controllers
     if lacking := load.missing():
         raise SystemExit(f"needs {lacking}: install it from the system's packages")
     with tempfile.TemporaryDirectory(prefix="bench-api-") as temporary:
         ours = _run(
             "torchyard",
-            _yard(Path(temporary) / "yard", "--fsync", arguments.fsync),
+            _yard(Path(temporary) / "yard", "--fsync", arguments.fsync, with_controllers=whole),
             Path(temporary) / "yard",
             arguments.seconds,
         )
+        if arguments.ours:
+            return
         if assets() is None:
             print("kube-apiserver: no binaries here (set KUBEBUILDER_ASSETS), so no ratio")
             return
         peer = _run(
-            "kube-apiserver + etcd", _kube(Path(temporary) / "kube"), Path(temporary) / "kube", arguments.seconds
+            "kube-apiserver + etcd" + (" + kube-controller-manager + kube-scheduler" if whole else ""),
+            _kube(Path(temporary) / "kube", with_controllers=whole),
+            Path(temporary) / "kube",
+            arguments.seconds,
         )
     ratios = []
     for field, mine, theirs in zip(fields(Figures), astuple(ours), astuple(peer), strict=True):
