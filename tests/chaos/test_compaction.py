@@ -21,7 +21,7 @@ from torchyard.yard.settings import PlaneSettings
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600 if FULL else 300)]
 
 OBJECTS, VALUE_BYTES = rounds(1500, 50_000), 4000
-CYCLES = 3
+CYCLES = 2
 MEGABYTE = 1_000_000
 # What the store keeps of the free pages for the next writes, and the rest of its content.
 SMALL_FILE = 8 * MEGABYTE
