@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import logging
 from datetime import datetime, timedelta
+from itertools import islice
 
 from torchyard.api.times import TimeError, parse_rfc3339
 from torchyard.apiserver.registry.registry import Registry
@@ -22,6 +23,7 @@ PERIOD = 30.0
 # Between two steps of a compaction, so that it takes at most half of the time.
 _STEP_PAUSE = 0.01
 _EVENTS_PER_STEP = 100
+_MIN_EVENTS_PER_PASS = 2000
 
 
 class Compactor:
@@ -70,15 +72,20 @@ class Compactor:
         return len(expired)
 
     async def _read_changed(self, now: datetime) -> None:
-        """Take the Events that were written since the last pass, some at a time."""
+        """Take some of the Events that were written since they were last read.
+
+        At the start these are all Events. Those that wait for another pass expire a few minutes late.
+        """
         store = self._registry.store
-        changed, self._unread = list(self._unread), {}
-        for at in range(0, len(changed), _EVENTS_PER_STEP):
-            for key in changed[at : at + _EVENTS_PER_STEP]:
+        count = max(_MIN_EVENTS_PER_PASS, len(self._unread) // 10)
+        for _ in range(0, count, _EVENTS_PER_STEP):
+            for key in list(islice(self._unread, _EVENTS_PER_STEP)):
+                del self._unread[key]
                 record = store.get(key)
                 if record is not None:
                     heapq.heappush(self._by_last_seen, (_last_seen(record, now), key, record.rev))
             await asyncio.sleep(0)
+        self._unread = dict(self._unread)  # without the gaps at its front
 
 
 def _last_seen(record: Record, now: datetime) -> datetime:
