@@ -59,13 +59,21 @@ def _cpu(process: psutil.Process) -> float:
     return times.user + times.system
 
 
+def _waited_for_cpu(process: psutil.Process) -> float:
+    """The seconds that the plane has waited for a CPU, which other programs may use."""
+    try:
+        return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):  # a kernel without it
+        return 0.0
+
+
 def _settle(process: psutil.Process) -> None:
-    """Wait until the plane uses little CPU for two seconds."""
+    """Wait until the plane neither uses nor wants much CPU for three seconds."""
     quiet = 0
-    while quiet < 2:
-        before = _cpu(process)
+    while quiet < 3:
+        before = _cpu(process) + _waited_for_cpu(process)
         time.sleep(1.0)
-        quiet = quiet + 1 if _cpu(process) - before < 0.1 else 0
+        quiet = quiet + 1 if _cpu(process) + _waited_for_cpu(process) - before < 0.1 else 0
 
 
 def _idle(process: psutil.Process) -> float:

@@ -172,6 +172,29 @@ async def test_a_pending_claim_waits_for_a_change_and_gets_one_event(plane: Plan
     assert await binder.claims._reconcile(("default", "data")) is None  # not after a time
 
 
+@pytest.mark.parametrize(("minutes", "events"), [(0, 1), (2, 0)])
+async def test_after_a_restart_an_old_pending_claim_gets_no_event_until_the_reason_changes(
+    plane: Plane, minutes: int, events: int
+) -> None:
+    client = plane.client("test")
+    await client.create(PERSISTENT_VOLUME_CLAIMS, storage.claim("data", cls="missing"), "default")
+    informers = InformerFactory(client)
+    binder = VolumeBinder(client, informers, clock=lambda: plane.registry.clock() + timedelta(minutes=minutes))
+    task = asyncio.create_task(informers.run())
+    await informers.synced()
+    await binder.claims._reconcile(("default", "data"))
+    assert binder.recorder.queued == events
+    await client.create(STORAGE_CLASSES, storage.storage_class("missing", provisioner="kubernetes.io/no-provisioner"))
+
+    async def is_seen() -> bool:
+        return binder._classes.get("", "missing") is not None
+
+    await first_answer(is_seen, seconds=SECONDS)
+    await binder.claims._reconcile(("default", "data"))
+    assert binder.recorder.queued == events + 1
+    task.cancel()
+
+
 async def test_claims_of_a_class_are_looked_at_when_the_class_appears(plane: Plane) -> None:
     client = plane.client("test")
     await client.create(PERSISTENT_VOLUME_CLAIMS, storage.claim("data", cls="late"), "default")

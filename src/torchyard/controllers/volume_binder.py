@@ -7,11 +7,11 @@ completes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
-from torchyard.api.times import to_rfc3339
+from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.core.events import Event
 from torchyard.core.volume.claims import ClaimView, decide_claim
@@ -38,6 +38,10 @@ REFS = {CLAIM: PERSISTENT_VOLUME_CLAIMS, VOLUME: PERSISTENT_VOLUMES}
 NAME = "persistentvolume-controller"  # the source of its events
 
 
+# A claim that is older when the process starts has its events from an earlier process.
+_OLD = timedelta(minutes=1)
+
+
 class VolumeBinder:
     def __init__(
         self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -56,13 +60,18 @@ class VolumeBinder:
         self._classes.on_change(self._class_changed)
         self._pods.on_change(self._pod_changed)
         self._reported: dict[str, list[Event]] = {}  # the events of pending claims, by UID
+        self._reported_before: set[str] = set()  # UIDs of claims that an earlier process has looked at
 
     async def run(self) -> None:
         await run_parts(recorder=self.recorder.run, claims=self.claims.run, volumes=self.volumes.run)
 
     def _claim_changed(self, change: str, claim: Object, before: Object | None) -> None:
+        uid = claim["metadata"]["uid"]
         if change == "DELETED":
-            self._reported.pop(claim["metadata"]["uid"], None)
+            self._reported.pop(uid, None)
+            self._reported_before.discard(uid)
+        elif not self._claims.synced.is_set() and self._clock() - _created(claim) > _OLD:
+            self._reported_before.add(uid)
         self.claims.queue.add(key_of(claim))
         for state in (claim, before):
             if state is not None and (name := state["spec"].get("volumeName")):
@@ -109,10 +118,11 @@ class VolumeBinder:
             await self._apply(claim, CLAIM, decision)
             return
         events = list(decision.events)
-        if self._reported.get(uid) == events:
+        if self._reported.get(uid) == events or uid in self._reported_before:
             decision.events.clear()  # a pending claim gets events when the reason changes
         await self._apply(claim, CLAIM, decision)
         self._reported[uid] = events
+        self._reported_before.discard(uid)
 
     async def _sync_volume(self, key: Key) -> None:
         volume = self._volumes.get(*key)
@@ -151,6 +161,10 @@ class VolumeBinder:
         if write.kind != VOLUME or status["phase"] == phase(write.object):
             return status
         return {**status, "lastPhaseTransitionTime": to_rfc3339(self._clock())}
+
+
+def _created(claim: Object) -> datetime:
+    return parse_rfc3339(claim["metadata"]["creationTimestamp"])
 
 
 def unbound(claim: Object) -> tuple[str, ...]:
