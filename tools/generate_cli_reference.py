@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from torchyard.cli.main import app
+from torchyard.cli.main import build_app
 from torchyard.elastic import cli as elastic
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
@@ -33,7 +33,7 @@ def main(file: Path = PAGE) -> None:
 
 def render() -> str:
     """Return the whole page."""
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(build_app())
     return "\n".join([HEAD, *_command(root, ["yard"], level=2), *_runtime(elastic.parser("yard elastic"), level=2)])
 
 

@@ -116,7 +116,9 @@ def test_status_reports_a_deleted_node_and_a_restart_registers_it_again(plane: Y
     plane.flags = ("--node", "--node-name", "here")
 
     def node() -> str:
-        return yard("status", state=plane.state, timeout=TIMEOUT).stdout.partition("node:")[2].strip()
+        return (
+            yard("status", state=plane.state, timeout=TIMEOUT).stdout.partition("node:")[2].partition("\n")[0].strip()
+        )
 
     server = plane.start()
     eventually(lambda: node() == "here, ready", "a node", TIMEOUT)

@@ -34,13 +34,31 @@ def test_up_status_kubeconfig_and_down(plane: Path) -> None:
     status = yard("status", state=plane)
     assert status.returncode == 0
     assert "address:    https://127.0.0.1:" in status.stdout
+    lines = status.stdout.splitlines()
+    header = next(index for index, line in enumerate(lines) if line.startswith("PART "))
+    assert lines[header].split() == ["PART", "STATE", "FAILURES", "SINCE", "LAST", "ERROR"]
+    rows = [line.split() for line in lines[header + 1 :]]
+    assert ["upkeep", "Running", "0"] in [row[:3] for row in rows]
     path = yard("kubeconfig", "--path", state=plane).stdout.strip()
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
     stopped = yard("down", state=plane, timeout=60)
     assert stopped.stdout.startswith("stopped process ")
     status = yard("status", state=plane)
     assert (status.returncode, status.stdout) == (1, f"not running (state: {plane})\n")
+    status = yard("status", "-o", "json", state=plane)
+    assert (status.returncode, json.loads(status.stdout)) == (1, {"running": False, "state": str(plane)})
     assert yard("down", state=plane).stdout == f"no plane is running on {plane}\n"
+
+
+def test_the_status_as_json_has_the_parts(plane: Path) -> None:
+    status = json.loads(yard("status", "-o", "json", state=plane).stdout)
+    assert status.keys() == {
+        *("running", "state", "process", "address", "since", "kubeconfig", "storeBytes", "node", "parts", "error")
+    }
+    assert (status["running"], status["error"], status["node"]) == (True, "", "")
+    parts = {part["part"]: part for part in status["parts"]}
+    assert parts["upkeep"].keys() == {"part", "state", "since", "failures", "lastError"}
+    assert {part["state"] for part in parts.values()} == {"Running"}
 
 
 @pytest.mark.parametrize(("host", "address"), [("127.0.0.2", "127.0.0.2"), ("localhost", "127.0.0.1")])

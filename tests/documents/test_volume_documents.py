@@ -14,7 +14,7 @@ from tests.support.kubernetes import ROOT, Server
 from tests.support.waiting import eventually
 from tests.support.yard import Yard
 
-from torchyard.yard.controllers import KNOWN
+from torchyard.yard.selection import KNOWN
 
 pytestmark = [
     pytest.mark.clients,

@@ -25,7 +25,7 @@ from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.certificates import KeyPair
+from torchyard.apiserver.access.certificate_dir import KeyPair
 
 WHO_AM_I = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}

@@ -26,8 +26,9 @@ from torchyard.api.schema.document import syntax_error
 from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.access.escalation import MAX_RIGHTS
 from torchyard.apiserver.patch.json_patch import apply_json_patch
+from torchyard.apiserver.patch.patch_errors import YamlConversionError
 from torchyard.apiserver.patch.strategic_merge import apply_strategic_merge_patch
-from torchyard.apiserver.patch.yaml_to_json import YamlConversionError, yaml_to_json
+from torchyard.apiserver.patch.yaml_to_json import yaml_to_json
 from torchyard.apiserver.request import computation
 
 POD = type_of(GroupVersionKind("", "v1", "Pod"))

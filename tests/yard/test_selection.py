@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from torchyard.api.errors import YardError
+from torchyard.yard import selection
+from torchyard.yard.controllers import BUILDERS
 from torchyard.yard.selection import select_controllers
 
 KNOWN = ("garbage-collector", "namespace", "pytorchjob")
@@ -30,3 +32,7 @@ def test_an_unknown_name_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(YardError, match="unknown controllers: 'pytorchjobs'") as caught:
         select_controllers("*,-pytorchjobs", KNOWN)
     assert "garbage-collector, namespace, pytorchjob" in caught.value.hint
+
+
+def test_the_known_names_are_those_of_the_controllers() -> None:
+    assert tuple(BUILDERS) == selection.KNOWN

@@ -6,7 +6,7 @@ which group and version objects are stored when several are served.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import orjson
@@ -59,6 +59,6 @@ def _resource(group: str, version: str, row: dict[str, Any], subresources: dict[
         subresources=subresources,
         storage_version=storage_version,
         storage_group=storage_group,
-        type=type_of(GroupVersionKind(group, version, row["kind"])),
+        load_type=partial(type_of, GroupVersionKind(group, version, row["kind"])),
         strategy=STRATEGIES.get((group, plural)) or Strategy(),
     )

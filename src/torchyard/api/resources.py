@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,9 +36,14 @@ class Resource:
     subresources: dict[str, Subresource] = field(default_factory=dict)
     storage_version: str = ""  # the version in which objects are stored; empty means this version
     storage_group: str | None = None  # set if objects are stored in another group: events.k8s.io uses the core group
-    type: Type | None = None
+    load_type: Callable[[], Type | None] = lambda: None  # called for each use of `type`
     strategy: Strategy = field(default_factory=Strategy)
     custom: Any = None  # the compiled CRD version for custom resources, None for built-in kinds
+
+    @property
+    def type(self) -> Type | None:
+        """The type of its objects, built when it is first needed; None: any."""
+        return self.load_type()
 
     @property
     def api_version(self) -> str:

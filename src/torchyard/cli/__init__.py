@@ -18,6 +18,26 @@ Modules in reading order:
 - `elastic`: `yard elastic`, the training runtime's own command line
 """
 
-from torchyard.cli.main import main
+from __future__ import annotations
+
+import sys
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    if sys.argv[1:] == ["--version"]:  # scripts ask for it often: it loads nothing
+        from torchyard import __version__
+
+        sys.stdout.write(f"yard {__version__}\n")
+        return
+    from torchyard import bytecode
+
+    bytecode.enable()
+    try:
+        from torchyard.cli.main import main as run
+
+        run()
+    finally:
+        bytecode.save()

@@ -1,5 +1,5 @@
 """`python -m torchyard.cli` is the same as `yard`."""
 
-from torchyard.cli.main import main
+from torchyard.cli import main
 
 main()

@@ -4,22 +4,68 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Annotated, NoReturn
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from torchyard import __version__
 from torchyard.api.errors import YardError
-from torchyard.cli import doctor, elastic, images, jobs, logs, operator, plane, queue, run, store
 
-app = typer.Typer(
-    name="yard",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=True,
-    rich_markup_mode=None,  # a table would cut the names of options in a narrow terminal
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+# The commands in the order of the help: the module and the function of each. A Typer is a group of commands.
+_COMMANDS = {
+    "up": ("plane", "up"),
+    "down": ("plane", "down"),
+    "status": ("plane", "status"),
+    "kubeconfig": ("plane", "kubeconfig"),
+    "backup": ("store", "backup"),
+    "restore": ("store", "restore"),
+    "doctor": ("doctor", "doctor"),
+    "operator": ("operator", "operator"),
+    "install": ("operator", "install"),
+    "uninstall": ("operator", "uninstall"),
+    "run": ("run", "run"),
+    "ps": ("jobs", "ps"),
+    "list": ("jobs", "ps"),
+    "logs": ("logs", "logs"),
+    "why": ("jobs", "why"),
+    "events": ("jobs", "events"),
+    "stop": ("jobs", "stop"),
+    "resume": ("jobs", "resume"),
+    "delete": ("jobs", "delete"),
+    "elastic": ("elastic", "elastic"),
+    "image": ("images", "app"),
+    "queue": ("queue", "app"),
+}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "list": {"hidden": True},
+    # The runtime's own parser handles everything after `elastic`, including --help.
+    "elastic": {
+        "add_help_option": False,
+        "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+    }
+}
+
+
+def build_app(command: str = "") -> typer.Typer:
+    """The command line with all commands, or with only one: a command does not load the modules of the others."""
+    app = typer.Typer(
+        name="yard",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=True,
+        rich_markup_mode=None,  # a table would cut the names of options in a narrow terminal
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    for name in [command] if command in _COMMANDS else _COMMANDS:
+        module, attribute = _COMMANDS[name]
+        target = getattr(import_module(f"torchyard.cli.{module}"), attribute)
+        if isinstance(target, typer.Typer):
+            app.add_typer(target, name=name)
+        else:
+            app.command(name, **_OPTIONS.get(name, {}))(target)
+    return app
 
 
 def _print_version(requested: bool) -> None:
@@ -28,7 +74,6 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     _: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -37,39 +82,10 @@ def root(
     """PyTorch training the Kubernetes way, on one machine or on a cluster."""
 
 
-app.command("up")(plane.up)
-app.command("down")(plane.down)
-app.command("status")(plane.status)
-app.command("kubeconfig")(plane.kubeconfig)
-app.command("backup")(store.backup)
-app.command("restore")(store.restore)
-app.command("doctor")(doctor.doctor)
-app.command("operator")(operator.operator)
-app.command("install")(operator.install)
-app.command("uninstall")(operator.uninstall)
-app.command("run")(run.run)
-app.command("ps")(jobs.ps)
-app.command("list", hidden=True)(jobs.ps)
-app.command("logs")(logs.logs)
-app.command("why")(jobs.why)
-app.command("events")(jobs.events)
-app.command("stop")(jobs.stop)
-app.command("resume")(jobs.resume)
-app.command("delete")(jobs.delete)
-app.add_typer(images.app, name="image")
-app.add_typer(queue.app, name="queue")
-# The runtime's own parser handles everything after `elastic`, including --help.
-app.command(
-    "elastic",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(elastic.elastic)
-
-
 def main() -> None:
     """Run the command line. A known error prints its message and a hint, never a traceback."""
     try:
-        app()
+        build_app(sys.argv[1] if len(sys.argv) > 1 else "")()
     except YardError as error:
         _exit_with_error(error.message, error.hint)
     except OSError as error:

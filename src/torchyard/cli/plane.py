@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import State, say
 from torchyard.yard.settings import DEFAULT_PORT, THRESHOLD_SECONDS, PlaneSettings, default_node_name, default_state
+
+if TYPE_CHECKING:
+    from torchyard.yard.status import PlaneStatus
 
 
 def up(
@@ -95,6 +100,7 @@ def up(
 ) -> None:
     """Start the plane: an API server for kubectl and the SDKs, its controllers, and a node."""
     from torchyard.yard import process
+    from torchyard.yard.lock import PlaneProcess
 
     settings = PlaneSettings(
         state=(state or default_state()).absolute(),
@@ -115,11 +121,17 @@ def up(
         watchdog_threshold=watchdog_threshold,
         max_connections=max_connections,
     )
-    if detach:
-        holder = process.start_detached(settings)
-        _print_address(settings, holder.url)
+    started = process.start_detached(settings) if detach else None
+    if isinstance(started, PlaneProcess):
+        _print_address(settings, started.url)
         return
-    pods = process.run(settings, lambda url: _print_address(settings, url))
+
+    def ready(url: str) -> None:
+        _print_address(settings, url)
+        if started is not None:
+            started(url)
+
+    pods = process.run(settings, ready)
     suffix = f" and {_count(pods)}" if pods else "; pods keep running" if keep_pods else ""
     say(f"stopped the plane{suffix}")
 
@@ -161,17 +173,58 @@ def _count(pods: int) -> str:
     return f"{pods} pod{'s' if pods > 1 else ''}"
 
 
-def status(state: State = None) -> None:
-    """Show whether the plane is running, its address and its node. Exits with 1 if it is not running."""
-    from torchyard.yard import process
+class StatusOutput(StrEnum):
+    text = "text"
+    json = "json"
+
+
+def status(
+    state: State = None,
+    output: Annotated[StatusOutput, typer.Option("-o", "--output", help="Output format.")] = StatusOutput.text,
+) -> None:
+    """Show whether the plane is running, its address, its node and its parts. Exits with 1 if it is not running."""
+    from torchyard.yard.status import plane_status
 
     directory = (state or default_state()).absolute()
-    details = process.inspect(directory)
-    if details is None:
+    plane = plane_status(directory)
+    if output is StatusOutput.json:
+        say(json.dumps({"running": plane is not None, **(plane.fields() if plane else {"state": str(directory)})}))
+    elif plane is None:
         say(f"not running (state: {directory})")
+    else:
+        _print_status(plane)
+    if plane is None:
         raise typer.Exit(1)
+
+
+def _print_status(plane: PlaneStatus) -> None:
+    details = {
+        "state": plane.state,
+        "process": str(plane.process),
+        "address": plane.address or "starting",
+        "since": plane.since or "starting",
+        "kubeconfig": plane.kubeconfig,
+        "store": f"{plane.store_bytes / 1e6:.1f} MB",
+        **({"node": plane.node} if plane.node else {}),
+        "parts": _summary(plane),
+    }
     for name, value in details.items():
         say(f"{name + ':':<12}{value}")
+    rows = [("PART", "STATE", "FAILURES", "SINCE", "LAST ERROR")]
+    rows += [(part.part, part.state, str(part.failures), part.since, part.lastError) for part in plane.parts]
+    if len(rows) > 1:
+        widths = [max(len(row[column]) for row in rows) + 3 for column in range(4)]
+        say("")
+        for row in rows:
+            cells = (f"{cell:<{width}}" for cell, width in zip(row[:4], widths, strict=True))
+            say(("".join(cells) + row[4]).rstrip())
+
+
+def _summary(plane: PlaneStatus) -> str:
+    if plane.error:
+        return f"unknown: {plane.error}"
+    restarting = sum(part.state != "Running" for part in plane.parts)
+    return f"{len(plane.parts) - restarting} running" + (f", {restarting} restarting" if restarting else "")
 
 
 def kubeconfig(

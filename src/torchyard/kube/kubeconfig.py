@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from torchyard.api.errors import YardError
 
 Config = dict[str, Any]
@@ -229,6 +227,8 @@ def _impersonate(user: Config) -> dict[str, tuple[str, ...]]:
 
 def parse_file(path: Path, *, required: bool) -> Config:
     """Parse one file. A missing file gives an empty config, unless it is required."""
+    import yaml
+
     try:
         content = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
     except FileNotFoundError:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
-
-import yaml
 
 from torchyard.kube.kubeconfig import ENTRIES, Config, KubeconfigError, default_files, parse_file
 
@@ -47,7 +46,7 @@ def write(path: Path, config: Config) -> None:
     """Write a config atomically, readable by the owner only. Symbolic links are followed."""
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = yaml.dump(config, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True)
+    text = _to_yaml(config)
     with NamedTemporaryFile("w", dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         temporary = Path(file.name)
         try:
@@ -153,6 +152,54 @@ def _lock(path: Path) -> Iterator[None]:
         lock.unlink(missing_ok=True)
 
 
-class _Dumper(yaml.CSafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+# A text that YAML reads as this text without quotes: it starts with a letter, or has one that no number or time has.
+_is_plain = re.compile(
+    r"(?:[A-Za-z]|[0-9](?=[\w./+=-]*[G-SU-Wg-su-wyY]))[\w./+=-]*(?:://[\w.:-]*\w)?", re.ASCII
+).fullmatch
+_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+
+
+def _to_yaml(config: Config) -> str:
+    """The config in YAML. One like our own needs no library, which takes longer to load than a plane to write this."""
+    try:
+        return "".join(f"{line}\n" for line in _lines(config))
+    except _NotPlain:
+        import yaml
+
+        class Dumper(yaml.CSafeDumper):
+            def ignore_aliases(self, data: Any) -> bool:
+                return True
+
+        text: str = yaml.dump(config, Dumper=Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True)
+        return text
+
+
+class _NotPlain(Exception):
+    """A value that needs quotes or another style."""
+
+
+def _lines(value: Any) -> Iterator[str]:
+    """Block style: maps, lists of maps, and plain texts."""
+    if not value:
+        raise _NotPlain
+    if isinstance(value, list):
+        for item in value:
+            first, *others = _lines(item)
+            yield f"- {first}"
+            yield from (f"  {line}" for line in others)
+        return
+    if not isinstance(value, dict):
+        raise _NotPlain
+    for key, entry in value.items():
+        if isinstance(entry, str):
+            yield f"{_plain(key)}: {_plain(entry)}"
+            continue
+        yield f"{_plain(key)}:"
+        indent = "" if isinstance(entry, list) else "  "
+        yield from (f"{indent}{line}" for line in _lines(entry))
+
+
+def _plain(text: Any) -> str:
+    if not isinstance(text, str) or not _is_plain(text) or text.lower() in _WORDS:
+        raise _NotPlain
+    return text

@@ -15,7 +15,8 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import SECRETS
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.certificates import CertificateDir, ensure_server
+from torchyard.apiserver.access.certificate_dir import CertificateDir
+from torchyard.apiserver.access.certificates import ensure_server
 from torchyard.kube.client import Client
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK, WEBHOOK_SECRET
 

@@ -7,7 +7,8 @@
 - `listen_address`, `lock`: where the plane listens, and one plane per state directory.
 - `open_files`: the limit of open files.
 - `watchdog`, `supervisor_metrics`: what blocks the event loop, and which parts failed.
-- `process`: the plane as a process: foreground, detached, stopped, inspected.
+- `process`: the plane as a process: foreground, detached, stopped.
+- `status`: what `yard status` reports.
 - `backups`: backup and restore of the store.
 - `controller_log`: the log of the pod that represents the controllers.
 - `machine`, `target`: what `yard doctor` reports about this machine; which cluster a command uses.

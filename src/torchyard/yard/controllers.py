@@ -41,12 +41,8 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import Part
+from torchyard.yard.selection import LOCAL_QUEUES, SCHEDULER
 from torchyard.yard.settings import PlaneSettings
-
-# Runs only beside a node of the plane: without one, pods are the business of another scheduler.
-SCHEDULER = "scheduler"
-# Not a controller: a part of `kueue` that can be disabled.
-LOCAL_QUEUES = "local-queues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,8 @@ def _pytorchjobs(deps: Dependencies) -> Part:
     return PyTorchJobController(deps.client, deps.informers, settings, clock=deps.registry.clock).run
 
 
-def _queue_settings(file: Path | None) -> QueueSettings:
+def load_queue_config(file: Path | None) -> QueueSettings:
+    """The settings of the queues from Kueue's Configuration; the defaults without a file."""
     if file is None:
         return QueueSettings()
     try:
@@ -103,7 +100,7 @@ def _queues(deps: Dependencies) -> Part:
         deps.client,
         deps.informers,
         clock=deps.registry.clock,
-        settings=_queue_settings(deps.settings.queue_config),
+        settings=load_queue_config(deps.settings.queue_config),
         pytorchjobs="pytorchjob" in deps.registry.controllers,
         provision_local_queues=LOCAL_QUEUES in deps.registry.controllers,
     )
@@ -165,13 +162,11 @@ _ATTACHED: dict[str, dict[str, Callable[[Dependencies], Part]]] = {
         "operator-pod": lambda deps: OperatorPodController(deps.client, deps.informers, deps.registry.clock).run
     },
 }
-KNOWN = tuple(BUILDERS)
 
 
 def controllers(
     client: Client,
     registry: Registry,
-    chosen: frozenset[str],
     settings: PlaneSettings,
     *,
     recorder: EventRecorder,
@@ -180,7 +175,7 @@ def controllers(
 ) -> Iterator[tuple[str, Part]]:
     """The parts that run the selected controllers, by name, and those that feed them."""
     deps = Dependencies(client, InformerFactory(client), recorder, registry, authority, sign, settings)
-    for name in sorted(chosen):
+    for name in sorted(registry.controllers):
         makers = {name: BUILDERS[name]} if name in BUILDERS else {}
         for part, make in (makers | _ATTACHED.get(name, {})).items():
             yield part, make(deps)

@@ -15,10 +15,9 @@ from torchyard.yard.settings import PlaneSettings
 
 
 def node_settings(settings: PlaneSettings, port: int) -> NodeSettings:
-    root = settings.state / "node"
     labels = {"nvidia.com/gpu.product": settings.gpu_product} if settings.gpu_product else {}
     return NodeSettings(
-        root=root,
+        root=settings.node_root,
         private=settings.state,
         claims=settings.volumes,
         name=settings.node_name,

@@ -8,12 +8,16 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+import orjson
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from torchyard.api.access.user_roles import metrics_role, pending_workloads_role, user_roles
@@ -26,7 +30,7 @@ from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions as queue_definitions
 from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver.access import certificates
+from torchyard.apiserver.access import certificate_check
 from torchyard.apiserver.access.access_control import AccessControl
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.authentication import (
@@ -37,6 +41,7 @@ from torchyard.apiserver.access.authentication import (
     User,
     read_token_file,
 )
+from torchyard.apiserver.access.certificate_dir import CertificateDir
 from torchyard.apiserver.access.rbac import Authorizer
 from torchyard.apiserver.access.service_account_tokens import ISSUER, ServiceAccountTokens
 from torchyard.apiserver.access.tls import renew_certificates, server_context
@@ -47,8 +52,9 @@ from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.http.limits import limits_for
 from torchyard.apiserver.http.metrics import HttpMetrics
 from torchyard.apiserver.http.server import HttpServer
-from torchyard.apiserver.lifecycle.bootstrap import bootstrap
+from torchyard.apiserver.lifecycle.bootstrap import bootstrap, ensure_node
 from torchyard.apiserver.lifecycle.compactor import Compactor
+from torchyard.apiserver.lifecycle.owned_objects import OwnedObjects
 from torchyard.apiserver.metrics.event_loop import EventLoopMetrics
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.catalog import Catalog
@@ -61,19 +67,17 @@ from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.subresources import pending_workloads
 from torchyard.apiserver.verbs.pod_template_cache import PodTemplateCache
 from torchyard.apiserver.virtual import resource_metrics
-from torchyard.controllers import operator_pod
-from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import JSON, Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.local import HandlerResponse, LocalTransport
 from torchyard.kube.supervisor import Part, PartFailure, Supervisor, describe
 from torchyard.yard.controller_log import ControllerLog
-from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, SCHEDULER, controllers
 from torchyard.yard.listen_address import resolve_listen_address
 from torchyard.yard.lock import PlaneProcess, StateLock
 from torchyard.yard.open_files import open_file_limit
-from torchyard.yard.selection import select_controllers
+from torchyard.yard.selection import KNOWN, LOCAL_QUEUES, SCHEDULER, select_controllers
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
+from torchyard.yard.status import PARTS_PATH, PlanePart
 from torchyard.yard.supervisor_metrics import supervisor_metrics
 from torchyard.yard.watchdog import LoopWatchdog
 
@@ -94,10 +98,15 @@ _LISTEN_ERRORS = {
 
 
 class Plane:
-    """`async with Plane(settings) as plane:` runs it; `plane.url` is its URL."""
+    """`async with Plane(settings) as plane:` runs it; `plane.url` is its URL.
 
-    def __init__(self, settings: PlaneSettings) -> None:
+    `on_ready` is called with the URL when the API server answers. Controllers and node start after that: their modules
+    are most of what a plane loads.
+    """
+
+    def __init__(self, settings: PlaneSettings, *, on_ready: Callable[[str], None] = lambda _url: None) -> None:
         self.settings = settings
+        self._on_ready = on_ready
         self.url = ""
         self._closing = contextlib.AsyncExitStack()
         self.agent: NodeAgent | None = None
@@ -109,7 +118,10 @@ class Plane:
 
     async def __aenter__(self) -> Plane:
         try:
-            await self._start()
+            await self._start_server()
+            await self._start_controllers()
+            if self.settings.node:
+                await self._start_node()
         except BaseException:
             await self._closing.aclose()
             raise
@@ -123,9 +135,9 @@ class Plane:
         assert self._failed is not None
         await self._failed
 
-    async def _start(self) -> None:
+    async def _start_server(self) -> None:
         settings = self.settings
-        _check_names(settings)
+        await _check_settings(settings)
         chosen = select_controllers(settings.controllers, KNOWN) | _parts(settings)
         if not settings.node:
             chosen -= {SCHEDULER}
@@ -138,7 +150,7 @@ class Plane:
         self._failed = asyncio.get_running_loop().create_future()
         store = Store(settings.database, fsync=settings.fsync, on_failure=self._store_failed)
         self._closing.push_async_callback(store.close)
-        credentials = certificates.ensure(settings.credentials, names=names)
+        credentials = certificate_check.ensure(settings.credentials, names=names)
         self.registry = self._registry(store, chosen)
         self.server = self._server(self.registry, credentials)
         self._start_watchdog()
@@ -150,25 +162,37 @@ class Plane:
         port = await self._listen(front, context)
         self._closing.push_async_callback(front.stop)
         self.url = f"https://{_host_port(reached.address, port)}"
-        await bootstrap(self.registry, ADMIN, url=self.url, owned=owned_objects(settings, chosen))
+        await bootstrap(self.registry, ADMIN, url=self.url)
+        if settings.node:
+            await ensure_node(self.registry, ADMIN, settings.node_name)
+        owned = OwnedObjects(self.registry, owned_objects(settings, chosen), settings.owned_digest)
+        if not owned.are_present():
+            await owned.ensure(ADMIN)
         self._write_kubeconfig(credentials)  # from here on clients can connect
+        node_name = settings.node_name if settings.node else ""
+        lock.write(PlaneProcess(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
+        self._on_ready(self.url)
         self._start_part("crds", crd_controller.run)
         self._start_part("certificates", partial(renew_certificates, credentials, context, names=names))
         self._start_part("upkeep", Compactor(self.registry).run)
-        authority = credentials.authority.read_text()
-        if "pytorchjob" in chosen:
+        await owned.ensure(ADMIN)
+
+    async def _start_controllers(self) -> None:
+        """Load the modules of the controllers in a thread, so that the server answers meanwhile, and run them."""
+        loaded = await asyncio.to_thread(import_module, "torchyard.yard.controllers")
+        if "pytorchjob" in self.registry.controllers:
             self._serve_controller_log()
         client = self.client("torchyard-controllers")
         self._recorder = EventRecorder(client, "torchyard")
-        sign = self.server.access_control.service_account_tokens.issue_for_secret
-        for name, part in controllers(
-            client, self.registry, chosen, settings, recorder=self._recorder, authority=authority, sign=sign
+        for name, part in loaded.controllers(
+            client,
+            self.registry,
+            self.settings,
+            recorder=self._recorder,
+            authority=CertificateDir(self.settings.credentials).authority.read_text(),
+            sign=self.server.access_control.service_account_tokens.issue_for_secret,
         ):
             self._start_part(name, part)
-        if settings.node:
-            await self._start_node(port)
-        node_name = settings.node_name if settings.node else ""
-        lock.write(PlaneProcess(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
 
     def _start_watchdog(self) -> None:
         """Record callbacks that block the event loop."""
@@ -180,23 +204,26 @@ class Plane:
         watchdog.start()
         self._closing.callback(watchdog.stop)
 
-    async def _start_node(self, port: int) -> None:
-        from torchyard.yard.node import make_agent, node_settings  # not imported by a plane without a node
-
-        node = node_settings(self.settings, port)
-        self.agent = await make_agent(node, self.client("torchyard-node"), self.registry)
+    async def _start_node(self) -> None:
+        """Run an agent; after a failure a new one, which adopts the pods. Returns when the first one has started."""
+        port = urlsplit(self.url).port or 443
+        started = asyncio.Event()
 
         async def run() -> None:
-            """Run the agent; after a failure a new one, which adopts the pods."""
-            if self.agent is None:
-                self.agent = await make_agent(node, self.client("torchyard-node"), self.registry)
+            try:
+                node = await asyncio.to_thread(import_module, "torchyard.yard.node")
+                settings = node.node_settings(self.settings, port)
+                self.agent = await node.make_agent(settings, self.client("torchyard-node"), self.registry)
+            finally:
+                started.set()
             try:
                 await self.agent.run()
             finally:
                 self.agent = None
 
-        self._closing.push_async_callback(self._stop_pods, node.root)  # after the agent has released them
+        self._closing.push_async_callback(self._stop_pods, self.settings.node_root)  # after the agent released them
         self._start_part("node", run)
+        await started.wait()
 
     async def _stop_pods(self, root: Path) -> None:
         from torchyard.node.shutdown import stop_pods
@@ -206,6 +233,8 @@ class Plane:
 
     def _serve_controller_log(self) -> None:
         """Serve the controllers' log as the log of the pod that represents them."""
+        from torchyard.controllers import operator_pod
+
         own, controllers_log = ControllerLog(), logging.getLogger("torchyard.controllers")
         controllers_log.addHandler(own)
         self._closing.callback(controllers_log.removeHandler, own)
@@ -218,7 +247,7 @@ class Plane:
         registry.template_caches[("", "pods")] = PodTemplateCache(registry)
         return registry
 
-    def _server(self, registry: Registry, credentials: certificates.CertificateDir) -> Router:
+    def _server(self, registry: Registry, credentials: CertificateDir) -> Router:
         lookup = StoreLookup(registry.store)
         accounts = ServiceAccountTokens(credentials.service_account_key.read_bytes(), lookup)
         static = {self._admin_token(): ADMIN}
@@ -244,6 +273,7 @@ class Plane:
         registry.metrics_sources.append(partial(supervisor_metrics, self.supervisor))
         non_resource = NonResourceHandler(registry, accounts, metrics)
         non_resource.add_check("parts", self._down_parts)
+        non_resource.add_report(PARTS_PATH, self._parts)
         return Router(registry, access_control, non_resource, metrics)
 
     def _admin_token(self) -> str:
@@ -307,11 +337,21 @@ class Plane:
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(YardError(f"the store failed: {describe(error)}", hint="start the plane again"))
 
+    def _parts(self) -> bytes:
+        """The parts and their states, for `yard status`."""
+        parts = [
+            asdict(PlanePart(part.part, part.state, to_rfc3339(part.since), part.failures, part.last_error))
+            for part in self.supervisor.statuses()
+        ]
+        return orjson.dumps({"parts": parts})
+
     def _down_parts(self) -> str:
         """A health check: the parts that wait for their restart."""
         return "; ".join(f"{part}: {error}" for part, error in sorted(self.supervisor.down().items()))
 
-    def _write_kubeconfig(self, credentials: certificates.CertificateDir) -> None:
+    def _write_kubeconfig(self, credentials: CertificateDir) -> None:
+        from torchyard.kube import kubeconfig_entry
+
         authority = credentials.authority.read_bytes()
         config = kubeconfig_entry.build_config(
             self.settings.name, server=self.url, authority=authority, token=self._admin_token()
@@ -319,8 +359,21 @@ class Plane:
         kubeconfig_entry.write(self.settings.kubeconfig, config)
 
 
+async def _check_settings(settings: PlaneSettings) -> None:
+    """Check before the start what the parts that start later read, so that a mistake ends the start."""
+    _check_names(settings)
+    if settings.queue_config is not None:
+        from torchyard.yard.controllers import load_queue_config
+
+        load_queue_config(settings.queue_config)
+    if settings.node and settings.python:
+        from torchyard.node.images.python import find
+
+        await asyncio.to_thread(find, settings.python)
+
+
 def _check_names(settings: PlaneSettings) -> None:
-    """Check before the start that the names are valid for a node and a label."""
+    """Check that the names are valid for a node and a label."""
     problems = {
         "--node-name": subdomain_problems(settings.node_name) or label_value_problems(settings.node_name),
         "--assume-gpu-product": label_value_problems(settings.gpu_product),

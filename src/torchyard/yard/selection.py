@@ -6,6 +6,38 @@ from collections.abc import Iterable
 
 from torchyard.api.errors import YardError
 
+# Runs only beside a node of the plane: without one, pods are the business of another scheduler.
+SCHEDULER = "scheduler"
+# Not a controller: a part of `kueue` that can be disabled.
+LOCAL_QUEUES = "local-queues"
+# Every controller. Their modules, which `controllers` imports, are not needed to know their names.
+KNOWN = (
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "ephemeral-volume-controller",
+    "garbage-collector-controller",
+    "horizontal-pod-autoscaler-controller",
+    "job-controller",
+    "kueue",
+    "local-volumes",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "pod-garbage-collector-controller",
+    "pytorchjob",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    SCHEDULER,
+    "serviceaccount-token-controller",
+    "serviceaccount-controller",
+    "ttl-after-finished-controller",
+    "taint-eviction-controller",
+)
+
 
 def select_controllers(text: str, known: Iterable[str]) -> frozenset[str]:
     """The selected names: `name` or `-name` decides for that name, `*` or `-*` for all others."""

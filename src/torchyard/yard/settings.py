@@ -94,6 +94,16 @@ class PlaneSettings:
         return self.state / "volumes"
 
     @property
+    def owned_digest(self) -> Path:
+        """Which definitions and roles of its own the plane has written last."""
+        return self.state / "owned.sha256"
+
+    @property
+    def node_root(self) -> Path:
+        """The directory of the node: its pods and images."""
+        return self.state / "node"
+
+    @property
     def kubeconfig(self) -> Path:
         return self.state / "kubeconfig"
 

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from torchyard.api.errors import YardError
-from torchyard.apiserver.access.certificates import CertificateDir, ensure, ensure_client, is_signed_by
+from torchyard.apiserver.access.certificate_dir import CertificateDir
+from torchyard.apiserver.access.certificates import ensure, ensure_client, is_signed_by
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

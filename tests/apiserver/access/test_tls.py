@@ -13,7 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from torchyard.apiserver.access.authentication import CertificateAuthenticator
-from torchyard.apiserver.access.certificates import CertificateDir, ensure
+from torchyard.apiserver.access.certificate_dir import CertificateDir
+from torchyard.apiserver.access.certificates import ensure
 from torchyard.apiserver.access.tls import peer_certificate, renew_certificates, server_context
 
 

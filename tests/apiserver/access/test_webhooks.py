@@ -7,6 +7,7 @@ import copy
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ CONFIG_MAPS = Resource(
     kind="ConfigMap",
     namespaced=True,
     verbs=("create",),
-    type=type_of(GroupVersionKind("", "v1", "ConfigMap")),
+    load_type=partial(type_of, GroupVersionKind("", "v1", "ConfigMap")),
 )
 ADMIN = {"username": "admin", "groups": ["system:masters"]}
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchyard.apiserver.patch.yaml_to_json import YamlConversionError, yaml_to_json
+from torchyard.apiserver.patch.patch_errors import YamlConversionError
+from torchyard.apiserver.patch.yaml_to_json import yaml_to_json
 
 SCALARS: dict[str, Any] = {
     **dict.fromkeys(["y", "Y", "yes", "on", "true", "TRUE"], True),

@@ -2,8 +2,8 @@
 
 Read in this order:
 
-- `authentication`: client certificates and bearer tokens become a `User`.
-- `service_account_tokens`: issues and verifies service account tokens (TokenRequest, JWKS).
+- `authentication`, `client_certificates`: client certificates and bearer tokens become a `User`.
+- `service_account_tokens`, `signing_key`: issues and verifies service account tokens (TokenRequest, JWKS).
 - `impersonation`: the `Impersonate-*` headers.
 - `access_control`: the three above together with the authorizer; the server calls this.
 - `lister`: the read-only view of the store that all decisions use.
@@ -11,7 +11,8 @@ Read in this order:
 - `escalation`: who may write roles and bindings.
 - `reviews`: SubjectAccessReview and its relatives.
 - `bootstrap_policy`: the default roles and bindings, from `policy.txt`.
-- `certificates`, `tls`: the certificate authority, its certificates, and the server's TLS context.
+- `certificate_dir`, `certificates`, `certificate_check`, `tls`: the certificate authority, its certificates, when they
+  are renewed, and the server's TLS context.
 - `admission/`: the built-in admission plugins.
 - `webhooks/`: admission webhooks and ValidatingAdmissionPolicies.
 """

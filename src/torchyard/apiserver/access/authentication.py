@@ -16,16 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from multidict import MultiMapping
 
 from torchyard.api.errors import YardError, bad_request, unauthorized
 from torchyard.api.names import label_problems, subdomain_problems
-from torchyard.apiserver.access.certificates import is_signed_by, is_valid_at
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.access.client_certificates import ClientCertificate
 
 ALL_AUTHENTICATED = "system:authenticated"
 ALL_UNAUTHENTICATED = "system:unauthenticated"
@@ -148,13 +147,16 @@ def read_token_file(path: Path) -> dict[str, User]:
 
 
 class CertificateAuthenticator:
-    """Authenticates client certificates of the plane's authority: CN is the user name, every O a group."""
+    """Authenticates client certificates of the plane's authority: CN is the user name, every O a group.
+
+    The library that reads certificates is loaded with the first one: most clients have a token.
+    """
 
     _LIMIT = 1024
 
     def __init__(self, authority: bytes) -> None:
-        self._authority = x509.load_pem_x509_certificate(authority)
-        self._cache: dict[bytes, tuple[User, x509.Certificate]] = {}
+        self._authority = authority
+        self._cache: dict[bytes, tuple[User, ClientCertificate]] = {}
 
     def authenticate(self, der: bytes, now: datetime | None = None) -> User | None:
         """The certificate's user, anonymous without a name; None when it is of another authority or not valid."""
@@ -167,46 +169,19 @@ class CertificateAuthenticator:
                 self._cache.clear()
             self._cache[der] = entry
         user, certificate = entry
-        return user if is_valid_at(certificate, now or datetime.now(UTC)) else None
+        return user if certificate.not_before <= (now or datetime.now(UTC)) <= certificate.not_after else None
 
-    def _read(self, der: bytes) -> tuple[User, x509.Certificate] | None:
-        try:
-            certificate = x509.load_der_x509_certificate(der)
-            if not is_signed_by(certificate, self._authority) or not _is_for_clients(certificate):
-                return None
-            if any(extension.critical and _is_unknown(extension) for extension in certificate.extensions):
-                return None
-            names, groups, uids = (
-                tuple(str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(oid))
-                for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, _UID)
-            )
-        except (ValueError, *_UNREADABLE):
+    def _read(self, der: bytes) -> tuple[User, ClientCertificate] | None:
+        from torchyard.apiserver.access.client_certificates import read_client_certificate
+
+        certificate = read_client_certificate(der, self._authority)
+        if certificate is None:
             return None
-        if len(uids) > 1 or uids == ("",):
-            return None
-        if not names or not names[-1]:
+        if not certificate.name:
             return ANONYMOUS, certificate  # as upstream: a valid certificate that names nobody
         fingerprint = f"X509SHA256={hashlib.sha256(der).hexdigest()}"
-        user = User(names[-1], uids[0] if uids else "", groups, {CREDENTIAL_ID: (fingerprint,)})
+        user = User(certificate.name, certificate.uid, certificate.groups, {CREDENTIAL_ID: (fingerprint,)})
         return with_authenticated_group(user), certificate
-
-
-# The attribute of a subject that holds the user's uid (upstream's AllowParsingUserUIDFromCertAuth).
-_UID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
-# What the library raises for certificates that it cannot read, besides ValueError.
-_UNREADABLE = (x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm)
-
-
-def _is_unknown(extension: x509.Extension[x509.ExtensionType]) -> bool:
-    return isinstance(extension.value, x509.UnrecognizedExtension)
-
-
-def _is_for_clients(certificate: x509.Certificate) -> bool:
-    try:
-        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return True
-    return ExtendedKeyUsageOID.CLIENT_AUTH in usages or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages
 
 
 class RequestAuthenticator:

@@ -8,13 +8,10 @@ that a kubeconfig with the old authority still works. This module does not decid
 from __future__ import annotations
 
 import ipaddress
-import os
-import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -23,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from torchyard.api.errors import YardError
-from torchyard.api.service.cidr import KUBERNETES_SERVICE_IP
+from torchyard.apiserver.access.certificate_dir import CertificateDir, KeyPair, own_names, write
 
 AUTHORITY_LIFE = timedelta(days=3650)
 CERTIFICATE_LIFE = timedelta(days=365)
@@ -32,65 +29,37 @@ RENEWAL_SHARE = 1 / 5
 # A client's clock may be slightly behind.
 CLOCK_SKEW = timedelta(minutes=5)
 
-SERVICE_NAMES = (
-    "kubernetes",
-    "kubernetes.default",
-    "kubernetes.default.svc",
-    "kubernetes.default.svc.cluster.local",
-    KUBERNETES_SERVICE_IP,  # the address that pods use
-)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPair:
-    """A certificate and its private key, both PEM."""
-
-    certificate: bytes
-    key: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CertificateDir:
-    """The directory of the plane's certificates and keys; the files exist and are current."""
-
-    directory: Path
-
-    @property
-    def authority(self) -> Path:
-        return self.directory / "ca.crt"
-
-    @property
-    def server_certificate(self) -> Path:
-        return self.directory / "server.crt"
-
-    @property
-    def server_key(self) -> Path:
-        return self.directory / "server.key"
-
-    @property
-    def service_account_key(self) -> Path:
-        """The private key that signs service-account tokens."""
-        return self.directory / "service-accounts.key"
-
-    def load(self, name: str) -> KeyPair:
-        """The key pair called `name`: `ca`, `server`, `admin`, or one that `ensure_client` issued."""
-        return KeyPair(
-            (self.directory / f"{name}.crt").read_bytes(),
-            (self.directory / f"{name}.key").read_bytes(),
-        )
-
 
 def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None = None) -> CertificateDir:
     """Ensure a current authority, server certificate, admin certificate and token key in the directory.
 
-    `names` are further host names or addresses that clients use for the server. Calling it again is cheap, and is also
-    how certificates are renewed: see `tls.renew_certificates`.
+    `names` are further host names or addresses that clients use for the server. Calling it again renews what is about
+    to expire; see `certificate_check.ensure`, which calls it only if something changed.
     """
     now = now or datetime.now(UTC)
-    credentials = ensure_server(directory, names=[*_own_names(), *names], now=now)
+    credentials = ensure_server(directory, names=[*own_names(), *names], now=now)
     ensure_client(credentials, "admin", user="yard-admin", groups=("system:masters",), now=now)
-    _key(credentials.service_account_key)
+    _ensure_token_key(credentials.service_account_key)
     return credentials
+
+
+def usable_period(credentials: CertificateDir) -> tuple[datetime, datetime]:
+    """When all certificates of the directory are valid and need no renewal: from, until."""
+    certificates = [
+        x509.load_pem_x509_certificate(credentials.load(name).certificate) for name in ("ca", "server", "admin")
+    ]
+    return (
+        max(certificate.not_valid_before_utc for certificate in certificates),
+        min(_renewal_time(certificate) for certificate in certificates),
+    )
+
+
+def _ensure_token_key(path: Path) -> None:
+    if not isinstance(_key(path).curve, ec.SECP256R1):
+        raise YardError(
+            f"{path} cannot sign tokens: it must be an elliptic-curve key on P-256",
+            hint="restore the right file, or move it away so that a new key is generated",
+        )
 
 
 def ensure_server(directory: Path, *, names: Iterable[str], now: datetime | None = None) -> CertificateDir:
@@ -155,10 +124,6 @@ def _subject(common_name: str, organizations: Sequence[str] = ()) -> x509.Name:
     return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _own_names() -> list[str]:
-    return ["localhost", "127.0.0.1", "::1", socket.gethostname(), *SERVICE_NAMES]
-
-
 def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
@@ -182,7 +147,7 @@ def _ensure_authority(credentials: CertificateDir, now: datetime) -> None:
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    _write(path, _certificate_pem(builder.sign(key, hashes.SHA256())))
+    write(path, _certificate_pem(builder.sign(key, hashes.SHA256())))
 
 
 def _ensure_leaf(credentials: CertificateDir, name: str, request: _CertificateTemplate, now: datetime) -> None:
@@ -198,7 +163,7 @@ def _ensure_leaf(credentials: CertificateDir, name: str, request: _CertificateTe
         and request.is_met_by(current)
     ):
         return
-    _write(path, _certificate_pem(_sign(request, key.public_key(), authority, life=CERTIFICATE_LIFE, now=now)))
+    write(path, _certificate_pem(_sign(request, key.public_key(), authority, life=CERTIFICATE_LIFE, now=now)))
 
 
 def _sign(
@@ -270,8 +235,12 @@ def is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> 
 
 
 def _is_current(certificate: x509.Certificate, now: datetime) -> bool:
+    return is_valid_at(certificate, now) and now < _renewal_time(certificate)
+
+
+def _renewal_time(certificate: x509.Certificate) -> datetime:
     life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
-    return is_valid_at(certificate, now) and certificate.not_valid_after_utc - now > life * RENEWAL_SHARE
+    return certificate.not_valid_after_utc - life * RENEWAL_SHARE
 
 
 def _read_certificate(path: Path) -> x509.Certificate | None:
@@ -288,7 +257,7 @@ def _key(path: Path) -> ec.EllipticCurvePrivateKey:
         return _load_key(path.read_bytes())
     except FileNotFoundError:
         key = ec.generate_private_key(ec.SECP256R1())
-        _write(path, _key_pem(key))
+        write(path, _key_pem(key))
         return key
     except (ValueError, TypeError) as error:
         raise YardError(
@@ -313,11 +282,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def _certificate_pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write the file atomically, readable by the owner only."""
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(content)
-    Path(file.name).replace(path)

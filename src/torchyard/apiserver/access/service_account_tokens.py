@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import orjson
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from torchyard.api import field_errors
 from torchyard.api.errors import bad_request, conflict, invalid, not_found
@@ -38,6 +35,9 @@ from torchyard.apiserver.access.authentication import (
 )
 from torchyard.apiserver.access.lister import Lister
 
+if TYPE_CHECKING:
+    from torchyard.apiserver.access.signing_key import SigningKey
+
 ISSUER = "https://kubernetes.default.svc"
 # What kube-controller-manager writes into Secrets of type kubernetes.io/service-account-token.
 LEGACY_ISSUER = "kubernetes/serviceaccount"
@@ -52,7 +52,6 @@ DELETED_LEEWAY = 60
 BINDABLE = {"Pod": ("pods", True), "Secret": ("secrets", True), "Node": ("nodes", False)}
 
 _is_base64url = re.compile("[A-Za-z0-9_-]*").fullmatch
-_COORDINATE = 32  # bytes of each half of an ES256 signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +79,18 @@ class ServiceAccountTokens:
     def __init__(
         self, key: bytes, lister: Lister, *, issuer: str = ISSUER, clock: Callable[[], float] = time.time
     ) -> None:
-        loaded = serialization.load_pem_private_key(key, password=None)
-        if not isinstance(loaded, ec.EllipticCurvePrivateKey) or not isinstance(loaded.curve, ec.SECP256R1):
-            raise TypeError("the token key must be an elliptic-curve key on P-256")
-        self._key = loaded
-        self._public = loaded.public_key()
-        self._key_id = _key_id(self._public)
+        self._pem = key
         self._lister = lister
         self._clock = clock
         self._verified_claims: dict[str, _Claims] = {}
         self.issuer = issuer
+
+    @cached_property
+    def _key(self) -> SigningKey:
+        """Loaded with the first token: the library takes longer to load than a server to answer."""
+        from torchyard.apiserver.access.signing_key import SigningKey
+
+        return SigningKey(self._pem)
 
     def request(self, namespace: str, name: str, review: Object) -> Object:
         """The response to a TokenRequest: the request with its metadata, spec and status filled in."""
@@ -181,15 +182,15 @@ class ServiceAccountTokens:
 
     def key_set(self) -> Object:
         """The JSON Web Key Set that verifies the tokens: /openid/v1/jwks."""
-        numbers = self._public.public_numbers()
+        x, y = self._key.point
         key = {
             "use": "sig",
             "kty": "EC",
-            "kid": self._key_id,
+            "kid": _encode(self._key.digest),
             "crv": "P-256",
             "alg": "ES256",
-            "x": _encode(numbers.x.to_bytes(_COORDINATE, "big")),
-            "y": _encode(numbers.y.to_bytes(_COORDINATE, "big")),
+            "x": _encode(x),
+            "y": _encode(y),
         }
         return {"keys": [key]}
 
@@ -235,10 +236,9 @@ class ServiceAccountTokens:
         return bound
 
     def _sign(self, claims: Object) -> str:
-        header = {"alg": "ES256", "kid": self._key_id}
+        header = {"alg": "ES256", "kid": _encode(self._key.digest)}
         text = f"{_encode(orjson.dumps(header))}.{_encode(orjson.dumps(claims))}"
-        r, s = decode_dss_signature(self._key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
-        return f"{text}.{_encode(r.to_bytes(_COORDINATE, 'big') + s.to_bytes(_COORDINATE, 'big'))}"
+        return f"{text}.{_encode(self._key.sign(text.encode()))}"
 
     def _verify(self, token: str) -> _Claims | None:
         """The claims of a token that this server signed; None for any other text."""
@@ -249,12 +249,10 @@ class ServiceAccountTokens:
                 return None
             raw = _decode(signature)
             claims = orjson.loads(_decode(payload))
-            if len(raw) != 2 * _COORDINATE or not isinstance(claims, dict):
+            if not isinstance(claims, dict) or not self._key.is_signature(raw, signed.encode()):
                 return None
-            r, s = int.from_bytes(raw[:_COORDINATE], "big"), int.from_bytes(raw[_COORDINATE:], "big")
-            self._public.verify(encode_dss_signature(r, s), signed.encode(), ec.ECDSA(hashes.SHA256()))
             return self._claims(claims)
-        except (ValueError, AttributeError, KeyError, TypeError, binascii.Error, InvalidSignature):
+        except (ValueError, AttributeError, KeyError, TypeError, binascii.Error):
             return None
 
     def _claims(self, claims: Object) -> _Claims | None:
@@ -356,11 +354,6 @@ def _check_request(metadata: Object, spec: Object, namespace: str, name: str) ->
     if reason:
         error = field_errors.invalid("spec.expirationSeconds", lifetime, reason)
         raise invalid("TokenRequest", "authentication.k8s.io", "", [error])
-
-
-def _key_id(key: ec.EllipticCurvePublicKey) -> str:
-    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return _encode(hashlib.sha256(der).digest())
 
 
 def _timestamp(seconds: float) -> str:

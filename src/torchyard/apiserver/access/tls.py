@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from torchyard.apiserver.access.certificates import CertificateDir, ensure
+from torchyard.apiserver.access.certificate_check import ensure
+from torchyard.apiserver.access.certificate_dir import CertificateDir
 
 # Certificates last a year and are renewed months before they expire: twice a day is often enough.
 RENEWAL_INTERVAL = 12 * 3600.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from torchyard.api import field_errors
@@ -13,6 +14,7 @@ from torchyard.api.pytorchjob.validation import PyTorchJobStrategy
 from torchyard.api.queue import names as queues
 from torchyard.api.queue.validation import STRATEGIES as QUEUE_STRATEGIES
 from torchyard.api.resources import Resource, Subresource
+from torchyard.api.schema.types import Type
 from torchyard.api.strategy import Strategy
 from torchyard.apiserver.crd.definition.status import is_established
 from torchyard.apiserver.crd.version import CustomVersion
@@ -125,12 +127,16 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
                 categories=tuple(names.get("categories") or ()),
                 subresources=_subresources(spec["group"], version),
                 storage_version=storage,
-                type=version.type,
+                load_type=partial(_type_of, version),
                 strategy=CustomStrategy(validator, _KIND_RULES.get((spec["group"], names["kind"]), _NO_RULES)),
                 custom=version,
             )
         )
     return resources
+
+
+def _type_of(version: CustomVersion) -> Type:
+    return version.type
 
 
 def _deprecation(entry: dict[str, Any], crd: dict[str, Any]) -> str:

@@ -2,5 +2,6 @@
 
 Read in this order:
 - `bootstrap`: the objects every cluster has from the start;
+- `owned_objects`: the objects that belong to this program;
 - `compactor`: compaction of the store's history, and expiry of events.
 """

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.api.resources import Resource
+from torchyard.apiserver.access.admission.node_taints import NOT_READY
 from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.access.bootstrap_policy import bootstrap_policy
 from torchyard.apiserver.registry.registry import Registry
@@ -20,8 +22,11 @@ from torchyard.apiserver.verbs.update import change
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _MANAGER = "kube-apiserver"
+_SERVICE_ACCOUNTS = "serviceaccount-controller"
 _PLURALS = {
     "Namespace": "namespaces",
+    "Node": "nodes",
+    "ServiceAccount": "serviceaccounts",
     "Service": "services",
     "EndpointSlice": "endpointslices",
     "Endpoints": "endpoints",
@@ -34,25 +39,63 @@ _PLURALS = {
 }
 
 
-async def bootstrap(registry: Registry, user: User, *, url: str, owned: Iterable[Object] = ()) -> None:
-    """Create missing objects. Existing ones are kept as they are, except the server's own Service and `owned` ones."""
+async def bootstrap(registry: Registry, user: User, *, url: str) -> None:
+    """Create missing objects. Existing ones are kept as they are, except the server's own Service."""
     for name in NAMESPACES:
         await _ensure(registry, user, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        if _SERVICE_ACCOUNTS in registry.controllers:
+            # Pods need it, and clients are served before the controllers run.
+            account = {"name": "default", "namespace": name}
+            await _ensure(registry, user, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     await asyncio.gather(*(_ensure(registry, user, obj) for obj in [*_priorities(), *bootstrap_policy()]))
-    for obj in (*_kubernetes_service(registry, url), *owned):
+    await ensure_objects(registry, user, _kubernetes_service(registry, url))
+
+
+async def ensure_node(registry: Registry, user: User, name: str) -> None:
+    """Create the Node of a plane that has none yet, not ready, so that clients can wait for it.
+
+    Its agent, which starts later, reports the conditions and everything else.
+    """
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
+        "spec": {"taints": [dict(NOT_READY)]},
+    }
+    await _ensure(registry, user, node)
+
+
+async def ensure_objects(registry: Registry, user: User, objects: Iterable[Object]) -> None:
+    """Create or update objects that belong to this program. Requests are answered between two of them."""
+    for obj in objects:
         # A copy: defaulting changes the object in place, and definitions are shared.
         await _ensure(registry, user, copy.deepcopy(obj), update=True)
+        await asyncio.sleep(0)
 
 
-async def _ensure(registry: Registry, user: User, obj: Object, *, update: bool = False) -> None:
-    """Create an object; with `update`, also update an existing one."""
+def has_objects(registry: Registry, objects: Iterable[Object]) -> bool:
+    """Whether all of them exist, in whatever state."""
+    return all(registry.store.get(_key(registry, obj)) is not None for obj in objects)
+
+
+def _key(registry: Registry, obj: Object) -> str:
+    resource, metadata = _resource(registry, obj), obj["metadata"]
+    return registry.key(resource, metadata.get("namespace", ""), metadata["name"])
+
+
+def _resource(registry: Registry, obj: Object) -> Resource:
     group, _, version = obj["apiVersion"].rpartition("/")
     resource = registry.catalog.find(group, version, _PLURALS[obj["kind"]])
     if resource is None:
         raise errors.internal(f"{obj['apiVersion']} {obj['kind']} is not served")
-    metadata = obj["metadata"]
+    return resource
+
+
+async def _ensure(registry: Registry, user: User, obj: Object, *, update: bool = False) -> None:
+    """Create an object; with `update`, also update an existing one."""
+    resource, metadata = _resource(registry, obj), obj["metadata"]
     namespace = metadata.get("namespace", "")
-    if registry.store.get(registry.key(resource, namespace, metadata["name"])) is not None:
+    if registry.store.get(_key(registry, obj)) is not None:
         if update:
             ctx = RequestContext(
                 resource, "update", namespace, metadata["name"], user, registry.clock(), manager=_MANAGER, trusted=True

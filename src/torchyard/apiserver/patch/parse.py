@@ -15,8 +15,7 @@ from torchyard.api.schema.strict import duplicates_in, may_have_duplicates
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.patch import json_patch, merge_patch, strategic_merge
 from torchyard.apiserver.patch.go_format import format_v, json_type
-from torchyard.apiserver.patch.patch_errors import too_deep
-from torchyard.apiserver.patch.yaml_to_json import YamlConversionError, yaml_to_json
+from torchyard.apiserver.patch.patch_errors import YamlConversionError, too_deep
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
@@ -165,6 +164,8 @@ def _json_or_yaml(body: bytes, *, look_for_repeated: bool) -> tuple[Any, list[st
             return document, []
     except orjson.JSONDecodeError:
         pass
+    from torchyard.apiserver.patch.yaml_to_json import yaml_to_json
+
     try:
         return yaml_to_json(body)
     except YamlConversionError as error:

@@ -20,3 +20,7 @@ def invalid_patch(message: str) -> StatusError:
 
 def too_deep() -> StatusError:
     return bad_request("json: exceeded max depth")
+
+
+class YamlConversionError(Exception):
+    """A text that is not valid YAML or has no JSON form; the message is the Go library's."""

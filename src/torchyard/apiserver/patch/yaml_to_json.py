@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from torchyard.apiserver.patch.go_format import format_sharp_v, format_v
+from torchyard.apiserver.patch.patch_errors import YamlConversionError
 
 _INT64 = range(-(2**63), 2**63)
 # The C library composes documents recursively, and a deep one would crash the process.
@@ -24,10 +25,6 @@ _MIN_ALIASED, _MIN_VALUES = 100, 1000
 _SMALL_DOCUMENT, _LARGE_DOCUMENT = 400_000, 4_000_000
 # Further duplicate keys are not reported.
 _MAX_DUPLICATES = 100
-
-
-class YamlConversionError(Exception):
-    """A text that is not valid YAML or has no JSON form; the message is the Go library's."""
 
 
 def yaml_to_json(body: bytes) -> tuple[Any, list[str]]:

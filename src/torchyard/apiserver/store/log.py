@@ -172,12 +172,20 @@ class Log:
         """History up to and including this revision may be incomplete."""
         return int(self._db.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()[0])
 
-    def current(self) -> Iterator[Row]:
-        """The latest row of every object that exists."""
-        yield from self._rows(
-            "SELECT rev, key, prev, deleted, crc, value FROM log AS one WHERE deleted = 0 AND NOT EXISTS"
+    def current(self) -> Iterator[tuple[int, str, bytes]]:
+        """Revision, key and value of every object that exists. Reads them in one pass: a start waits for it."""
+        query = (
+            "SELECT rev, key, crc, value FROM log AS one WHERE deleted = 0 AND NOT EXISTS"
             " (SELECT 1 FROM log AS newer WHERE newer.key = one.key AND newer.rev > one.rev)"
         )
+        crc32 = zlib.crc32
+        try:
+            for rev, key, crc, value in self._reader.execute(query):
+                if crc32(value) != crc:
+                    raise self._damaged(key, rev)
+                yield rev, key, value
+        except sqlite3.DatabaseError as error:
+            raise StoreFileError(f"{self.path} is damaged: {error}", hint=_RESTORE_HINT) from error
 
     def between(self, rev: int, last: int, prefix: str) -> list[Row]:
         """Every change after `rev` up to `last` of the keys that start with `prefix`, oldest first."""
@@ -265,12 +273,13 @@ class Log:
         try:
             for rev, key, prev, deleted, crc, value in self._reader.execute(query, values):
                 if zlib.crc32(value) != crc:
-                    raise StoreFileError(
-                        f"{self.path}: the object {key} at revision {rev} is damaged", hint=_RESTORE_HINT
-                    )
+                    raise self._damaged(key, rev)
                 yield Row(rev, key, prev, bool(deleted), value)
         except sqlite3.DatabaseError as error:
             raise StoreFileError(f"{self.path} is damaged: {error}", hint=_RESTORE_HINT) from error
+
+    def _damaged(self, key: str, rev: int) -> StoreFileError:
+        return StoreFileError(f"{self.path}: the object {key} at revision {rev} is damaged", hint=_RESTORE_HINT)
 
 
 _RESTORE_HINT = "restore a backup with `yard restore`, or start with another --state directory"

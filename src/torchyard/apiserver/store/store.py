@@ -97,8 +97,8 @@ class Store:
 
     def _load(self) -> None:
         by_collection: dict[str, list[Record]] = {}
-        for row in self._log.current():
-            by_collection.setdefault(collection_of(row.key), []).append(Record(row.key, row.rev, row.value))
+        for rev, key, value in self._log.current():
+            by_collection.setdefault(collection_of(key), []).append(Record(key, rev, value))
         for prefix, records in by_collection.items():
             self.collection(prefix).load(records)
 

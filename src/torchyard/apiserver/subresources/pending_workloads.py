@@ -13,7 +13,6 @@ from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-from torchyard.core.queue.visibility import workload_positions
 
 GROUP = "visibility.kueue.x-k8s.io"
 PENDING = "pendingworkloads"
@@ -38,6 +37,8 @@ RESOURCES = tuple(
 
 async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
     """The pending workloads in queue order. The parameters `offset` and `limit` select a part of them."""
+    from torchyard.core.queue.visibility import workload_positions
+
     if ctx.verb != "get":
         raise errors.method_not_allowed()
     lookup = resources.registry.lookup

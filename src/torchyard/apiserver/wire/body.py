@@ -9,7 +9,7 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.schema import document
 from torchyard.api.schema.builtin import type_of
-from torchyard.apiserver.patch.yaml_to_json import YamlConversionError, yaml_to_json
+from torchyard.apiserver.patch.patch_errors import YamlConversionError
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.wire import protobuf
@@ -66,6 +66,8 @@ def parse(body: bytes, content_type: str, expected: GroupVersionKind) -> Object:
 
 
 def parse_yaml(body: bytes) -> Any:
+    from torchyard.apiserver.patch.yaml_to_json import yaml_to_json
+
     try:
         return yaml_to_json(body)[0]
     except YamlConversionError as error:

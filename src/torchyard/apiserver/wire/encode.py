@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 import orjson
-import yaml
 
 from torchyard.api.columns import Columns
 from torchyard.api.objects import Object
@@ -189,6 +188,8 @@ class ObjectEncoder:
 
     def _dump(self, obj: Object) -> bytes:
         if self._format.yaml:
+            import yaml
+
             return yaml.safe_dump(obj, sort_keys=False).encode()
         return orjson.dumps(obj)
 

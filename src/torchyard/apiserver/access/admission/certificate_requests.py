@@ -9,9 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
 from torchyard.api.quoting import quote
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 from torchyard.apiserver.access.authentication import MASTERS
@@ -71,6 +68,9 @@ def check_subject(attributes: AdmissionAttributes) -> None:
 
 def _organizations(request: str) -> list[str]:
     """The groups that a request asks for; validation rejects a request that cannot be read."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
     try:
         subject = x509.load_pem_x509_csr(base64.b64decode(request)).subject
         return [str(attribute.value) for attribute in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]

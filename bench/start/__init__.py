@@ -1,0 +1,1 @@
+"""How long a plane takes from the command to the first answer."""
