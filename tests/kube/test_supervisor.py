@@ -44,12 +44,21 @@ async def test_a_part_that_raises_is_started_again_and_the_other_parts_go_on(cap
     assert [(failure.part, failure.failures) for failure in failures] == [("queue/fails", 1), ("queue/fails", 2)]
     assert supervisor.failures == {"queue/fails": 2}
     assert supervisor.down() == {}
+    statuses = {status.part: status for status in supervisor.statuses()}
+    assert [(part, status.state, status.failures) for part, status in statuses.items()] == [
+        ("queue", "Running", 0),
+        ("queue/fails", "Running", 2),
+        ("queue/steady", "Running", 0),
+    ]
+    assert statuses["queue/fails"].last_error == "KeyError: 'missing'"
+    assert statuses["queue/fails"].since >= statuses["queue/steady"].since
     record = caplog.records[0]
     assert "part=queue/fails" in record.getMessage()
     assert record.exc_info is not None and isinstance(record.exc_info[1], KeyError), "the traceback is logged"
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert supervisor.statuses() == []
 
 
 async def test_a_part_that_returns_or_waits_for_something_cancelled_has_failed_too() -> None:

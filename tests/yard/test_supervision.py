@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,23 @@ async def test_a_listener_that_raises_does_not_fail_the_write(tmp_path: Path) ->
         client = plane.client("test")
         created = await client.create(CONFIG_MAPS, _config_map(), "default")
         assert (await client.get(CONFIG_MAPS, "a", "default"))["metadata"]["uid"] == created["metadata"]["uid"]
+
+
+async def test_the_parts_and_their_failures_are_reported(tmp_path: Path) -> None:
+    async with Plane(_settings(tmp_path, "namespace-controller")) as plane:
+        plane.supervisor._min_delay = 60
+
+        async def fails() -> None:
+            raise ValueError("bad value")
+
+        plane._start_part("extra", fails)
+        await first_answer(lambda: _count(plane, "extra", 1))
+        status, text = await _raw(plane, "/debug/parts")
+        parts = {part["part"]: part for part in json.loads(text)["parts"]}
+        assert status == 200
+        assert (
+            parts["extra"].items()
+            >= {"state": "Restarting", "failures": 1, "lastError": "ValueError: bad value"}.items()
+        )
+        assert parts["namespace-controller"].items() >= {"state": "Running", "failures": 0, "lastError": ""}.items()
+        assert parts["namespace-controller"]["since"].endswith("Z")

@@ -12,7 +12,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import NamedTuple
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,17 @@ class PartFailure(NamedTuple):
     failures: int  # how many times it has failed so far
 
 
+@dataclass(frozen=True, slots=True)
+class PartStatus:
+    """What a part does now, and how it failed before."""
+
+    part: str
+    state: Literal["Running", "Restarting"]
+    since: datetime  # of this state
+    failures: int  # since the start of the process
+    last_error: str  # empty: it has never failed
+
+
 class Supervisor:
     """Runs parts. `on_failure` is called for each failure; it must not raise."""
 
@@ -46,18 +59,33 @@ class Supervisor:
         self._on_failure = on_failure
         self._min_delay, self._max_delay = min_delay, max_delay
         self.failures: dict[str, int] = {}  # by part, since the start of the process
-        self._down: dict[str, str] = {}  # parts that wait for their restart, and why they failed
+        self._last_errors: dict[str, str] = {}
+        self._states: dict[str, tuple[Literal["Running", "Restarting"], datetime]] = {}
 
     def down(self) -> dict[str, str]:
         """The parts that do not run now, and their last errors."""
-        return dict(self._down)
+        return {part: self._last_errors[part] for part, (state, _) in self._states.items() if state == "Restarting"}
+
+    def statuses(self) -> list[PartStatus]:
+        """The parts by name."""
+        return [
+            PartStatus(part, state, since, self.failures.get(part, 0), self._last_errors.get(part, ""))
+            for part, (state, since) in sorted(self._states.items())
+        ]
 
     async def run(self, name: str, part: Part) -> None:
         """Run a part until this is cancelled."""
         _current.set((self, name))
+        try:
+            await self._run(name, part)
+        finally:
+            self._states.pop(name, None)
+
+    async def _run(self, name: str, part: Part) -> None:
         delay = self._min_delay
         while True:
             started = time.monotonic()
+            self._states[name] = ("Running", datetime.now(UTC))
             # A task of its own: its cancellation, or that of something it waits for, is not ours.
             task = asyncio.ensure_future(part())
             try:
@@ -69,15 +97,13 @@ class Supervisor:
             if time.monotonic() - started >= _HEALTHY_AFTER:
                 delay = self._min_delay
             self._report(name, error, delay)
-            self._down[name] = describe(error)
-            try:
-                await asyncio.sleep(delay)
-            finally:
-                self._down.pop(name, None)
+            await asyncio.sleep(delay)
             delay = min(delay * 2, self._max_delay)
 
     def _report(self, name: str, error: BaseException, delay: float) -> None:
         count = self.failures[name] = self.failures.get(name, 0) + 1
+        self._last_errors[name] = describe(error)
+        self._states[name] = ("Restarting", datetime.now(UTC))
         log.error(
             "part failed and is started again: part=%s failures=%d delay_seconds=%.1f",
             name,

@@ -49,10 +49,15 @@ class NonResourceHandler:
         self._metrics = metrics
         self._discovery = DiscoveryHandler(registry.catalog)
         self._checks: dict[str, Check] = {"ping": lambda: "", "store": registry.store.write_error}
+        self._reports: dict[str, Callable[[], bytes]] = {}
 
     def add_check(self, name: str, check: Check) -> None:
         """Add a check to /healthz, /livez and /readyz."""
         self._checks[name] = check
+
+    def add_report(self, path: str, report: Callable[[], bytes]) -> None:
+        """Serve a JSON document at a path of its own."""
+        self._reports[path] = report
 
     async def handle(self, request: Request, route: Route | None) -> Response:
         path = request.path.rstrip("/") or "/"
@@ -68,13 +73,19 @@ class NonResourceHandler:
         for root in _HEALTH:
             if path == root or path.startswith(f"{root}/"):
                 return await self._health(root, path.removeprefix(root).strip("/"), request)
+        if path == "/metrics":
+            requests = await compute(LARGE_BYTES + 1, _expose, self._metrics)
+            text = b"".join((requests, *(source() for source in self._registry.metrics_sources)))
+            return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
+        return self._document(path, request)
+
+    def _document(self, path: str, request: Request) -> Response:
+        """A document at a path of its own."""
+        if path in self._reports:
+            return Response(200, self._reports[path](), JSON)
         match path:
             case "/version":
                 return Response(200, orjson.dumps(VERSION))
-            case "/metrics":
-                requests = await compute(LARGE_BYTES + 1, _expose, self._metrics)
-                text = b"".join((requests, *(source() for source in self._registry.metrics_sources)))
-                return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
             case "/openid/v1/jwks":
                 return Response(200, orjson.dumps(self._accounts.key_set()), "application/jwk-set+json")
             case "/.well-known/openid-configuration":
@@ -86,7 +97,7 @@ class NonResourceHandler:
 
     def _roots(self) -> list[str]:
         fixed = ("/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version")
-        return sorted([*fixed, *_HEALTH, *self._discovery.roots()])
+        return sorted([*fixed, *_HEALTH, *self._reports, *self._discovery.roots()])
 
     async def _health(self, root: str, single: str, request: Request) -> Response:
         """`ok`, or the failed checks; `?verbose` lists all checks, `?exclude=` omits one."""
