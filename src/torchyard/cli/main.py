@@ -43,7 +43,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "elastic": {
         "add_help_option": False,
         "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
-    }
+    },
 }
 
 
