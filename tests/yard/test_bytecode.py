@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,12 +78,20 @@ def test_a_file_that_is_damaged_or_writable_by_others_is_not_used(tree: Path, tm
     assert _import(tree, file) == ("first", 0)
 
 
-def test_a_command_keeps_its_code_where_python_writes_none(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment |= {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPYCACHEPREFIX": ""}
+@pytest.mark.parametrize("python_writes", [False, True])
+def test_a_command_keeps_its_code_where_python_keeps_none(python_writes: bool, tmp_path: Path) -> None:
+    without_bytecode = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src" / "torchyard", tmp_path / "torchyard", ignore=without_bytecode)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"):
+        environment.pop(name, None)
+    if not python_writes:
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    (tmp_path / "cache").mkdir()
     command = [sys.executable, "-m", "torchyard.cli", "status", "--state", str(tmp_path / "state")]
-    subprocess.run(command, capture_output=True, check=False, env=environment, timeout=60)
-    files = list((tmp_path / "torchyard" / "bytecode").iterdir()) if (tmp_path / "torchyard").exists() else []
-    has_bytecode = bool(list((ROOT / "src" / "torchyard").glob("__pycache__/bytecode.*.pyc")))
-    assert len(files) == (0 if has_bytecode else 1)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    assert done.stdout == f"not running (state: {tmp_path / 'state'})\n", done.stderr
+    files = [file for file in (tmp_path / "cache").rglob("*") if file.is_file()]
+    assert len(files) == (0 if python_writes else 1)
     assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
+    assert bool(list((tmp_path / "torchyard").rglob("*.pyc"))) == python_writes

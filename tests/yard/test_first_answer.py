@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import first_answer
+
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
+
+DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 
 
 async def test_pods_and_jobs_can_be_created_and_the_node_can_be_waited_for(tmp_path: Path) -> None:
@@ -34,6 +39,10 @@ async def test_pods_and_jobs_can_be_created_and_the_node_can_be_waited_for(tmp_p
     assert {"node", "pytorchjob", "scheduler", "kueue"} <= parts
 
 
+async def _is_gone(plane: Plane) -> bool:
+    return await plane.client("test").find(DEFINITIONS, "pytorchjobs.kubeflow.org") is None
+
+
 async def test_what_belongs_to_the_plane_is_restored_at_the_next_start(tmp_path: Path) -> None:
     """A role that was changed, after the first answer; a definition that is missing, before it."""
     settings = PlaneSettings(state=tmp_path / "state", port=0, controllers="pytorchjob")
@@ -46,6 +55,7 @@ async def test_what_belongs_to_the_plane_is_restored_at_the_next_start(tmp_path:
         assert (await plane.client("test").raw("GET", path))["rules"] == role["rules"]
         definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pytorchjobs.kubeflow.org"
         await plane.client("test").raw("DELETE", definition)
+        await first_answer(lambda: _is_gone(plane))  # its objects are deleted first
     served: list[bool] = []
 
     def look(_url: str) -> None:
