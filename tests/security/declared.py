@@ -51,6 +51,10 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("privileged",),
         may_be_laxer=True,
     ),
+    Difference(
+        ("proc.read:*", "proc.sysctl:*", "proc.trigger:*", "ipc.key_of_another_pod"),
+        "root of a pod with ids of its own does not own these files, and is another user than root of another pod",
+    ),
     Difference(("capability.groups",), "the primary group is not repeated among the supplementary ones"),
     Difference(("syscalls.io_uring_setup", "syscalls.socket:vsock"), "the profile of containerd 2 refuses them"),
     Difference(

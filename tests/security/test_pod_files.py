@@ -141,7 +141,7 @@ def test_the_directory_of_shared_memory_must_be_the_nodes_own(tmp_path: Path, mo
     base, victim = tmp_path / "shm", tmp_path / "victim"
     for directory in (base, victim):
         directory.mkdir(mode=0o700)
-    monkeypatch.setattr(shared_memory, "_BASE", base)
+    monkeypatch.setattr(shared_memory, "BASE", base)
     path = shared_memory.directory_of(tmp_path / "node", "default/uid")
     assert path is not None
     assert (path.stat().st_mode & 0o7777, path.parent.stat().st_mode & 0o7777) == (0o1777, 0o700)

@@ -33,7 +33,9 @@ from torchyard.node.pod.worker import PodWorker
 from torchyard.node.resources import cgroups
 from torchyard.node.resources.metrics import ResourceMetrics
 from torchyard.node.runtime import machine_features
-from torchyard.node.runtime.prepared_roots import PreparedRoots
+from torchyard.node.runtime.id_ranges import IdRangeAllocator
+from torchyard.node.runtime.idmapped_mounts import MountProbe
+from torchyard.node.runtime.root_templates import RootTemplates
 from torchyard.node.settings import NodeSettings
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ClusterNetwork, ZygoteClient
@@ -68,6 +70,7 @@ class NodeAgent:
             "namespaces": self.machine.sandbox,
             "network": network,
             "pids": cgroups.pids_limit(self.machine.cgroups, settings.pod_pids_limit),
+            "shifted_ids": self.machine.shifted_ids,
         }
         self.context = NodeContext(
             client=client,
@@ -79,9 +82,13 @@ class NodeAgent:
             devices=nvidia.DeviceAllocator(self._devices, devices),
             recorder=NodeEventRecorder(client, node=settings.name),
             host_ip=node_object.host_address(),
-            roots=PreparedRoots(settings.root) if self.machine.sandbox else None,
+            ids=IdRangeAllocator(settings.pods.iterdir()) if self.machine.shifted_ids else None,
+            mount_probe=MountProbe() if self.machine.shifted_ids else None,
+            templates=RootTemplates(settings.root) if self.machine.sandbox else None,
             allocatable=node_object.capacity(settings, self._devices),
         )
+        if self.context.templates:
+            self.context.templates.remove_unused(settings.pods.glob("*/containers/*/*.launch"))
         self._pods = Informer(client, PODS, fields=f"spec.nodeName={settings.name}")
         self._services = Informer(
             client, SERVICES, indexes={"namespace": lambda service: [service["metadata"]["namespace"]]}

@@ -14,8 +14,10 @@ from torchyard.node.images import engine
 from torchyard.node.images.model import Image
 from torchyard.node.images.store import ImageStore
 from torchyard.node.network.addresses import PodIPAllocator
+from torchyard.node.runtime.id_ranges import IdRangeAllocator
+from torchyard.node.runtime.idmapped_mounts import MountProbe
 from torchyard.node.runtime.machine_features import MachineFeatures
-from torchyard.node.runtime.prepared_roots import PreparedRoots
+from torchyard.node.runtime.root_templates import RootTemplates
 from torchyard.node.settings import NodeSettings
 from torchyard.node.shim.client import ZygoteClient
 
@@ -31,7 +33,9 @@ class NodeContext:
     devices: DeviceAllocator
     recorder: NodeEventRecorder
     host_ip: str
-    roots: PreparedRoots | None = None  # None: every container's root is built from nothing
+    ids: IdRangeAllocator | None = None  # None: no pod has ids of its own
+    mount_probe: MountProbe | None = None
+    templates: RootTemplates | None = None  # None: every container's root is built from nothing
     names: Callable[[str], Mapping[str, list[str]]] = field(default=lambda _: {})  # the DNS names of a namespace
     services: Callable[[str], list[Object]] = field(default=lambda _: [])  # the Services of a namespace
     allocatable: dict[str, str] = field(default_factory=dict)

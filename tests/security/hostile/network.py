@@ -147,7 +147,7 @@ def _api(path: str, *, token: str = "", user: str = "", method: str = "GET") -> 
     body = json.dumps(obj).encode() if method == "POST" else None
     request = urllib.request.Request(f"https://{host}:{port}{path}", body, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return "denied" if error.code in (401, 403) else error.code

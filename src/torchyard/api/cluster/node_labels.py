@@ -4,4 +4,4 @@ from __future__ import annotations
 
 RUNTIME, NETWORK, OUTBOUND = "torchyard.dev/runtime", "torchyard.dev/network", "torchyard.dev/outbound"
 USER, ROOT, ORDINARY = "torchyard.dev/user", "root", "ordinary"
-SECCOMP, PIDS_LIMIT = "torchyard.dev/seccomp", "torchyard.dev/pids-limit"
+SECCOMP, PIDS_LIMIT, IDS = "torchyard.dev/seccomp", "torchyard.dev/pids-limit", "torchyard.dev/ids"

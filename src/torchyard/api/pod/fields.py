@@ -102,7 +102,12 @@ _POD = [
     FieldSupport("hostNetwork", note="containers of the engine and plain processes always use the machine's network"),
     FieldSupport("hostPID", note="plain processes always see the machine's processes"),
     FieldSupport("hostIPC", note="plain processes always use the machine's IPC objects"),
-    _everywhere("hostUsers", "ignored", "the pod gets no user namespace of its own", unset=(None, True)),
+    _everywhere(
+        "hostUsers",
+        "ignored",
+        "the node decides: ids are shifted where the pod and its mounts allow it",
+        unset=(None, True),
+    ),
     FieldSupport(
         "shareProcessNamespace",
         "ignored",
@@ -185,7 +190,7 @@ _CONTAINER_SECURITY = [
         "ignored",
         "ignored",
         "yes",
-        "/proc stays masked, since the pod gets no user namespace of its own",
+        "/proc stays masked",
         values=("Unmasked",),
     ),
     FieldSupport(f"{_C}.securityContext.procMount"),

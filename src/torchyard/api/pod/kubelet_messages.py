@@ -305,8 +305,13 @@ def devices_unavailable(resource: str, *, requested: int, available: int) -> str
     )
 
 
+NO_FREE_IDS = "no range of user ids is free for the pod"
 NO_FREE_ADDRESS = "the node has no free pod address"
 NO_FREE_ADDRESS_HINT = "delete pods, or give the node a larger pod CIDR"
+
+
+def id_too_large(number: int) -> str:
+    return f"user or group {number} is not among the 65536 ids of the pod: set hostUsers to true"
 
 
 def port_replaced(port: str, replacement: int) -> str:

@@ -16,14 +16,13 @@ from torchyard.node.pod.container_user import container_user, effective, home_di
 from torchyard.node.pod.environment import CreateContainerConfigError, expand
 from torchyard.node.pod.hostname import sandbox_hostname
 from torchyard.node.pod.pod_dir import PodDir
-from torchyard.node.runtime.prepared_roots import PreparedRoots
+from torchyard.node.runtime.root_templates import RootTemplates
 from torchyard.node.runtime.rootfs_steps import (
     MASKED_PATHS,
     NETWORK_FILES,
     READ_ONLY_PATHS,
     Mount,
     is_reserved,
-    root_content,
     rootfs_steps,
 )
 from torchyard.node.runtime.seccomp import filters
@@ -70,7 +69,7 @@ class ContainerOptions:
     shared_memory: Path | None = None
     cgroups: tuple[Path, ...] = ()
     seccomp: bool = True  # False: this machine cannot filter system calls
-    roots: PreparedRoots | None = None  # None: every root is built from nothing
+    templates: RootTemplates | None = None  # None: every root is built from nothing
 
 
 def build_config(options: ContainerOptions) -> ContainerConfig:
@@ -95,7 +94,7 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
     context = container.get("securityContext") or {}
     privileged, capability_numbers = bool(context.get("privileged")), capabilities(context)
     may_remount = privileged or CAPABILITIES["SYS_ADMIN"] in capability_numbers
-    prepared = _prepare_root(options, root, may_remount=may_remount)
+    root.mkdir(parents=True, exist_ok=True)
     message_file.touch()
     message_file.chmod(0o666)
     if options.sandboxed:
@@ -109,7 +108,7 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
             privileged=privileged,
             may_remount=may_remount,
             host_pid=bool(options.pod["spec"].get("hostPID")),
-            prepared=prepared,
+            templates=options.templates,
         )
     memory = _limit(container, "memory") or _limit(options.pod["spec"], "memory")
     return {
@@ -141,16 +140,6 @@ def build_config(options: ContainerOptions) -> ContainerConfig:
         "cgroups": [str(path) for path in options.cgroups],
         "memory_limit": memory if memory and not options.cgroups else None,
     }
-
-
-def _prepare_root(options: ContainerOptions, root: Path, *, may_remount: bool) -> bool:
-    """Create the directory of the container's root; whether it has what all roots of its image have."""
-    content = root_content(options.image.root, may_remount=may_remount)
-    if options.sandboxed and options.roots and content:
-        options.roots.take(content, root)
-        return True
-    root.mkdir(parents=True, exist_ok=True)
-    return False
 
 
 def _seccomp(options: ContainerOptions, capability_numbers: list[int]) -> str:

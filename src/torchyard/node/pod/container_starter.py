@@ -15,6 +15,7 @@ from torchyard.node.pod.environment import CreateContainerConfigError
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.shim import records, wire
 from torchyard.node.shim.client import ShimRequestError
+from torchyard.node.shim.socket_server import close_all
 from torchyard.node.volumes.mounter import VolumeError
 
 # A kubelet syncs a pod that cannot start every ten seconds, and backs off between two pulls of an image.
@@ -70,13 +71,14 @@ class ContainerStarter:
         name = container["name"]
         try:
             image = await self._resolve_image(container)
-            await create_container.create(self._context, self._sandbox, container, image, attempt)
-            record = await self._sandbox.shim.start(name, attempt)
+            mounts = await create_container.create(self._context, self._sandbox, container, image, attempt)
+            try:
+                record = await self._sandbox.shim.start(name, attempt, mounts)
+            finally:
+                close_all(mounts)
         except (ImageError, CreateContainerConfigError, VolumeError, ShimRequestError, OSError) as error:
             self._start_failed(container, error)
             return False
-        if self._context.roots:
-            self._context.roots.refill_later()
         self._waiting.pop(name, None)
         self._not_before.pop(name, None)
         emit = self._sandbox.event

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchyard.api import quantity
 from torchyard.api.objects import Object
+from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.context import NodeContext
 from torchyard.node.devices import nvidia
 from torchyard.node.images.model import Image
@@ -13,13 +16,21 @@ from torchyard.node.network import rendezvous_ports
 from torchyard.node.pod import environment
 from torchyard.node.pod.container_config import ContainerOptions, build_config
 from torchyard.node.pod.engine_config import engine_config
+from torchyard.node.pod.environment import CreateContainerConfigError
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.resources import cgroups
-from torchyard.node.shim import records
+from torchyard.node.runtime.idmapped_mounts import ContainerMounts
+from torchyard.node.shim import mount_sources, records, shifted_ids
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ContainerConfig, PodRecord
 
 
-async def create(context: NodeContext, sandbox: PodSandbox, container: Object, image: Image, attempt: int) -> None:
-    """Write the config of one attempt; the shim starts from it."""
+async def create(context: NodeContext, sandbox: PodSandbox, container: Object, image: Image, attempt: int) -> list[int]:
+    """Write the config of one attempt; the shim starts from it.
+
+    Returns open mounts that the config refers to, where the pod has ids of its own: the caller sends and closes them.
+    """
     pod_record = sandbox.record
     assert pod_record is not None, "a sandbox exists before its containers"
     name = container["name"]
@@ -42,13 +53,38 @@ async def create(context: NodeContext, sandbox: PodSandbox, container: Object, i
         shared_memory=sandbox.shared_memory(),
         cgroups=tuple(_create_cgroups(context, sandbox, container)),
         seccomp=context.machine.seccomp,
-        roots=context.roots,
+        templates=context.templates,
     )
     config = build_config(options)
     if image.engine:
         engine_name = f"yard-{sandbox.pod['metadata']['uid'][:8]}-{name}-{attempt}"
         config = engine_config(config, options, engine=context.machine.engine, name=engine_name)
-    records.write(records.config_path(str(sandbox.dir.path), name, attempt), config)
+    path = records.config_path(str(sandbox.dir.path), name, attempt)
+    if not pod_record.get("ids"):
+        records.write(path, config)
+        return []
+    mounts = _map_mounts(config, sandbox, pod_record)
+    try:
+        records.write(path, mounts.config)
+    except BaseException:
+        mounts.close()
+        raise
+    return mounts.files
+
+
+def _map_mounts(config: ContainerConfig, sandbox: PodSandbox, pod_record: PodRecord) -> ContainerMounts:
+    shim_pid = records.shim_pid(str(sandbox.dir.path))
+    largest = max(config["user"]["uid"], config["user"]["gid"], *config["user"]["groups"])
+    if largest >= shifted_ids.COUNT:
+        raise CreateContainerConfigError(messages.id_too_large(largest), code=messages.REASON_CREATE_ERROR)
+    user_namespace = os.open(f"/proc/{shim_pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        in_memory = {volume["path"] for volume in pod_record.get("tmpfs") or ()}
+        return ContainerMounts(config, user_namespace=user_namespace, in_memory=in_memory)
+    except mount_sources.MountRefused as error:
+        raise CreateContainerConfigError(str(error.strerror)) from error
+    finally:
+        os.close(user_namespace)
 
 
 async def _environment(context: NodeContext, sandbox: PodSandbox, container: Object) -> dict[str, str]:

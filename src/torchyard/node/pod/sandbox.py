@@ -22,6 +22,8 @@ from torchyard.node.pod.pod_data import PodData
 from torchyard.node.pod.pod_dir import PodDir
 from torchyard.node.pod.pod_volumes import PodVolumes
 from torchyard.node.resources import cgroups
+from torchyard.node.runtime.id_ranges import not_shifted_by_spec
+from torchyard.node.runtime.idmapped_mounts import MountProbe
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ShimClient, ShimNotRunning
 from torchyard.node.volumes import nfs
@@ -71,11 +73,14 @@ class PodSandbox:
         await self._check_runtime_class()
         record = self.record
         if record is None or record.get("released"):
+            if record and self._context.ids:
+                self._context.ids.release(record)
             record = self._admit(engine=await self._uses_engine())
         self.ignored_fields = check_fields(self.pod, record)
         await self.volumes.mount()
         if "tmpfs" not in record:
             record["tmpfs"] = self.volumes.tmpfs()
+            self._choose_ids(record)
             self.dir.write_record(record)
         self.refresh_etc_files()
         is_new = await self._context.zygote.start_shim(self.dir.path)
@@ -162,6 +167,27 @@ class PodSandbox:
             raise
         return record
 
+    def _choose_ids(self, record: PodRecord) -> None:
+        """Give the pod ids of its own, if the machine and what it mounts allow it."""
+        context = self._context
+        if not (context.ids and context.mount_probe and record["sandboxed"]):
+            return
+        reason = not_shifted_by_spec(self.pod)
+        if not reason and record["devices"]:
+            reason = "processes that share memory of a GPU must have the same uid"
+        reason = reason or self._unmappable(context.mount_probe)
+        if reason:
+            log.info("ids not shifted: pod=%s/%s reason=%r", record["namespace"], record["name"], reason)
+        else:
+            record["ids"] = context.ids.allocate(record["uid"])
+
+    def _unmappable(self, probe: MountProbe) -> str:
+        """Why something that the pod mounts cannot have the pod's ids; empty if everything can."""
+        paths = [self.dir.path, *(volume.path for volume in self.volumes.mounted.values() if volume.memory is None)]
+        if shared_memory.BASE.is_dir():
+            paths.append(shared_memory.BASE)
+        return next((problem for problem in map(probe.problem, paths) if problem), "")
+
     def _choose_ports(self) -> dict[str, int]:
         ports = peers.choose_ports(self.pod, self._group(), self._context.settings.pods)
         for port, number in ports.items():
@@ -202,10 +228,12 @@ class PodSandbox:
 
     async def tear_down(self) -> None:
         """End the shim and its containers, release what the pod had, remove its directory."""
-        group = self._group()
+        group, record = self._group(), self.record
         await self.stop_shim()
         await nfs.unmount_all(volumes_dir(self.dir.path, NFS))
         await asyncio.to_thread(self.dir.remove)
+        if record and self._context.ids:
+            self._context.ids.release(record)
         others = peers.all_records(self._context.settings.pods)
         if not any(record.get("group") == group for record in others):
             await asyncio.to_thread(shared_memory.remove, self._context.settings.root, group)

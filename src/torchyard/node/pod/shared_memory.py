@@ -14,13 +14,13 @@ from torchyard import files
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.pod.environment import CreateContainerConfigError
 
-_BASE = Path("/dev/shm")  # noqa: S108 - a file system of its own, and directories in it that only their owner enters
+BASE = Path("/dev/shm")  # noqa: S108 - a file system of its own, and directories in it that only their owner enters
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def directory_of(root: Path, group: str) -> Path | None:
     """The directory that the pods of a group see as /dev/shm, created if missing. `root` tells nodes apart."""
-    if not _BASE.is_dir():
+    if not BASE.is_dir():
         return None
     path = _path(root, group)
     with contextlib.suppress(FileExistsError):
@@ -65,4 +65,4 @@ def _own_directory(path: Path) -> Iterator[int]:
 def _path(root: Path, group: str) -> Path:
     """By digest: the uid of an owner is whatever the creator of the pod wrote."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
-    return _BASE / f"torchyard-{os.getuid()}-{digest}" / hashlib.sha256(group.encode()).hexdigest()[:32]
+    return BASE / f"torchyard-{os.getuid()}-{digest}" / hashlib.sha256(group.encode()).hexdigest()[:32]

@@ -2,5 +2,6 @@
 request), the sandbox (namespaces), a plain process. Each ends in the same thing, a config that the shim starts from.
 
 Reading order: `machine_features` (which rungs this machine has, and why not the others), `rootfs_steps` and
-`prepared_roots` (the root of a container in the sandbox), `seccomp` (the filter of its system calls).
+`root_templates` (the root of a container in the sandbox), `id_ranges` and `idmapped_mounts` (pods with ids of their
+own), `seccomp` (the filter of its system calls).
 """

@@ -15,6 +15,7 @@ from torchyard.api.cluster import node_labels
 from torchyard.api.pod.field_support import Rung
 from torchyard.node.resources.cgroups import CgroupSupport
 from torchyard.node.resources.cgroups import find as find_cgroups
+from torchyard.node.runtime import idmapped_mounts
 from torchyard.node.runtime.seccomp import filters, syscall_table
 from torchyard.node.shim import namespace_check
 
@@ -31,6 +32,7 @@ class MachineFeatures:
     cgroups: CgroupSupport
     user: str
     seccomp_missing: str = ""  # empty: system calls of pods in the sandbox are filtered
+    shifted_ids_missing: str = "not tried"  # empty: pods get ids of their own
 
     @property
     def sandbox(self) -> bool:
@@ -43,6 +45,10 @@ class MachineFeatures:
     @property
     def seccomp(self) -> bool:
         return self.sandbox and not self.seccomp_missing
+
+    @property
+    def shifted_ids(self) -> bool:
+        return self.network and not self.shifted_ids_missing
 
     @property
     def rung(self) -> Rung:
@@ -60,6 +66,7 @@ class MachineFeatures:
             node_labels.SECCOMP: filters.RUNTIME_DEFAULT if self.seccomp else "none",
             node_labels.PIDS_LIMIT: "cgroup" if self.cgroups.pids else "none",
             node_labels.USER: user,
+            node_labels.IDS: "shifted" if self.shifted_ids else "plane",
         }
 
     def lines(self) -> list[tuple[str, bool, str]]:
@@ -71,6 +78,7 @@ class MachineFeatures:
                 self.sandbox,
                 self.sandbox_missing or f"user, mount, pid, ipc and uts namespaces, as {self.user}",
             ),
+            ("shifted ids", self.shifted_ids, self._shifted_ids_details()),
             ("seccomp", self.seccomp, self._seccomp_details()),
             ("pod network", self.network, self.network_missing or "a network namespace per pod"),
             (
@@ -81,6 +89,13 @@ class MachineFeatures:
             ("memory and cpu limits", self.cgroups.enforced, self.cgroups.description),
             ("process limit", self.cgroups.pids is not None, self._pids_details()),
         ]
+
+    def _shifted_ids_details(self) -> str:
+        if not self.network:
+            return "only pods with a network of their own get ids of their own"
+        if not self.shifted_ids_missing:
+            return "each pod that is not privileged has 65,536 ids of its own"
+        return f"pods have the ids of the plane's user: {self.shifted_ids_missing}"
 
     def _seccomp_details(self) -> str:
         if not self.sandbox:
@@ -108,6 +123,7 @@ def detect(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> MachineFeatures:
         cgroups=find_cgroups(cgroup_root),
         user="root" if os.geteuid() == 0 else "an ordinary user",
         seccomp_missing=namespaces["seccomp"] or _unknown_architecture(),
+        shifted_ids_missing=idmapped_mounts.missing() if not namespaces["user"] else namespaces["user"],
     )
 
 

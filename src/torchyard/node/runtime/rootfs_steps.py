@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchyard.node.runtime import prepared_roots
-from torchyard.node.runtime.prepared_roots import RootContent
+from torchyard.node.runtime import root_templates
+from torchyard.node.runtime.root_templates import RootContent, RootTemplates
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import RootfsStep
@@ -78,16 +78,19 @@ def rootfs_steps(
     privileged: bool = False,
     may_remount: bool = False,
     host_pid: bool = False,
-    prepared: bool = False,
+    templates: RootTemplates | None = None,
 ) -> list[RootfsStep]:
     """All steps in order. `scratch` is a directory for what the container writes into its layers.
 
-    A container that `may_remount` (CAP_SYS_ADMIN) could make a read-only bind mount writable: it gets none. A
-    `prepared` root has the `root_content` already.
+    A container that `may_remount` (CAP_SYS_ADMIN) could make a read-only bind mount writable: it gets none. With
+    `templates` the root of a mapped image is a layer over a template, and not created from nothing.
     """
     steps: list[RootfsStep] = []
-    if prepared:
-        steps += _prepared(root.prefixes)[1]
+    if templates and root.machine and not root.layers and not may_remount:
+        content, binds = _template(root.prefixes)
+        lower = str(templates.path(content))
+        steps.append({**_overlay("/", [(lower, "")], scratch, 0), "template": True})
+        steps += binds
         steps += _standard(devices, privileged=privileged, host_pid=host_pid)
     else:
         if root.machine:
@@ -183,14 +186,9 @@ def _machine(root: RootfsSource, scratch: Path) -> list[RootfsStep]:
     return steps + _configuration_with(layers, scratch, len(steps))
 
 
-def root_content(root: RootfsSource, *, may_remount: bool) -> RootContent | None:
-    """What a container's root can be prepared with, if it can: images with layers differ too much."""
-    return _prepared(root.prefixes)[0] if root.machine and not root.layers and not may_remount else None
-
-
 @functools.cache
-def _prepared(prefixes: tuple[Path, ...]) -> tuple[RootContent, tuple[RootfsStep, ...]]:
-    """The content of the roots of mapped images with these environments, and what is mounted on it."""
+def _template(prefixes: tuple[Path, ...]) -> tuple[RootContent, tuple[RootfsStep, ...]]:
+    """The template of mapped images with these environments, and what is mounted on it."""
     links = _machine_links()
     system = [path for path in (Path("/", name) for name in SYSTEM if name not in links) if path.is_dir()]
     binds: list[RootfsStep] = [
@@ -200,13 +198,17 @@ def _prepared(prefixes: tuple[Path, ...]) -> tuple[RootContent, tuple[RootfsStep
     directories = {target.strip("/"): 0o755 for target in ("/etc", *_PSEUDO, *(step["target"] for step in binds))}
     directories |= {path.strip("/"): mode for path, mode in _DIRECTORIES.items()}
     copies: dict[str, str] = {}
+    files = [f"etc/{name}" for name in NETWORK_FILES]
     for step in _configuration():
-        if prepared_roots.is_copied(step["source"]):
+        if root_templates.is_copied(step["source"]):
             copies[step["target"].strip("/")] = step["source"]
+            continue
+        binds.append(step)
+        if Path(step["source"]).is_dir():
+            directories[step["target"].strip("/")] = 0o755
         else:
-            binds.append(step)
-    files = tuple(f"etc/{name}" for name in NETWORK_FILES)
-    return RootContent(copies, links, directories, files), tuple(binds)
+            files.append(step["target"].strip("/"))
+    return RootContent(copies, links, directories, tuple(files)), tuple(binds)
 
 
 def _configuration_with(layers: tuple[Path, ...], scratch: Path, number: int) -> list[RootfsStep]:

@@ -184,15 +184,16 @@ class ShimClient:
             raise
         return channel
 
-    async def _request(self, message: Mapping[str, object]) -> dict[str, Any]:
-        return (await request(self.pod, shim_server.SOCKET, message))[0]
+    async def _request(self, message: Mapping[str, object], files: Sequence[int] = ()) -> dict[str, Any]:
+        return (await request(self.pod, shim_server.SOCKET, message, files))[0]
 
     async def hello(self) -> HelloReply:
         return cast("HelloReply", await self._request({"op": "hello"}))
 
-    async def start(self, container: str, attempt: int) -> ContainerRecord:
+    async def start(self, container: str, attempt: int, files: Sequence[int] = ()) -> ContainerRecord:
+        """Start an attempt. `files` are the mounts that its config refers to."""
         message: StartRequest = {"op": "start", "container": container, "attempt": attempt}
-        reply = cast("StartReply", await self._request(message))
+        reply = cast("StartReply", await self._request(message, files))
         return reply["record"]
 
     async def signal(self, container: str, number: int) -> None:

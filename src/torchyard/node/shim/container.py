@@ -65,11 +65,14 @@ class Container:
         else:
             self.saved()
 
-    def start(self) -> None:
-        """Fork the init process; `failure` becomes readable when it is known whether it came up."""
+    def start(self, files: list[int]) -> None:
+        """Fork the init process; `failure` becomes readable when it is known whether it came up.
+
+        `files` are the mounts that the config refers to.
+        """
         config = self.config
         if config["tty"]:
-            child = process.start_init(config, None)
+            child = process.start_init(config, None, files)
         else:
             out_read, out_write = os.pipe2(os.O_CLOEXEC)
             err_read, err_write = os.pipe2(os.O_CLOEXEC)
@@ -77,7 +80,7 @@ class Container:
                 in_read, self.input = os.pipe2(os.O_CLOEXEC)
             else:
                 in_read = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-            child = process.start_init(config, (in_read, out_write, err_write))
+            child = process.start_init(config, (in_read, out_write, err_write), files)
             for descriptor in (in_read, out_write, err_write):
                 os.close(descriptor)
             self._add_stream("stdout", out_read)

@@ -28,7 +28,10 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 15, 24, 36, 38
 
 RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x08, 0x10
-_AT_RECURSIVE, _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NODEV = 0x8000, 1, 4
+_AT_RECURSIVE, _AT_EMPTY_PATH = 0x8000, 0x1000
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_NOEXEC = 1, 2, 4, 8
+_MOUNT_ATTR_IDMAP = 0x100000
+_OPEN_TREE_CLONE, _MOVE_FROM_EMPTY_PATH, _MOVE_TO_EMPTY_PATH = 1, 0x04, 0x40
 _JOIN_SESSION_KEYRING = 1
 _SET_MODE_FILTER, _SPEC_ALLOW = 1, 4
 _CAPABILITY_VERSION = 0x20080522
@@ -43,6 +46,8 @@ _NUMBERS = {
         "seccomp": 317,
         "mount_setattr": 442,
         "openat2": 437,
+        "open_tree": 428,
+        "move_mount": 429,
     },
     "aarch64": {
         "clone": 220,
@@ -52,6 +57,8 @@ _NUMBERS = {
         "seccomp": 277,
         "mount_setattr": 442,
         "openat2": 437,
+        "open_tree": 428,
+        "move_mount": 429,
     },
 }
 _SYSCALL = _NUMBERS.get(platform.machine(), {})
@@ -138,6 +145,39 @@ def restrict(target: str, *, read_only: bool, no_devices: bool) -> None:
         flags = (MS_RDONLY if read_only else 0) | (MS_NODEV if no_devices else 0)
         for mount_point in mounts_below(target):  # a kernel before 5.12
             remount(mount_point, flags)
+
+
+def clone_mount(descriptor: int, *, recursive: bool = True) -> int:
+    """A copy of an open file's mount, and of those below it, that is not mounted anywhere yet."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
+    return _syscall("open_tree", descriptor, b"", flags)
+
+
+def configure_mount(
+    descriptor: int,
+    *,
+    user_namespace: int | None = None,
+    read_only: bool = False,
+    no_devices: bool = False,
+    no_exec: bool = False,
+) -> None:
+    """Make a mount that is not mounted yet, and those below it, private and restrict them.
+
+    With a user namespace their files get its ids.
+    """
+    attributes = (_MOUNT_ATTR_RDONLY if read_only else 0) | (_MOUNT_ATTR_NODEV if no_devices else 0)
+    if no_exec:
+        attributes |= _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOEXEC
+    if user_namespace is not None:
+        attributes |= _MOUNT_ATTR_IDMAP
+    data = struct.pack("=QQQQ", attributes, 0, MS_PRIVATE, user_namespace or 0)
+    _syscall("mount_setattr", descriptor, b"", _AT_EMPTY_PATH | _AT_RECURSIVE, data, ctypes.c_size_t(32))
+
+
+def attach_mount(descriptor: int, target: int) -> None:
+    """Mount what `clone_mount` returned on an open file."""
+    flags = _MOVE_FROM_EMPTY_PATH | _MOVE_TO_EMPTY_PATH
+    _syscall("move_mount", descriptor, b"", target, b"", flags)
 
 
 def mounts_below(target: str) -> list[str]:
@@ -247,6 +287,11 @@ def write_identity_maps(pid: int) -> None:
         _write_maps(pid, {"uid_map": "0 0 4294967295", "gid_map": "0 0 4294967295"})
     else:
         _write_maps(pid, {"setgroups": "deny", "uid_map": f"0 {os.geteuid()} 1", "gid_map": f"0 {os.getegid()} 1"})
+
+
+def map_range(pid: int, first: int, count: int) -> None:
+    """Fill the id maps of a new user namespace: from 0 on, a range that begins with `first`."""
+    _write_maps(pid, {"uid_map": f"0 {first} {count}", "gid_map": f"0 {first} {count}"})
 
 
 def map_identity(uid: int, gid: int) -> None:

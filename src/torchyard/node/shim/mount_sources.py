@@ -59,6 +59,8 @@ def open_source(step: RootfsStep) -> int | None:
 
 
 def _open_volume(step: RootfsStep) -> int:
+    if "descriptor" in step:
+        return os.dup(step["descriptor"])
     if "host_path_type" in step:
         return open_host_path(step["source"], step["host_path_type"], private=step.get("private", ()))
     if not step.get("no_follow"):
@@ -68,6 +70,16 @@ def _open_volume(step: RootfsStep) -> int:
         os.close(descriptor)
         raise OSError(errno.ELOOP, "is a symbolic link", step["source"])
     return descriptor
+
+
+def open_layer(tree: str, path: str) -> int:
+    """A directory of an image's layer. No link in it is followed: the layer lies on the machine, the link does not."""
+    top = os.open(tree, _PATH | os.O_DIRECTORY)
+    for name in path.split("/") if path else ():
+        below = os.open(name, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+        os.close(top)
+        top = below
+    return top
 
 
 def open_sub_path(volume: int, sub_path: str) -> int:

@@ -10,26 +10,47 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from torchyard.node.shim import linux, namespace_holder, netlink
+from torchyard.node.shim import linux, namespace_holder, netlink, shifted_ids
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import PodNetwork, SandboxConfig, TmpfsVolume
+    from torchyard.node.shim.shifted_ids import IdMapper
 
 INTERFACE = "eth0"
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
-def prepare(namespaces: namespace_holder.Namespaces, *, has_network: bool) -> None:
-    """User and UTS namespaces, and for a pod with a network that namespace too: it takes the kernel longest."""
+def prepare(namespaces: namespace_holder.Namespaces, *, has_network: bool, shifted: bool) -> IdMapper | None:
+    """User and UTS namespaces, and for a pod with a network that namespace too: it takes the kernel longest.
+
+    With `shifted` the user namespace is the pod's own; the returned mapper completes it in `configure`. It is no child
+    of the one that other pods share: root of a parent has all capabilities in it.
+    """
+    if shifted:
+        mapper = shifted_ids.enter((lambda shim: _attach_network(namespaces, shim)) if has_network else None)
+        if has_network:
+            _set_up_network()
+        return mapper
     linux.setns(namespaces.user, linux.NEWUSER)
     linux.unshare(linux.NEWUTS)
     if has_network:
         _add_veth(namespaces)
+    return None
 
 
-def configure(config: SandboxConfig) -> None:
+def configure(config: SandboxConfig, mapper: IdMapper | None = None) -> None:
     """Mounts, IPC, host name, tmpfs volumes, address. The mount namespace only now: it has the newest mounts."""
-    linux.unshare(linux.NEWNS | (0 if config.get("ipc") == "NODE" else linux.NEWIPC))
+    sysctls = config.get("sysctls", {})
+    for name in sysctls:
+        if not _is_of_pod(name, config):
+            raise PermissionError(errno.EPERM, f"sysctl {name} is the machine's, not the pod's")
+    if mapper:
+        of_ipc = {name: value for name, value in sysctls.items() if name.startswith(_IPC_SYSCTLS)}
+        sysctls = {name: value for name, value in sysctls.items() if name not in of_ipc}
+        mapper.finish(config["ids"], of_ipc)
+        if config["network"]:
+            _allow_pings(shifted_ids.COUNT - 1)
+    linux.unshare(linux.NEWNS | (0 if mapper or config.get("ipc") == "NODE" else linux.NEWIPC))
     # What the machine mounts later (a disk, a share) still shows up in hostPath volumes.
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_SLAVE)
     linux.set_hostname(config["hostname"])
@@ -37,9 +58,7 @@ def configure(config: SandboxConfig) -> None:
         _mount_tmpfs(volume)
     if config["network"]:
         _add_address(config["network"])
-    for name, value in config.get("sysctls", {}).items():
-        if not _is_of_pod(name, config):
-            raise PermissionError(errno.EPERM, f"sysctl {name} is the machine's, not the pod's")
+    for name, value in sysctls.items():
         _sysctl(name.replace(".", "/"), value)
 
 
@@ -53,7 +72,8 @@ def _is_of_pod(name: str, config: SandboxConfig) -> bool:
 def _mount_tmpfs(volume: TmpfsVolume) -> None:
     size = f",size={volume['size']}" if volume["size"] else ""
     flags = linux.MS_NOSUID | linux.MS_NODEV
-    owner = f"mode=3777,gid={volume['gid']}" if "gid" in volume else "mode=1777"
+    # Root of the pod, by its number there: the shim itself is another user where ids are shifted.
+    owner = f"mode=3777,uid=0,gid={volume['gid']}" if "gid" in volume else "mode=1777,uid=0,gid=0"
     linux.mount("tmpfs", volume["path"], "tmpfs", flags=flags, data=f"{owner}{size}")
 
 
@@ -63,18 +83,37 @@ def _add_veth(namespaces: namespace_holder.Namespaces) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     peer = f"yard{os.getpid()}"
     linux.setns(namespaces.network, linux.NEWNET)
-    try:
-        netlink.add_veth(peer, INTERFACE, peer_namespace=own, bridge=namespaces.bridge)
-    except FileExistsError:  # left by a killed shim that had the same pid
-        netlink.remove_link(peer)
-        netlink.add_veth(peer, INTERFACE, peer_namespace=own, bridge=namespaces.bridge)
+    _connect(peer, own, namespaces.bridge)
     linux.setns(own, linux.NEWNET)
     os.close(own)
+    _set_up_network()
+
+
+def _attach_network(namespaces: namespace_holder.Namespaces, shim: int) -> None:
+    """Connect the network namespace of a shim with the cluster's bridge, from a process outside it."""
+    own = os.open(f"/proc/{shim}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    linux.setns(namespaces.network, linux.NEWNET)
+    _connect(f"yard{shim}", own, namespaces.bridge)
+
+
+def _set_up_network() -> None:
     netlink.link_up("lo")
     # As container runtimes do: any user of the pod may serve port 80 and ping.
     _sysctl("net/ipv4/ip_unprivileged_port_start", "0")
-    with contextlib.suppress(OSError):
-        _sysctl("net/ipv4/ping_group_range", "0 2147483647")
+    _allow_pings(2147483647)
+
+
+def _allow_pings(largest_group: int) -> None:
+    with contextlib.suppress(OSError):  # the user namespace does not have all of these groups
+        _sysctl("net/ipv4/ping_group_range", f"0 {largest_group}")
+
+
+def _connect(peer: str, namespace: int, bridge: str) -> None:
+    try:
+        netlink.add_veth(peer, INTERFACE, peer_namespace=namespace, bridge=bridge)
+    except FileExistsError:  # left by a killed shim that had the same pid
+        netlink.remove_link(peer)
+        netlink.add_veth(peer, INTERFACE, peer_namespace=namespace, bridge=bridge)
 
 
 def _add_address(network: PodNetwork) -> None:

@@ -18,10 +18,12 @@ import termios
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from torchyard.node.shim import beneath, linux, mount_sources, pids, rootfs, wire
+from torchyard.node.shim import beneath, linux, mount_sources, pids, rootfs, shifted_ids, wire
 from torchyard.node.shim.socket_server import close_inherited
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torchyard.node.shim.record_types import ContainerConfig, ExecRequest, StartFailure, TerminalSize
 
     Stdio = tuple[int, int, int]
@@ -44,8 +46,11 @@ class ChildProcess:
         self.old_root: socket.socket | None = None
 
 
-def start_init(config: ContainerConfig, stdio: Stdio | None) -> ChildProcess:
-    """Start the container itself: pid 1 of its own namespaces, or a plain process in its own session."""
+def start_init(config: ContainerConfig, stdio: Stdio | None, files: Sequence[int] = ()) -> ChildProcess:
+    """Start the container itself: pid 1 of its own namespaces, or a plain process in its own session.
+
+    `files` are the mounts that the config refers to.
+    """
     failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
     terminals = socket.socketpair() if stdio is None else None
     steps = config["root"]
@@ -58,7 +63,7 @@ def start_init(config: ContainerConfig, stdio: Stdio | None) -> ChildProcess:
             _join_cgroups(config)
             if steps is not None:
                 _unshare_cgroups()
-                old_root = rootfs.build(config, steps)
+                old_root = rootfs.build(config, steps, files)
                 if _may_unmount(config):
                     rootfs.detach_old_root(old_root)
                 else:
@@ -136,6 +141,8 @@ def start_exec(config: ContainerConfig, container_pid: int, request: ExecRequest
             _join_cgroups(config)
             if config["root"] is not None:
                 _enter_namespaces(config, container_pid)
+            if config.get("shifted"):
+                shifted_ids.become_root()
             pid = linux.clone(0, to_parent=True)
             if pid:
                 os.write(pid_write, str(pid).encode())

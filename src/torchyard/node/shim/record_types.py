@@ -41,6 +41,7 @@ class ZygoteSettings(TypedDict):
     namespaces: bool
     network: ClusterNetworkConfig | None
     pids: NotRequired[PidsLimit | None]
+    shifted_ids: NotRequired[bool]  # spare shims have a user namespace of their own
 
 
 class NamespaceHolderRecord(TypedDict):
@@ -74,6 +75,7 @@ class SandboxConfig(TypedDict):
     tmpfs: NotRequired[list[TmpfsVolume]]  # missing until the pod's volumes are mounted
     ipc: NotRequired[NamespaceMode]  # POD unless it is NODE (hostIPC)
     sysctls: NotRequired[dict[str, str]]
+    ids: NotRequired[int]  # the first of the machine's ids that are the pod's; missing or 0: the ids are not shifted
 
 
 class PodRecord(SandboxConfig):
@@ -134,6 +136,12 @@ class RootfsStep(TypedDict, total=False):
     lower: list[tuple[str, str]]  # a layer, and a directory in it; the highest one first
     upper: str
     work: str
+    template: bool  # of an overlay: without overlays the layer is copied
+    in_memory: bool  # of a bind: the source is a tmpfs that the shim has mounted
+    descriptor: int  # of such a bind: the source, open
+    file: int  # of a bind: the mount is ready, and this is its place among the files of the request
+    layers: list[int]  # of an overlay: as `lower`, by their places among the files of the request
+    scratch: int  # of an overlay: the directory that `upper` and `work` are relative to
 
 
 class ContainerConfig(TypedDict):
@@ -152,6 +160,8 @@ class ContainerConfig(TypedDict):
     log: LogConfig
     root: list[RootfsStep] | None  # None: a plain process that sees the machine's root
     root_directory: str
+    root_file: NotRequired[int]  # the root is ready to be mounted; as `RootfsStep.file`
+    shifted: NotRequired[bool]  # the container has the ids of its pod
     read_only_root: bool
     privileged: bool
     capabilities: list[int]
@@ -193,6 +203,8 @@ class StartShimRequest(TypedDict):
 
 
 class StartRequest(TypedDict):
+    """The files sent along are the mounts that the container's config refers to."""
+
     op: Literal["start"]
     container: str
     attempt: int

@@ -13,12 +13,15 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from torchyard.node.shim import beneath, linux, mount_sources
+from torchyard.node.shim import beneath, linux, mount_sources, shifted_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torchyard.node.shim.record_types import ContainerConfig, RootfsStep
 
 _COVER, _OLD_ROOT = ".machine", "root"  # in /dev: a tmpfs over a directory that holds the machine's root
+_OVERLAY = "overlay"  # in the prepared root: where the overlay is mounted that is the container's root
 _PSEUDO = ("/proc", "/sys", "/dev")  # an image must not have links in their place
 _PATH = os.O_PATH | os.O_CLOEXEC
 _opened: list[int] = []  # descriptors of the current step
@@ -30,16 +33,20 @@ _EMULATED = frozenset(
 _EMPTY = "/dev/.empty"  # the second layer of an overlay, which the kernel demands; hidden by the container's /dev
 
 
-def build(config: ContainerConfig, steps: list[RootfsStep]) -> int:
+def build(config: ContainerConfig, steps: list[RootfsStep], files: Sequence[int] = ()) -> int:
     """Build the root in a directory of its own (on disk: what a container writes takes no memory) and pivot into it.
 
     Returns an open file of the machine's root, which is covered: only a process that may unmount can reach it.
     `detach_old_root` unmounts it later: the kernel then waits for all readers, which takes longer than the rest.
+    Where the ids of the pod are shifted, the agent has prepared the mounts, and `files` are their descriptors.
     """
-    root = config["root_directory"]
     os.umask(0o022)
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-    linux.mount(root, root, flags=linux.MS_BIND)
+    if config.get("shifted"):
+        root = _attach_root(config, steps, files)
+    else:
+        root = config["root_directory"]
+        linux.mount(root, root, flags=linux.MS_BIND)
     devices = -1
     for step in steps:
         _OPERATIONS[step["op"]](root, step)
@@ -54,6 +61,29 @@ def build(config: ContainerConfig, steps: list[RootfsStep]) -> int:
     for path in config["read_only_paths"]:
         _bind_read_only(path)
     return old_root
+
+
+_mounts: list[int] = []  # descriptors of the mounts that the agent has prepared
+_places: list[int] = []  # an open directory on which mounts are attached that are not reached by a path
+
+
+def _attach_root(config: ContainerConfig, steps: list[RootfsStep], files: Sequence[int]) -> str:
+    """Mount the root that the agent has prepared, and become root of the pod. Returns a path that leads to it."""
+    place = os.open(config["root_directory"], _PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    for step in steps:
+        if step["op"] == "bind" and step.get("in_memory"):
+            step["descriptor"] = os.open(step["source"], _PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    shifted_ids.become_root()  # the machine's user of the shim can create no files in the pod's mounts
+    _mounts.extend(files)
+    _places.append(place)
+    root = files[config["root_file"]]
+    linux.attach_mount(root, place)
+    if not any(step["op"] == "overlay" and step["target"] == "/" for step in steps):
+        return f"/proc/self/fd/{root}"
+    # A path with a name at its end leads to what is mounted there, where a descriptor leads to what it covers.
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(_OVERLAY, dir_fd=root)
+    return f"/proc/self/fd/{root}/{_OVERLAY}"
 
 
 def _mask(path: str) -> None:
@@ -119,16 +149,18 @@ def _directory(root: str, step: RootfsStep) -> None:
 
 def _bind(root: str, step: RootfsStep) -> None:
     """Bind a file or directory; an `optional` step is skipped if the machine does not have the source."""
-    if step.get("in_empty_root"):
+    if step.get("in_empty_root") and "file" not in step:
         _bind_in_empty_root(root, step)
+        return
+    if "file" in step:
+        _attach(root, step)
         return
     source = _open_inside(root, step["source"]) if step.get("from_root") else mount_sources.open_source(step)
     if source is None:
         return
     _open(source)
     target = _ensure(root, step["target"], directory=stat.S_ISDIR(os.fstat(source).st_mode))
-    if os.fstat(_opened[-1]).st_dev in _proc_devices and step["target"] not in _EMULATED:
-        raise OSError(errno.EPERM, f'"{step["target"]}" cannot be mounted because it is inside /proc')
+    _check_target(step)
     recursive = linux.MS_REC if step.get("recursive", True) else 0
     try:
         linux.mount(f"/proc/self/fd/{source}", target, flags=linux.MS_BIND | recursive)
@@ -141,6 +173,20 @@ def _bind(root: str, step: RootfsStep) -> None:
     read_only, no_devices = step.get("read_only", False), step.get("no_devices", False)
     if read_only or no_devices:
         linux.restrict(_mounted(root, step["target"], source), read_only=read_only, no_devices=no_devices)
+
+
+def _check_target(step: RootfsStep) -> None:
+    """The target was opened last."""
+    if os.fstat(_opened[-1]).st_dev in _proc_devices and step["target"] not in _EMULATED:
+        raise OSError(errno.EPERM, f'"{step["target"]}" cannot be mounted because it is inside /proc')
+
+
+def _attach(root: str, step: RootfsStep) -> None:
+    """Mount what the agent has prepared."""
+    mount = _mounts[step["file"]]
+    _ensure(root, step["target"], directory=stat.S_ISDIR(os.fstat(mount).st_mode))
+    _check_target(step)
+    linux.attach_mount(mount, _opened[-1])
 
 
 def _bind_in_empty_root(root: str, step: RootfsStep) -> None:
@@ -277,13 +323,10 @@ def _write(root: str, path: str, content: bytes) -> None:
 
 def _overlay(root: str, step: RootfsStep) -> None:
     """Image layers below, the container's own writable layer on top."""
-    lower = [_open(_open_layer(tree, path)) for tree, path in step["lower"]]
-    own = []
-    for directory in (step["upper"], step["work"]):
-        if not os.path.isdir(directory):
-            os.makedirs(directory)
-            os.chmod(directory, stat.S_IMODE(os.fstat(lower[0]).st_mode))  # the upper directory's counts
-        own.append(_open(os.open(directory, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW)))
+    if "layers" in step:
+        lower, own = _attach_layers(step)
+    else:
+        lower, own = _open_layers(step)
     # By descriptor: the name of a directory in an image may contain the characters that separate mount options.
     paths = ":".join(f"/proc/self/fd/{layer}" for layer in lower)
     data = f"lowerdir={paths},upperdir=/proc/self/fd/{own[0]},workdir=/proc/self/fd/{own[1]}"
@@ -291,17 +334,58 @@ def _overlay(root: str, step: RootfsStep) -> None:
     try:
         linux.mount("overlay", target, "overlay", data=data + ",userxattr")
     except OSError:
+        if step.get("template"):
+            _copy_tree(lower[0], _opened[-1])
+            return
         linux.mount("overlay", target, "overlay", data=data)
 
 
-def _open_layer(tree: str, path: str) -> int:
-    """A directory of an image's layer. No link in it is followed: the layer lies on the machine, the link does not."""
-    top = os.open(tree, _PATH | os.O_DIRECTORY)
-    for name in path.split("/") if path else ():
-        below = os.open(name, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
-        os.close(top)
-        top = below
-    return top
+def _copy_tree(source: int, target: int) -> None:
+    """Copy a template, where the file system of the node's state cannot have overlays."""
+    for name in os.listdir(f"/proc/self/fd/{source}"):
+        entry = os.open(name, _PATH | os.O_NOFOLLOW, dir_fd=source)
+        status = os.fstat(entry)
+        place = f"/proc/self/fd/{target}/{name}"
+        if stat.S_ISLNK(status.st_mode):
+            os.symlink(os.readlink("", dir_fd=entry), place)
+        elif stat.S_ISDIR(status.st_mode):
+            os.mkdir(place)
+            os.chmod(place, stat.S_IMODE(status.st_mode))
+            below = os.open(place, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+            _copy_tree(entry, below)
+            os.close(below)
+        else:
+            with open(f"/proc/self/fd/{entry}", "rb") as original, open(place, "xb") as copy:
+                copy.write(original.read())
+            os.chmod(place, stat.S_IMODE(status.st_mode))
+        os.close(entry)
+
+
+def _open_layers(step: RootfsStep) -> tuple[list[int], list[int]]:
+    """The layers of an image, and the directories that the container writes to."""
+    lower = [_open(mount_sources.open_layer(tree, path)) for tree, path in step["lower"]]
+    own = []
+    for directory in (step["upper"], step["work"]):
+        if not os.path.isdir(directory):
+            os.makedirs(directory)
+            os.chmod(directory, stat.S_IMODE(os.fstat(lower[0]).st_mode))  # the upper directory's counts
+        own.append(_open(os.open(directory, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW)))
+    return lower, own
+
+
+def _attach_layers(step: RootfsStep) -> tuple[list[int], list[int]]:
+    """As `_open_layers`, of mounts that the agent has prepared: an overlay accepts only mounts that are attached."""
+    lower = [_mounts[place] for place in step["layers"]]
+    scratch = _mounts[step["scratch"]]
+    for mount in (*lower, scratch):
+        if mount not in _attached:
+            linux.attach_mount(mount, _places[0])
+            _attached.add(mount)
+    flags = _PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    return lower, [_open(os.open(step[name], flags, dir_fd=scratch)) for name in ("upper", "work")]
+
+
+_attached: set[int] = set()
 
 
 def _ensure(root: str, path: str, *, directory: bool) -> str:

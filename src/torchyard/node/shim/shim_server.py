@@ -79,6 +79,7 @@ class ShimServer(UnixSocketServer):
         name, attempt = message["container"], message["attempt"]
         record = records.read_record(self._pod, name, attempt)
         if record:
+            close_all(files)
             reply: StartReply = {"record": record}
             self.reply(channel, reply)
             return
@@ -91,7 +92,8 @@ class ShimServer(UnixSocketServer):
             raise RequestRefused(f"container {name} has no config for attempt {attempt}", wire.NO_CONFIG)
         container = Container(self._pod, config, self.loop)
         container.saved = lambda: self._notify(container)
-        container.start()
+        container.start(files)
+        close_all(files)
         self._containers[name] = container
         self.loop.watch(container.failure, lambda: self._start_finished(channel, container))
 

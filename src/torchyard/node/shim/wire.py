@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAX_MESSAGE = 128 * 1024
-MAX_FILES = 4
+MAX_FILES = 200  # the kernel allows 253
 _DESCRIPTOR = struct.Struct("i")
 
 # Codes of error replies.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchyard.node.shim.record_types import ErrorReply, HelloReply, PidsLimit, StartShimRequest, ZygoteSettings
+    from torchyard.node.shim.shifted_ids import IdMapper
 
 SOCKET, SETTINGS, LOG, LOCK = "zygote.sock", "zygote.json", "zygote.log", "zygote.lock"
 SOFT_LIMIT_VARIABLE = "TORCHYARD_SOFT_NOFILE"  # set by the plane
@@ -49,7 +50,8 @@ def main(root: str) -> None:
     pids_limit = settings.get("pids") if settings else None
     if pids_limit:
         pids.remove_unused(pids_limit["parent"])
-    zygote = ShimZygote(root, namespaces, pids_limit)
+    shifted = bool(settings and settings.get("shifted_ids"))
+    zygote = ShimZygote(root, namespaces, pids_limit, shifted=shifted)
     linux.set_process_name("yard-zygote")
     gc.freeze()  # otherwise the first collection in a shim copies every page that holds an object
     zygote.loop.run()
@@ -84,10 +86,15 @@ def _answers(root: str) -> bool:
 
 class ShimZygote(UnixSocketServer):
     def __init__(
-        self, root: str, namespaces: namespace_holder.Namespaces | None, pids_limit: PidsLimit | None = None
+        self,
+        root: str,
+        namespaces: namespace_holder.Namespaces | None,
+        pids_limit: PidsLimit | None = None,
+        *,
+        shifted: bool = False,
     ) -> None:
         super().__init__(root, SOCKET)
-        self._namespaces, self._pids_limit = namespaces, pids_limit
+        self._namespaces, self._pids_limit, self._shifted = namespaces, pids_limit, shifted
         self._spares: list[socket.socket] = []
         self._refill_due = False
         if namespaces and namespaces.bridge:
@@ -102,11 +109,18 @@ class ShimZygote(UnixSocketServer):
         pod = message["pod"]
         config = records.read_pod(pod)
         has_network = config is not None and bool(config.get("network"))
+        shifted = config is not None and bool(config.get("ids"))
+        fits = has_network and shifted == self._shifted
         # One fork is enough: SIGCHLD is ignored, so a child that ends leaves no zombie.
-        if not (has_network and self._assign_spare(channel, pod)) and os.fork() == 0:
+        if not (fits and self._assign_spare(channel, pod)) and os.fork() == 0:
             namespaces = self._namespaces if config is not None and config.get("sandboxed") else None
             _run_shim(
-                lambda: (channel, pod), namespaces, self._pids_limit, keep=channel.fileno(), has_network=has_network
+                lambda: (channel, pod),
+                namespaces,
+                self._pids_limit,
+                keep=channel.fileno(),
+                has_network=has_network,
+                shifted=shifted,
             )
         self.close_channel(channel)
 
@@ -131,7 +145,14 @@ class ShimZygote(UnixSocketServer):
             return
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
-            _run_shim(lambda: _await_pod(far), self._namespaces, self._pids_limit, keep=far.fileno(), has_network=True)
+            _run_shim(
+                lambda: _await_pod(far),
+                self._namespaces,
+                self._pids_limit,
+                keep=far.fileno(),
+                has_network=True,
+                shifted=self._shifted,
+            )
         far.close()
         self._spares.append(near)
         self._refill_later()
@@ -158,6 +179,7 @@ def _run_shim(
     *,
     keep: int,
     has_network: bool,
+    shifted: bool,
 ) -> NoReturn:
     """A forked child's whole life. `assignment` returns the client's connection and the pod's directory."""
     channel: socket.socket | None = None
@@ -167,7 +189,7 @@ def _run_shim(
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if pids_limit:
             _join_pids_group(pids_limit)
-        problem = _prepare(namespaces, has_network=has_network)
+        mapper, problem = _prepare(namespaces, has_network=has_network, shifted=shifted)
         channel, pod = assignment()
         linux.set_process_name("yard-shim")
         linux.set_dumpable(False)  # its children neither, until they exec: a container must not trace them
@@ -184,7 +206,7 @@ def _run_shim(
         if config["sandboxed"]:
             if problem:
                 raise problem
-            pod_namespaces.configure(config)
+            pod_namespaces.configure(config, mapper)
         shim = ShimServer(pod)
         reply: HelloReply = {"pid": os.getpid()}
         wire.send(channel, reply)
@@ -212,17 +234,18 @@ def _join_pids_group(limit: PidsLimit) -> None:
         os.write(2, f"the pod's processes are not limited: reason={str(error)!r}\n".encode())
 
 
-def _prepare(namespaces: namespace_holder.Namespaces | None, *, has_network: bool) -> OSError | None:
+def _prepare(
+    namespaces: namespace_holder.Namespaces | None, *, has_network: bool, shifted: bool
+) -> tuple[IdMapper | None, OSError | None]:
     """Enter the namespaces. An error is returned and reported later, once the shim has a client."""
     if namespaces is None:
-        return OSError("this zygote was started without namespaces")
+        return None, OSError("this zygote was started without namespaces")
     with contextlib.suppress(OSError):  # a kernel without keyrings, or no more are allowed to this user
         linux.join_session_keyring()
     try:
-        pod_namespaces.prepare(namespaces, has_network=has_network)
+        return pod_namespaces.prepare(namespaces, has_network=has_network, shifted=shifted), None
     except OSError as error:
-        return error
-    return None
+        return None, error
 
 
 def daemonize(log: str) -> None:
