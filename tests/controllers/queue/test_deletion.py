@@ -52,13 +52,13 @@ async def test_deleted_workload_holds_its_quota_until_its_pods_are_gone(cluster:
     await cluster.client.patch(PODS, pod["metadata"]["name"], blocked, "default")
     await cluster.set_pod_phase("train", "Running")
     await cluster.job("next", cpu=2, labels={"kueue.x-k8s.io/priority-class": "high"})
-    await cluster.condition("next", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
+    await cluster.condition("next", messages.QUOTA_RESERVED, "False", messages.REASON_PENDING)
     first = await cluster.workload("train")
     await cluster.client.delete(WORKLOADS, first["metadata"]["name"], "default")
     await cluster.running("train", is_running=False)
     workload = await cluster.client.get(WORKLOADS, first["metadata"]["name"], "default")
     assert workload["status"]["admission"], "the pod still exists"
-    await cluster.condition("next", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
+    await cluster.condition("next", messages.QUOTA_RESERVED, "False", messages.REASON_PENDING)
     unblocked = {"metadata": {"finalizers": None}}
     await cluster.client.patch(PODS, pod["metadata"]["name"], unblocked, "default")
     await cluster.running("next")
@@ -80,10 +80,8 @@ async def test_running_job_that_grows_is_queued_with_its_new_size(cluster: Clust
     await cluster.job("train", parallelism=1, completions=9)
     await cluster.running("train")
     await cluster.client.patch(JOBS, "train", {"spec": {"parallelism": 3}}, "default")
-    message = (await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.REASON_EXCEEDS_MAX_QUOTA))[
-        "message"
-    ]
-    assert "current podset request (3) > maximum capacity (2)" in message
+    pending = await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.REASON_PENDING)
+    assert "current podset request (3) > maximum capacity (2)" in pending["message"]
     await cluster.running("train", is_running=False)
     await cluster.events(messages.EVENT_DELETED_WORKLOAD)
     await cluster.client.patch(JOBS, "train", {"spec": {"parallelism": 2}}, "default")

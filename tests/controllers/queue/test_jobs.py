@@ -95,12 +95,10 @@ async def test_jobs_of_three_users_run_one_after_the_other(cluster: Cluster) -> 
     await cluster.job("ann", cpu=2)
     await cluster.running("ann")
     await cluster.job("bob", cpu=2)
-    message = (await cluster.condition("bob", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA))[
-        "message"
-    ]
+    message = (await cluster.condition("bob", messages.QUOTA_RESERVED, "False", messages.REASON_PENDING))["message"]
     assert message.endswith("insufficient unused quota for cpu in flavor default, 2 more needed")
     await cluster.job("cay", cpu=2)
-    await cluster.condition("cay", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
+    await cluster.condition("cay", messages.QUOTA_RESERVED, "False", messages.REASON_PENDING)
 
     async def two_pending() -> bool:
         return ((await cluster.client.get(LOCAL_QUEUES, "q", "default")).get("status") or {}).get(
@@ -193,10 +191,8 @@ async def test_a_stopped_queue_admits_nothing_and_drains(
     await cluster.running("first")
     await cluster.client.patch(ref, name, {"spec": {"stopPolicy": "Hold"}}, namespace)
     await cluster.job("second")
-    message = (await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_SUSPENDED))[
-        "message"
-    ]
-    assert message.endswith("is stopped")
+    pending = await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_INADMISSIBLE)
+    assert pending["message"].endswith(f"Queue {name} is inactive")
     await cluster.running("first")
     await cluster.client.patch(ref, name, {"spec": {"stopPolicy": "HoldAndDrain"}}, namespace)
     await cluster.condition("first", messages.EVICTED, reason=reason)
@@ -231,22 +227,28 @@ async def test_placeholder_queue_name_is_rejected(cluster: Cluster) -> None:
 REASONS = {
     "an unknown queue": (
         {"labels": {"kueue.x-k8s.io/queue-name": "nope"}},
-        "LocalQueue nope doesn't exist; LocalQueues in this namespace: q",
+        "LocalQueue nope doesn't exist",
+        "; LocalQueues in this namespace: q",
     ),
     "a job no queue ever holds": (
         {"cpu": 99},
         "insufficient quota for cpu in flavor default, previously considered podsets requests (0)"
-        " + current podset request (99) > maximum capacity (2);"
-        " it will never fit: request less, or raise the quota of ClusterQueue team",
+        " + current podset request (99) > maximum capacity (2)",
+        "; it will never fit: request less, or raise the quota of ClusterQueue team",
     ),
 }
 
 
-@pytest.mark.parametrize(("fields", "message"), REASONS.values(), ids=REASONS)
-async def test_pending_workload_has_reason_and_hint(cluster: Cluster, fields: Object, message: str) -> None:
+@pytest.mark.parametrize(("fields", "message", "advice"), REASONS.values(), ids=REASONS)
+async def test_pending_workload_has_a_reason_and_an_event_with_advice(
+    cluster: Cluster, fields: Object, message: str, advice: str
+) -> None:
     await cluster.with_queue()
     await cluster.job("train", **fields)
-    assert message in (await cluster.condition("train", messages.QUOTA_RESERVED, "False"))["message"]
+    pending = await cluster.condition("train", messages.QUOTA_RESERVED, "False")
+    assert pending["message"].endswith(message)
+    events = await cluster.events(pending["reason"])
+    assert pending["message"] + advice in [event["message"] for event in events]
 
 
 async def test_missing_priority_class_is_reported(cluster: Cluster) -> None:
@@ -272,7 +274,7 @@ async def test_running_job_cannot_change_its_queue(cluster: Cluster) -> None:
 async def test_pending_job_can_change_its_queue(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels={"kueue.x-k8s.io/queue-name": "nope"})
-    await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.REASON_MISCONFIGURED)
+    await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.REASON_INADMISSIBLE)
     await cluster.client.patch(JOBS, "train", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "default")
     await cluster.running("train")
 
@@ -295,7 +297,7 @@ async def test_restarted_plane_knows_the_usage(tmp_path: Path) -> None:
     async with Plane(settings) as plane:
         cluster = _cluster(plane)
         await cluster.job("second", cpu=2)
-        await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
+        await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_PENDING)
         await cluster.set_pod_phase("first", "Succeeded")
         await cluster.running("second")
 

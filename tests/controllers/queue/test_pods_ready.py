@@ -29,9 +29,7 @@ async def test_with_block_admission_jobs_start_one_by_one(tmp_path: Path) -> Non
         await cluster.job("first")
         await cluster.running("first")
         await cluster.job("second")
-        condition = await cluster.condition(
-            "second", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_PODS_READY
-        )
+        condition = await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING)
         assert condition["message"] == "waiting for all admitted workloads to be in PodsReady condition"
         await cluster.set_pod_phase("first", "Running")
         await cluster.running("second")

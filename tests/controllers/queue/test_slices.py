@@ -82,7 +82,7 @@ async def test_additional_pods_are_gated_until_they_have_quota(cluster: Cluster)
         workloads = (await cluster.client.list(WORKLOADS, "default")).items
         return any(
             (find((obj.get("status") or {}).get("conditions") or (), messages.QUOTA_RESERVED) or {}).get("reason")
-            == messages.REASON_WAITING_FOR_QUOTA
+            == messages.REASON_PENDING
             for obj in workloads
         )
 

@@ -20,7 +20,7 @@ STATUSES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[int, int]]
     "active queue": ([flavor()], queue(cpu=1), (1, 1)),
     "stopped queue": ([flavor()], queue(stopPolicy="Hold"), (2, 2)),
     "missing flavor": ([], queue(), (2, 2)),
-    "no namespace selected": ([flavor()], queue(namespaceSelector=None), (0, 0)),
+    "no namespace selected": ([flavor()], queue(namespaceSelector=None), (2, 2)),
 }
 
 

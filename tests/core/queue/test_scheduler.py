@@ -7,6 +7,7 @@ from tests.support.queues import QueueSimulation, flavor, group, local, pod_set,
 
 from torchyard.api.queue import messages
 from torchyard.api.queue.messages import ReasonMessage
+from torchyard.core.queue.advice import with_advice
 from torchyard.core.queue.scheduler import Admit, Preempt, StayPending
 
 
@@ -228,18 +229,25 @@ def test_reclaimable_pods_release_their_quota() -> None:
 INELIGIBLE = {
     "an unknown queue": (
         workload("a", queue="nope"),
-        "LocalQueue nope doesn't exist; LocalQueues in this namespace: held, q",
+        "LocalQueue nope doesn't exist",
+        "; LocalQueues in this namespace: held, q",
     ),
-    "a stopped queue": (workload("a", queue="held"), "LocalQueue held is stopped"),
-    "a workload on hold": (workload("a", active=False), "The workload is deactivated"),
+    "a stopped queue": (workload("a", queue="held"), "LocalQueue held is inactive", ": its stopPolicy is set"),
+    "a workload on hold": (workload("a", active=False), "", ""),
 }
 
 
-@pytest.mark.parametrize(("obj", "message"), INELIGIBLE.values(), ids=INELIGIBLE)
-def test_ineligible_workload_gets_the_reason(obj: dict[str, object], message: str) -> None:
+def ineligible(sim: QueueSimulation, name: str) -> tuple[str, str]:
+    """The message of a workload that is not eligible, without and with advice."""
+    why, info = sim.state.pending.ineligible["default", name], sim.state.cache.workloads["default", name]
+    return why.message, with_advice(sim.state, info, why)
+
+
+@pytest.mark.parametrize(("obj", "message", "advice"), INELIGIBLE.values(), ids=INELIGIBLE)
+def test_ineligible_workload_gets_the_reason(obj: dict[str, object], message: str, advice: str) -> None:
     sim = QueueSimulation(flavor(), queue(), local(), local("held", stopPolicy="Hold"), obj)
     assert sim.run_until_idle() == []
-    assert sim.state.pending.ineligible["default", "a"].message == message
+    assert ineligible(sim, "a") == (message, message + advice)
 
 
 def test_namespace_without_local_queues_gets_a_hint_to_create_one() -> None:
@@ -248,15 +256,16 @@ def test_namespace_without_local_queues_gets_a_hint_to_create_one() -> None:
     message = (
         "LocalQueue nope doesn't exist; this namespace has no LocalQueue; create one that refers to a ClusterQueue"
     )
-    assert sim.state.pending.ineligible["default", "a"].message == message
+    assert ineligible(sim, "a")[1] == message
 
 
 def test_missing_flavor_makes_a_cluster_queue_inactive() -> None:
     sim = QueueSimulation(queue(), local(), workload("a"))
     assert sim.run_until_idle() == []
-    assert sim.state.pending.ineligible["default", "a"].message == (
+    assert ineligible(sim, "a") == (
+        "ClusterQueue team is inactive",
         "ClusterQueue team is inactive: Can't admit new workloads: references missing ResourceFlavor(s): default."
-        " Create it, or use one that `kubectl get resourceflavors` lists"
+        " Create it, or use one that `kubectl get resourceflavors` lists",
     )
     sim.put(flavor())
     assert sim.run_until_idle() == ["a"]
@@ -270,7 +279,7 @@ def test_cohort_cycle_stops_only_its_own_cluster_queues() -> None:
     sim = QueueSimulation(flavor(), *cohorts, queue("team", cohort="a"), queue("free"), local(), local("f", "free"))
     sim.put(workload("stuck"), workload("fine", queue="f"))
     assert sim.run_until_idle() == ["fine"]
-    assert "the cohorts a -> b -> c -> a form a cycle" in sim.state.pending.ineligible["default", "stuck"].message
+    assert "the cohorts a -> b -> c -> a form a cycle" in ineligible(sim, "stuck")[1]
 
 
 def test_quota_of_the_cohort_itself_can_be_borrowed() -> None:

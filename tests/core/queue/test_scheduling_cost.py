@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.queues import QueueSimulation, flavor, local, queue, workload
 
+from torchyard.core.queue.advice import with_advice
 from torchyard.core.queue.cache import QueueCache
 from torchyard.core.queue.scheduler import Preempt
 from torchyard.core.queue.workload_info import WorkloadInfo
@@ -100,11 +101,13 @@ def test_new_local_queue_reevaluates_only_its_own_workloads(monkeypatch: pytest.
     assert list(sim.state.pending.ineligible) == [("default", "other")]
 
 
-def test_message_for_a_missing_local_queue_lists_a_new_one() -> None:
+def test_advice_for_a_missing_local_queue_lists_a_new_one() -> None:
     sim = simulate_pending("missing")
-    assert "new" not in sim.state.pending.ineligible["default", "other"].message
+    key = ("default", "other")
     sim.put(local("new"))
-    assert "new" in sim.state.pending.ineligible["default", "other"].message
+    assert with_advice(sim.state, sim.state.cache.workloads[key], sim.state.pending.ineligible[key]).endswith(
+        "LocalQueues in this namespace: new, q"
+    )
 
 
 def test_changed_namespace_reevaluates_only_its_own_workloads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.support.queues import QueueSimulation, flavor, local, queue, workload
 
 from torchyard.api.queue import messages
+from torchyard.core.queue.advice import with_advice
 from torchyard.core.queue.scheduler import StayPending
 
 STRICT: Any = {"queueingStrategy": "StrictFIFO", "cohort": "all"}
@@ -64,10 +65,10 @@ def test_blocked_borrower_gets_the_owner_of_the_quota_and_smaller_ones_pass() ->
     sim.finish("a")
     decisions = sim.run_cycle()
     reasons = {decision.info.key[1]: decision.why for decision in decisions if isinstance(decision, StayPending)}
-    message = (
-        "the quota left to borrow is reserved for the first pending workload of its owner, StrictFIFO ClusterQueue mine"
+    assert reasons["large"] == (messages.REASON_QUOTA_HELD, messages.NO_LONGER_FITS)
+    assert with_advice(sim.state, sim.state.cache.workloads["default", "large"], reasons["large"]).endswith(
+        "is reserved for the first pending workload of its owner, StrictFIFO ClusterQueue mine"
     )
-    assert reasons["large"] == (messages.REASON_WAITING_FOR_QUOTA, message)
     assert sim.run_until_idle() == []
     sim.finish("b")
     assert sorted(sim.run_until_idle()) == ["small", "whole"]

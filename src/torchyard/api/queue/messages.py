@@ -29,22 +29,34 @@ REQUEUED = "Requeued"
 FINISHED = "Finished"
 DEACTIVATION_TARGET = "DeactivationTarget"
 
-# Reasons of QuotaReserved=False: why a workload is pending.
+# Reasons of QuotaReserved=False.
+REASON_PENDING = "Pending"
+REASON_INADMISSIBLE = "Inadmissible"
+REASON_WAITING = "Waiting"
+REASON_ADMISSION_GATED = "AdmissionGated"
+# Why a workload is pending, more exactly: the reasons of events about jobs, with the condition's reason for each.
 REASON_NO_MATCHING_FLAVOR = "NoMatchingFlavor"
 REASON_WAITING_FOR_QUOTA = "WaitingForQuota"
 REASON_EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
+REASON_QUOTA_HELD = "QuotaHeldForItsOwner"
 REASON_WAITING_FOR_PREEMPTED_WORKLOADS = "WaitingForPreemptedWorkloads"
+REASON_NAMESPACE_MISMATCH = "NamespaceMismatch"
 REASON_MISCONFIGURED = "Misconfigured"
 REASON_SUSPENDED = "Suspended"
 REASON_ON_HOLD = "OnHold"
 REASON_WAITING_FOR_PODS_READY = "WaitingForPodsReady"
-REASON_PENDING = "Pending"
 # Reasons of Admitted=False and PodsReady.
 REASON_NO_RESERVATION = "NoReservation"
 REASON_WAIT_FOR_START = "WaitForStart"
 REASON_STARTED = "Started"
 REASON_WAIT_FOR_RECOVERY = "WaitForRecovery"
 REASON_RECOVERED = "Recovered"
+_CONDITION_REASONS = {
+    REASON_MISCONFIGURED: REASON_INADMISSIBLE,
+    REASON_SUSPENDED: REASON_INADMISSIBLE,
+    REASON_WAITING_FOR_PODS_READY: REASON_WAITING,
+    REASON_ADMISSION_GATED: REASON_ADMISSION_GATED,
+}
 # Reasons of Evicted.
 REASON_PREEMPTED = "Preempted"
 REASON_PODS_READY_TIMEOUT = "PodsReadyTimeout"
@@ -101,7 +113,6 @@ WORKLOAD_IS_DEACTIVATED = "The workload is deactivated"
 WORKLOAD_WAS_REACTIVATED = "The workload was reactivated"
 WORKLOAD_IS_DELETED = "Workload is deleted"
 CHECKS_NOT_READY = "The workload has not all checks ready"
-CHECK_IS_FALSE = "At least one admission check is false"
 CHECK_RESET = "Reset to Pending"
 PODS_NOT_READY = "Not all pods are ready or succeeded"
 ALL_PODS_READY = "All pods reached readiness and the workload is running"
@@ -112,16 +123,21 @@ NO_LONGER_FITS = "Workload no longer fits after processing another workload"
 OVERLAPPING_TARGETS = "Workload has overlapping preemption targets with another workload"
 NOT_ADMITTED = "Not admitted by cluster queue"
 JOB_FINISHED_SUCCESSFULLY = "Job finished successfully"
-CLUSTER_QUEUE_IS_TERMINATING = "clusterQueue is terminating"
+CLUSTER_QUEUE_IS_TERMINATING = "Can't admit new workloads; clusterQueue is terminating"
+CLUSTER_QUEUE_STOPPED = "The ClusterQueue is stopped"
+LOCAL_QUEUE_STOPPED = "The LocalQueue is stopped"
+NAMESPACE_MISMATCH = "workload namespace doesn't match ClusterQueue selector"
 CLUSTER_QUEUE_IS_STOPPED = "is stopped"
 CAN_ADMIT = "Can admit new workloads"
 CAN_SUBMIT = "Can submit new workloads to localQueue"
 LOCAL_STOPPED = "LocalQueue is stopped"
 CANNOT_SUBMIT = "Can't submit new workloads to clusterQueue"
+REQUESTS_ABOVE_LIMITS = "requests must not exceed its limits"
+ABOVE_LIMIT_RANGE_MAX = "requests must not be above the limitRange max"
+BELOW_LIMIT_RANGE_MIN = "requests must not be below the limitRange min"
 
 # Our own.
 NOT_EVALUATED = "the scheduler has not evaluated it yet"
-WAITING_FOR_REQUEUE = "The workload waits for its requeue backoff to end"
 CREATE_CLUSTER_QUEUE_HINT = (
     "; create it, or use a LocalQueue of another ClusterQueue: `kubectl get localqueues` shows the ClusterQueue of each"
 )
@@ -130,6 +146,11 @@ FAIR_SHARING_IGNORED = "spec.fairSharing is stored, but the scheduler does not u
 NO_NAMESPACE_SELECTED = (
     "spec.namespaceSelector is null: no namespace may use this queue; use {} to select all namespaces"
 )
+
+
+def condition_reason(cause: str) -> str:
+    """The reason of QuotaReserved=False for a cause."""
+    return _CONDITION_REASONS.get(cause, REASON_PENDING)
 
 
 def job_component(framework: str) -> str:
@@ -185,8 +206,14 @@ def previously(message: str) -> str:
     return f"Previously: {message}"
 
 
-def checks_rejected(checks: Iterable[str]) -> str:
-    return f"Admission check(s): {','.join(checks)}, were rejected"
+def checks_in_state(state: str, checks: Iterable[tuple[str, str]]) -> str:
+    """`checks`: names and messages."""
+    texts = (f'"{name}" ({message})' if message else f'"{name}"' for name, message in checks)
+    return f"AdmissionCheck in {state} state: {', '.join(texts)}"
+
+
+def evicted_due_to(cause: str) -> str:
+    return f"Evicted due to {cause}"
 
 
 def flavors_not_assigned(pod_set: str, why: str) -> str:
@@ -206,9 +233,23 @@ def exceeds_capacity(resource: str, flavor: str, *, before: str, requested: str,
 
 def quota_held_for(cluster_queues: Iterable[str]) -> str:
     return (
-        "the quota left to borrow is reserved for the first pending workload of its owner, StrictFIFO ClusterQueue"
+        "; the quota left to borrow is reserved for the first pending workload of its owner, StrictFIFO ClusterQueue"
         f" {', '.join(sorted(cluster_queues))}"
     )
+
+
+def invalid_resources(errs: Iterable[object]) -> str:
+    return f"resources validation failed: {_aggregate(errs)}"
+
+
+def limit_range_not_satisfied(errs: Iterable[object]) -> str:
+    return f"resources didn't satisfy LimitRange constraints: {_aggregate(errs)}"
+
+
+def _aggregate(errs: Iterable[object]) -> str:
+    """Errors as upstream joins them."""
+    texts = list(dict.fromkeys(map(str, errs)))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def affinity_mismatch(flavor: str) -> str:
@@ -236,12 +277,12 @@ def does_not_exist(kind: str, name: str) -> str:
     return f"{kind} {name} doesn't exist"
 
 
-def is_stopped(kind: str, name: str) -> str:
-    return f"{kind} {name} is stopped"
+def is_inactive(kind: str, name: str) -> str:
+    return f"{kind} {name} is inactive"
 
 
-def namespace_mismatch(cluster_queue: str) -> str:
-    return f"Workload namespace doesn't match ClusterQueue {cluster_queue} selector"
+def gated_by(gates: str) -> str:
+    return f"Admission is gated by: {gates}"
 
 
 def available_queues(local_queues: Iterable[str]) -> str:
@@ -293,14 +334,6 @@ def evicted_event(reason: str) -> str:
     return f"EvictedDueTo{reason}"
 
 
-def cluster_queue_stopped(name: str) -> str:
-    return f"The ClusterQueue {name} is stopped"
-
-
-def local_queue_stopped(name: str) -> str:
-    return f"The LocalQueue {name} is stopped"
-
-
 def cannot_admit(why: str) -> str:
     return f"Can't admit new workloads: {why}."
 
@@ -327,10 +360,16 @@ _INACTIVE_HINTS = {
 }
 
 
-def cluster_queue_inactive(name: str, inactive: ReasonMessage) -> str:
-    """Kueue's message for an inactive ClusterQueue, with a hint where the condition itself has none."""
-    hint = _INACTIVE_HINTS.get(inactive.reason, "")
-    return f"{names.CLUSTER_QUEUE.kind} {name} is inactive: {inactive.message}{hint}"
+def inactive_advice(inactive: ReasonMessage) -> str:
+    """Why a ClusterQueue is inactive, with what to do where its condition does not say it."""
+    return f": {inactive.message}{_INACTIVE_HINTS.get(inactive.reason, '')}"
+
+
+def namespace_advice(cluster_queue: str) -> str:
+    return f"; ClusterQueue {cluster_queue} does not select this namespace by its labels"
+
+
+LOCAL_QUEUE_STOPPED_ADVICE = ": its stopPolicy is set"
 
 
 def never_fits(cluster_queue: str) -> str:

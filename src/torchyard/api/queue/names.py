@@ -34,6 +34,7 @@ MAX_SECONDS = _PREFIX + "max-exec-time-seconds"
 MIN_PARALLELISM = _PREFIX + "job-min-parallelism"
 SYNC_COMPLETIONS = _PREFIX + "job-completions-equal-parallelism"
 ELASTIC = _PREFIX + "elastic-job"  # also the scheduling gate of the pods of such a job
+ADMISSION_GATED_BY = _PREFIX + "admission-gated-by"  # also on workloads
 # On plain pods that are queued.
 MANAGED = _PREFIX + "managed"
 POD_GROUP = _PREFIX + "pod-group-name"

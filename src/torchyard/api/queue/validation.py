@@ -21,7 +21,16 @@ _SMALL_MEMORY = 1024 * 1024
 _UNITS = {"KB": "k", "MB": "M", "GB": "G", "TB": "T", "KIB": "Ki", "MIB": "Mi", "GIB": "Gi", "TIB": "Ti", "B": ""}
 
 
-class FlavorStrategy(Strategy):
+class InUseStrategy(Strategy):
+    """A kind whose objects stay until nothing uses them."""
+
+    def prepare_create(self, obj: Object) -> None:
+        finalizers = obj["metadata"].setdefault("finalizers", [])
+        if names.IN_USE not in finalizers:
+            finalizers.append(names.IN_USE)
+
+
+class FlavorStrategy(InUseStrategy):
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
         errs: list[FieldError] = []
@@ -39,7 +48,7 @@ class FlavorStrategy(Strategy):
         return errs
 
 
-class ClusterQueueStrategy(Strategy):
+class ClusterQueueStrategy(InUseStrategy):
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
         errs: list[FieldError] = []

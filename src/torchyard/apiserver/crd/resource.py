@@ -50,6 +50,7 @@ class CustomStrategy(Strategy):
     def prepare_create(self, obj: Object) -> None:
         if self.version.has_status:
             obj.pop("status", None)
+        self._rules.prepare_create(obj)
 
     def prepare_update(self, new: Object, old: Object) -> None:
         if not self.version.has_status:
@@ -86,7 +87,7 @@ class CustomStrategy(Strategy):
         return self.version.validate(new, old) or self._rules.validate_update(new, old)
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
-        return self.version.validate_status(new, old)
+        return self.version.validate_status(new, old) or self._rules.validate_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
         unqualified = [

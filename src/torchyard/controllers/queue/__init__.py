@@ -6,6 +6,7 @@ In reading order:
 - `stores`, `writer`: the scheduler's state kept up to date by informers; writes to workloads, in order
 - `scheduler`, `pending_reporter`: runs scheduling cycles and writes their decisions, and why workloads are pending
 - `workloads`: workloads over time: admission checks, time limits, stopped queues
+- `finalizers`: deletion of what is in use
 - `composer`, `jobs`, `pod_set_infos`, `pending_events`: jobs and their workloads
 - `pod_groups`, `slices`: plain pods and elastic jobs
 - `queue_status`, `metrics`: statuses of queues, and metrics

@@ -8,6 +8,7 @@ from datetime import datetime
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import JOBS
 from torchyard.api.queue import messages
+from torchyard.controllers.queue.finalizers import FinalizerController
 from torchyard.controllers.queue.gvr import PYTORCHJOBS
 from torchyard.controllers.queue.jobs import JobReconciler
 from torchyard.controllers.queue.local_queues import LocalQueueProvisioner
@@ -61,6 +62,7 @@ class QueueController:
             "workload-events": workload_recorder.run,
             "pod-groups": pod_groups.run,
             "pod-group-events": pod_groups.recorder.run,
+            "finalizers": FinalizerController(store).run,
             "queue-status": QueueStatusController(store, self.metrics).run,
             "slices": SliceReconciler(store, informers, jobs[0].recorder).run,
         }

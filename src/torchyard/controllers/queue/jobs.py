@@ -246,7 +246,7 @@ class JobReconciler:
 
     async def _update_pending(self, job: Object, workload: Object) -> None:
         """Report why a job is pending, and let its workload follow changes of its size, queue and priority."""
-        why = self._pending_events.next_event(workload)
+        why = self._pending_events.next_event(workload, self._store.pending_cause(key_of(workload)))
         if why is not None:
             self._events.record(job, "Warning", *why, once=True)
         try:

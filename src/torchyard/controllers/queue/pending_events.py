@@ -20,13 +20,16 @@ class PendingEvents:
         if change == "DELETED" or is_true(conditions, messages.QUOTA_RESERVED):
             self._reported.pop(workload["metadata"]["uid"], None)
 
-    def next_event(self, workload: Object) -> ReasonMessage | None:
-        """Why a workload is pending, if that was not reported yet."""
+    def next_event(self, workload: Object, cause: ReasonMessage | None = None) -> ReasonMessage | None:
+        """Why a workload is pending, if that was not reported yet. `cause`: more exactly than its condition says."""
         conditions, uid = (workload.get("status") or {}).get("conditions") or (), workload["metadata"]["uid"]
         reserved, evicted = find(conditions, messages.QUOTA_RESERVED), find(conditions, messages.EVICTED)
-        if reserved is None or reserved["status"] == "True" or reserved["reason"] == self._reported.get(uid):
+        if reserved is None or reserved["status"] == "True":
             return None
         if evicted is not None and evicted["message"] == reserved["message"]:
             return None  # the job got this message when it was stopped, and no cycle has looked at it since
-        self._reported[uid] = reserved["reason"]
-        return ReasonMessage(reserved["reason"], reserved["message"])
+        why = cause or ReasonMessage(reserved["reason"], reserved["message"])
+        if why.reason == self._reported.get(uid):
+            return None
+        self._reported[uid] = why.reason
+        return why

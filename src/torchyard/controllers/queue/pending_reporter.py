@@ -14,6 +14,7 @@ from torchyard.api.queue import messages, names
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.core.queue import lifecycle
+from torchyard.core.queue.advice import with_advice
 from torchyard.core.queue.cluster_queue import PendingHeap
 from torchyard.core.queue.scheduler import StayPending
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
@@ -21,7 +22,6 @@ from torchyard.kube.event_recorder import EventRecorder
 
 log = logging.getLogger(__name__)
 
-_GPU, _GPU_PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
 # While workloads are admitted, reports take a tenth of the time: each is followed by a pause of nine times its length.
 _PAUSE_FACTOR = 9.0
 _RETRY_SECONDS = 1.0
@@ -44,7 +44,9 @@ class PendingReporter:
         self._has_work = asyncio.Event()
 
     def add(self, decision: StayPending) -> None:
-        if decision.info.pending_message != decision.why.message:
+        if decision.info.pending_message == decision.why.message:
+            decision.info.pending_cause = decision.why.reason
+        else:
             self._heads[decision.info.key] = decision
         self._heaps[decision.heap] = None
         self._has_work.set()
@@ -114,33 +116,17 @@ class PendingReporter:
     async def _write(self, info: WorkloadInfo, why: ReasonMessage) -> None:
         if info.reserved_in or info.pending_message == why.message or self._store.writer.is_writing(info.key):
             return
-        message = why.message + self._hint(info, why.reason)
-        if info.pending_message == message:
-            return
-        before, info.pending_message = info.pending_message, message
+        before, info.pending_message, info.pending_cause = info.pending_message, why.message, why.reason
+        reason = messages.condition_reason(why.reason)
         try:
-            status = lifecycle.set_pending(info.obj, why.reason, message, self._store.now())
+            status = lifecycle.set_pending(info.obj, reason, why.message, self._store.now())
             written = await self._store.writer.write_status(info.key, info.obj, status)
         except BaseException:
             info.pending_message = before
             raise
         if written is not None:
-            self._recorder.event(workload_reference(info), "Warning", why.reason, message)
-
-    def _hint(self, info: WorkloadInfo, reason: str) -> str:
-        """What helps. In the plane's own queue, a workload that requests GPUs gets the list of this machine's."""
-        cq = self._store.state.cache.cluster_queue_of(info)
-        if cq is None:
-            return ""
-        if reason == messages.REASON_EXCEEDS_MAX_QUOTA:
-            return messages.never_fits(cq.name)
-        requests_gpu = any(_GPU in pod_set.requests for pod_set in info.requirements.pod_sets)
-        if not cq.spec.is_local or not requests_gpu:
-            return ""
-        flavors = (self._store.state.objects.flavors.get(name) for name in cq.spec.flavors)
-        return messages.gpu_products(
-            {flavor.node_labels[_GPU_PRODUCT] for flavor in flavors if flavor and _GPU_PRODUCT in flavor.node_labels}
-        )
+            message = with_advice(self._store.state, info, why)
+            self._recorder.event(workload_reference(info), "Warning", reason, message)
 
 
 def workload_reference(info: WorkloadInfo) -> Object:

@@ -16,7 +16,7 @@ from torchyard.controllers.queue.pod_set_infos import pod_set_infos
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.writer import RETRY_SOON
 from torchyard.core.queue import lifecycle, pod_groups
-from torchyard.kube.informer import Informer, Key
+from torchyard.kube.informer import Informer, Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 
 _GROUP_INDEX = "queue-group"
@@ -68,7 +68,7 @@ class PodGroupReconciler:
             await self._evict(key, workload, alive)
         elif is_true(conditions, messages.ADMITTED) and status.get("admission"):
             await self._start(workload, alive)
-        elif (why := self._pending_events.next_event(workload)) is not None:
+        elif why := self._pending_events.next_event(workload, self._store.pending_cause(key_of(workload))):
             self._record(alive, "Warning", *why, once=True)
         return None
 

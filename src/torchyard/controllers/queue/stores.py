@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from torchyard.api.gvr import NAMESPACES
+from torchyard.api.gvr import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
+from torchyard.api.queue.messages import ReasonMessage
 from torchyard.controllers.queue.gvr import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -17,16 +18,18 @@ from torchyard.controllers.queue.gvr import (
     WORKLOADS,
 )
 from torchyard.controllers.queue.writer import WorkloadWriter
+from torchyard.core.queue.advice import with_advice
+from torchyard.core.queue.pod_defaults import PodDefaults
 from torchyard.core.queue.state import QueueState
 from torchyard.core.queue.workload_info import Key, resource_version_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Informer, ResourceEventHandler, key_of
+from torchyard.kube.informer import Informer, ResourceEventHandler, by_namespace, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.transform import strip_managed_fields
 
 _MAX_PENDING_EVENTS = 50_000  # thousands of workloads may be admitted at once
-_JOB_INDEX = "job"
+_JOB_INDEX, _NAMESPACE_INDEX = "job", "namespace"
 
 
 class WorkloadStore:
@@ -47,11 +50,11 @@ class WorkloadStore:
         self.workloads = informers.for_resource(
             WORKLOADS, indexes={_JOB_INDEX: _jobs_of}, transform=strip_managed_fields
         )
-        flavors = informers.for_resource(FLAVORS)
-        self.informers: list[Informer] = [flavors, self.workloads]
+        self.flavors = informers.for_resource(FLAVORS)
+        self.informers: list[Informer] = [self.flavors, self.workloads]
         self._listeners: list[Callable[[], None]] = []
         self.workloads.on_change(self._workload_changed)
-        flavors.on_change(self._follow(self.state.objects.put_flavor, names.FLAVOR.kind))
+        self.flavors.on_change(self._follow(self.state.objects.put_flavor, names.FLAVOR.kind))
 
     def _namespace_labels(self, _namespace: str) -> Mapping[str, str] | None:
         return None
@@ -101,6 +104,10 @@ class WorkloadStore:
             return None
         return watched if watched is not None and resource_version_of(watched) > info.resource_version else info.obj
 
+    def pending_cause(self, _key: Key) -> ReasonMessage | None:
+        """Why a workload is pending, with advice, where that is known better than from its condition."""
+        return None
+
     def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
         metadata = obj["metadata"]
         key = (metadata["namespace"], metadata["name"])
@@ -138,20 +145,49 @@ class QueueStore(WorkloadStore):
         self.namespaces = informers.for_resource(NAMESPACES)
         self.local_queues = informers.for_resource(LOCAL_QUEUES)
         self.cluster_queues = informers.for_resource(CLUSTER_QUEUES)
-        cohorts, checks = informers.for_resource(COHORTS), informers.for_resource(CHECKS)
-        self.informers = [self.namespaces, cohorts, checks, self.cluster_queues, self.local_queues, *self.informers]
+        cohorts, self.checks = informers.for_resource(COHORTS), informers.for_resource(CHECKS)
+        self._limit_ranges = informers.for_resource(LIMIT_RANGES, indexes={_NAMESPACE_INDEX: by_namespace})
+        self._runtime_classes = informers.for_resource(RUNTIME_CLASSES)
+        self.informers = [
+            *(self.namespaces, self._limit_ranges, self._runtime_classes),
+            *(cohorts, self.checks, self.cluster_queues, self.local_queues),
+            *self.informers,
+        ]
         self.namespaces.on_change(self._namespace_changed)
         self.local_queues.on_change(self._local_queue_changed)
+        self._limit_ranges.on_change(self._limit_range_changed)
+        self._runtime_classes.on_change(self._runtime_class_changed)
         cohorts.on_change(self._follow(objects.put_cohort, names.COHORT.kind))
-        checks.on_change(self._follow(objects.put_check, names.CHECK.kind))
+        self.checks.on_change(self._follow(objects.put_check, names.CHECK.kind))
         self.cluster_queues.on_change(self._follow(objects.put_cluster_queue, names.CLUSTER_QUEUE.kind))
 
     def _namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
         obj = self.namespaces.get("", namespace)
         return (obj["metadata"].get("labels") or {}) if obj is not None else None
 
+    def pending_cause(self, key: Key) -> ReasonMessage | None:
+        info = self.state.cache.workloads.get(key)
+        if info is None or not info.pending_cause or not info.pending_message:
+            return None
+        why = ReasonMessage(info.pending_cause, info.pending_message)
+        return ReasonMessage(why.reason, with_advice(self.state, info, why))
+
+    def _limit_range_changed(self, _change: str, obj: Object, _before: Object | None) -> None:
+        self._set_pod_defaults(obj["metadata"]["namespace"])
+        self.notify()
+
+    def _runtime_class_changed(self, _change: str, _obj: Object, _before: Object | None) -> None:
+        for namespace in self.namespaces.all():
+            self._set_pod_defaults(namespace["metadata"]["name"])
+        self.notify()
+
+    def _set_pod_defaults(self, namespace: str) -> None:
+        defaults = PodDefaults.of(self._limit_ranges.by(_NAMESPACE_INDEX, namespace), self._runtime_classes.all())
+        self.state.set_pod_defaults(namespace, defaults)
+
     def _namespace_changed(self, _change: str, obj: Object, before: Object | None) -> None:
         if before is None or before["metadata"].get("labels") != obj["metadata"].get("labels"):
+            self._set_pod_defaults(obj["metadata"]["name"])
             self.state.namespace_changed(obj["metadata"]["name"])
             self.notify()
 

@@ -13,6 +13,7 @@ from torchyard.controllers.queue.metrics import QueueMetrics
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.writer import RETRY_SOON
 from torchyard.core.queue.lifecycle import QueueSettings, WorkloadOutcome, evaluate
+from torchyard.core.queue.specs import ClusterQueueSpec
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
 
@@ -42,18 +43,29 @@ class WorkloadReconciler:
 
     def _queue_changed(self, _change: str, obj: Object, before: Object | None) -> None:
         """A queue that was stopped may evict its workloads; one that was resumed evicts none."""
-        policy = _stop_policy(obj)
-        if policy == names.NO_STOP or (before is not None and policy == _stop_policy(before)):
-            return
-        metadata = obj["metadata"]
-        cache = self._store.state.cache
-        for info in cache.reserving_workloads(metadata.get("namespace", ""), metadata["name"]):
-            self.queue.add(info.key)
+        metadata, policy = obj["metadata"], _stop_policy(obj)
+        if before is not None and _checks(obj) != _checks(before):
+            for info in self._store.state.cache.workloads_of_cluster_queue(metadata["name"]):
+                self.queue.add(info.key)
+        elif policy != names.NO_STOP and (before is None or policy != _stop_policy(before)):
+            cache = self._store.state.cache
+            for info in cache.reserving_workloads(metadata.get("namespace", ""), metadata["name"]):
+                self.queue.add(info.key)
 
     def _evaluate(self, obj: Object) -> WorkloadOutcome:
         has_owner = bool(obj["metadata"].get("ownerReferences"))
         stops = partial(self._stop_policies, obj)
-        return evaluate(obj, self._store.now(), self._settings, stops=stops, has_owner=has_owner)
+        spec = self._cluster_queue_spec(obj)
+        return evaluate(obj, self._store.now(), self._settings, stops=stops, has_owner=has_owner, cluster_queue=spec)
+
+    def _cluster_queue_spec(self, obj: Object) -> ClusterQueueSpec | None:
+        """The ClusterQueue of its quota, otherwise that of its LocalQueue."""
+        cache, metadata = self._store.state.cache, obj["metadata"]
+        name = ((obj.get("status") or {}).get("admission") or {}).get("clusterQueue", "")
+        if not name:
+            local_queue = (metadata["namespace"], (obj.get("spec") or {}).get("queueName", ""))
+            name = cache.local_queues.get(local_queue, {}).get("clusterQueue", "")
+        return self._store.state.objects.cluster_queue(name)
 
     def _stop_policies(self, obj: Object) -> dict[str, str]:
         """The policies of the queues that stop this workload, which holds quota, by kind."""
@@ -101,6 +113,11 @@ class WorkloadReconciler:
             message = messages.admitted_event(cluster_queue, waited)
             self._recorder.event(reference, "Normal", messages.ADMITTED, message)
             self._metrics.admitted(cluster_queue, waited)
+
+
+def _checks(queue: Object) -> Object:
+    checks: Object = (queue.get("spec") or {}).get("admissionChecksStrategy") or {}
+    return checks
 
 
 def _stop_policy(queue: Object) -> str:

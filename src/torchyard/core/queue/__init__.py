@@ -2,7 +2,8 @@
 
 Kueue's cache, pending queues, snapshot and scheduler, in reading order:
 
-- `resources`, `requirements`, `workload_info`: quantities; what a workload needs; a workload as the scheduler sees it
+- `resources`, `pod_defaults`: quantities; what is added to pods when they are created
+- `requirements`, `workload_info`: what a workload needs; a workload as the scheduler sees it
 - `specs`, `flavors`: ClusterQueues, cohorts and flavors, parsed
 - `quota`: the tree of quota that usage is counted in, and simulations on it
 - `flavor_assigner`: which flavors a workload gets, and whether it fits
@@ -15,6 +16,7 @@ Kueue's cache, pending queues, snapshot and scheduler, in reading order:
 - `snapshot`, `scheduler`: one scheduling cycle
 - `lifecycle`, `kueue_configuration`: the status of a workload over time, and the settings for it
 - `integrations`, `pod_groups`, `slices`: jobs, plain pods and elastic jobs as workloads
+- `advice`: what a user can do about a pending workload
 - `queue_status`, `visibility`: the status of queues; positions and estimates for users
 - `kueue_detection`: how a cluster's own Kueue treats PyTorchJobs
 """

@@ -136,6 +136,11 @@ class QueueCache:
             return [info for info in self.workloads.values() if info.reserved_in == queue]
         return list(cq.reserving.values())
 
+    def workloads_of_cluster_queue(self, name: str) -> list[WorkloadInfo]:
+        """Those that hold its quota, and those that are pending in its LocalQueues."""
+        local_queues = [key for key, spec in self.local_queues.items() if spec.get("clusterQueue") == name]
+        return [*self.reserving_workloads("", name), *self.by_local_queue.pending(local_queues)]
+
     def quota_held_from(self, cq: ClusterQueue) -> dict[str, NodeUsage]:
         """By StrictFIFO queue: quota that others must not borrow, because its head needs it and cannot reclaim it."""
         strict = self._strict_members.get(cq.node.root, ())

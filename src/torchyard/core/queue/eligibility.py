@@ -32,16 +32,16 @@ def ineligible_reason(
 def local_queue_reason(info: WorkloadInfo, local_queues: Mapping[Key, Object]) -> ReasonMessage | None:
     """None: its LocalQueue accepts it, whatever the ClusterQueue says."""
     if not info.is_active:
-        return ReasonMessage(messages.REASON_ON_HOLD, messages.WORKLOAD_IS_DEACTIVATED)
+        return ReasonMessage(messages.REASON_ON_HOLD, "")  # its condition Evicted says so
     if info.requeue_at is not None:
-        return ReasonMessage(messages.REASON_WAITING_FOR_PODS_READY, messages.WAITING_FOR_REQUEUE)
+        return ReasonMessage(messages.REASON_WAITING_FOR_PODS_READY, "")
+    if info.admission_gates:
+        return ReasonMessage(messages.REASON_ADMISSION_GATED, messages.gated_by(info.admission_gates))
     kind, spec = names.LOCAL_QUEUE.kind, local_queues.get(info.local_queue)
     if spec is None:
-        others = [name for namespace, name in local_queues if namespace == info.key[0]]
-        message = messages.does_not_exist(kind, info.queue_name) + messages.available_queues(others)
-        return ReasonMessage(messages.REASON_MISCONFIGURED, message)
+        return ReasonMessage(messages.REASON_MISCONFIGURED, messages.does_not_exist(kind, info.queue_name))
     if spec.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
-        return ReasonMessage(messages.REASON_SUSPENDED, messages.is_stopped(kind, info.queue_name))
+        return ReasonMessage(messages.REASON_SUSPENDED, messages.is_inactive(kind, info.queue_name))
     return None
 
 
@@ -50,15 +50,30 @@ def _cluster_queue_reason(
 ) -> ReasonMessage | None:
     kind, cq = names.CLUSTER_QUEUE.kind, cluster_queues.get(name)
     if cq is None:
-        message = messages.does_not_exist(kind, name) + messages.CREATE_CLUSTER_QUEUE_HINT
-        return ReasonMessage(messages.REASON_MISCONFIGURED, message)
-    if cq.spec.stop_policy != names.NO_STOP:
-        return ReasonMessage(messages.REASON_SUSPENDED, messages.is_stopped(kind, name))
+        return ReasonMessage(messages.REASON_MISCONFIGURED, messages.does_not_exist(kind, name))
     if cq.inactive is not None:
-        return ReasonMessage(messages.REASON_MISCONFIGURED, messages.cluster_queue_inactive(name, cq.inactive))
+        is_stopped = cq.spec.stop_policy != names.NO_STOP
+        reason = messages.REASON_SUSPENDED if is_stopped else messages.REASON_MISCONFIGURED
+        return ReasonMessage(reason, messages.is_inactive(kind, name))
     if not _selects(cq.spec, labels_of(namespace)):
-        return ReasonMessage(messages.REASON_MISCONFIGURED, messages.namespace_mismatch(name))
+        return ReasonMessage(messages.REASON_NAMESPACE_MISMATCH, messages.NAMESPACE_MISMATCH)
     return None
+
+
+def ineligible_advice(
+    info: WorkloadInfo, local_queues: Mapping[Key, Object], cluster_queues: Mapping[str, ClusterQueue]
+) -> str:
+    """What a user can do about a workload that is not eligible, to be added to the message."""
+    spec = local_queues.get(info.local_queue)
+    if spec is None:
+        return messages.available_queues(name for namespace, name in local_queues if namespace == info.key[0])
+    if spec.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
+        return messages.LOCAL_QUEUE_STOPPED_ADVICE
+    name = spec.get("clusterQueue", "")
+    cq = cluster_queues.get(name)
+    if cq is None:
+        return messages.CREATE_CLUSTER_QUEUE_HINT
+    return messages.namespace_advice(name) if cq.inactive is None else messages.inactive_advice(cq.inactive)
 
 
 def _selects(spec: ClusterQueueSpec, labels: Mapping[str, str] | None) -> bool:

@@ -76,8 +76,8 @@ def _inactive_reason(
     missing_checks = [rule.name for rule in spec.checks if rule.name not in checks]
     inactive_checks = [rule.name for rule in spec.checks if not checks.get(rule.name)]
     if spec.is_terminating:
-        reason, why = messages.REASON_TERMINATING, messages.CLUSTER_QUEUE_IS_TERMINATING
-    elif spec.stop_policy != names.NO_STOP:
+        return ReasonMessage(messages.REASON_TERMINATING, messages.CLUSTER_QUEUE_IS_TERMINATING)
+    if spec.stop_policy != names.NO_STOP:
         reason, why = messages.REASON_STOPPED, messages.CLUSTER_QUEUE_IS_STOPPED
     elif missing_flavors:
         reason, why = messages.REASON_FLAVOR_NOT_FOUND, messages.missing_flavors(missing_flavors)

@@ -68,10 +68,12 @@ class WorkloadStatusBuilder:
             state = {"state": names.CHECK_PENDING, "message": messages.CHECK_RESET, "lastTransitionTime": self._now}
             self.status["admissionChecks"] = [{"name": check["name"], **state} for check in checks]
 
-    def start_checks(self, required: Iterable[str]) -> None:
+    def set_checks(self, required: Iterable[str]) -> None:
+        """Keep the states of the checks that are required, and drop the others; new ones are pending."""
         known = {check["name"]: check for check in self.status.get("admissionChecks") or ()}
         state = {"state": names.CHECK_PENDING, "message": "", "lastTransitionTime": self._now}
-        self.status["admissionChecks"] = [known.get(name) or {"name": name, **state} for name in required]
+        checks = [known.get(name) or {"name": name, **state} for name in required]
+        self.status["admissionChecks"] = checks or None
 
 
 def reserve_quota(obj: Object, spec: ClusterQueueSpec, assignment: Assignment, now: float) -> Object:
@@ -95,10 +97,9 @@ def reserve_quota(obj: Object, spec: ClusterQueueSpec, assignment: Assignment, n
         condition = find(builder.conditions, type)
         if condition is not None and condition["status"] == "True":
             builder.set_condition(type, False, messages.QUOTA_RESERVED, messages.previously(condition["message"]))
-    flavors = {flavor for flavor, _ in assignment.usage}
-    checks = [rule.name for rule in spec.checks if not rule.flavors or rule.flavors & flavors]
+    checks = spec.required_checks({flavor for flavor, _ in assignment.usage})
     if checks:
-        builder.start_checks(checks)
+        builder.set_checks(checks)
     if all(check["state"] == names.CHECK_READY for check in builder.status.get("admissionChecks") or ()):
         builder.set_condition(messages.ADMITTED, True, messages.ADMITTED, messages.WORKLOAD_IS_ADMITTED)
     return builder.status
@@ -202,11 +203,18 @@ class WorkloadOutcome:
 
 
 def evaluate(
-    obj: Object, now: float, settings: QueueSettings, *, stops: Callable[[], Mapping[str, str]], has_owner: bool
+    obj: Object,
+    now: float,
+    settings: QueueSettings,
+    *,
+    stops: Callable[[], Mapping[str, str]],
+    has_owner: bool,
+    cluster_queue: ClusterQueueSpec | None = None,
 ) -> WorkloadOutcome:
     """What time, admission checks and stopped queues require of a workload.
 
     `stops` returns the stop policies in force by kind of queue. It is called only for a workload that holds quota.
+    `cluster_queue`: that of its quota or its LocalQueue, whose admission checks it needs.
     """
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     conditions = status.get("conditions") or ()
@@ -216,8 +224,10 @@ def evaluate(
     target = find(conditions, messages.DEACTIVATION_TARGET)
     has_quota = is_true(conditions, messages.QUOTA_RESERVED) and bool(status.get("admission"))
     is_evicted = is_true(conditions, messages.EVICTED)
+    if cluster_queue is not None and _sync_checks(outcome, obj, cluster_queue, now):
+        return outcome
     if spec.get("active", True) is False:
-        if has_quota and not is_evicted:
+        if not is_evicted:
             _evict_deactivated(outcome, obj, target, now)
         elif has_quota and not has_owner:
             outcome.status = release_quota(obj, now, requeue=False)
@@ -234,6 +244,25 @@ def evaluate(
     else:
         _evaluate_reserving(outcome, obj, now, settings, stops())
     return outcome
+
+
+def _sync_checks(outcome: WorkloadOutcome, obj: Object, spec: ClusterQueueSpec, now: float) -> bool:
+    """Whether the states of a workload's checks have to follow the checks that its ClusterQueue requires."""
+    status = obj.get("status") or {}
+    current = status.get("admissionChecks") or ()
+    if not spec.checks and not current:
+        return False
+    assignments = (status.get("admission") or {}).get("podSetAssignments")
+    flavors = None
+    if assignments is not None:
+        flavors = {flavor for assignment in assignments for flavor in (assignment.get("flavors") or {}).values()}
+    required = spec.required_checks(flavors)
+    if {check["name"] for check in current} == set(required):
+        return False
+    builder = WorkloadStatusBuilder(obj, now)
+    builder.set_checks(required)
+    outcome.status = builder.status
+    return True
 
 
 def _evict_deactivated(outcome: WorkloadOutcome, obj: Object, target: Object | None, now: float) -> None:
@@ -257,11 +286,12 @@ def _evaluate_reserving(
     checks = obj["status"].get("admissionChecks") or ()
     states = {check["state"] for check in checks}
     if names.CHECK_REJECTED in states:
-        message = messages.checks_rejected(check["name"] for check in checks if check["state"] == names.CHECK_REJECTED)
+        message = _checks_in_state(names.CHECK_REJECTED, checks)
         outcome.deactivate_because(obj, messages.REASON_ADMISSION_CHECK, message, now)
         outcome.events.append(Event("Warning", messages.EVENT_CHECK_REJECTED, message))
     elif names.CHECK_RETRY in states:
-        outcome.evict(obj, messages.REASON_ADMISSION_CHECK, messages.CHECK_IS_FALSE, now)
+        message = messages.evicted_due_to(_checks_in_state(names.CHECK_RETRY, checks))
+        outcome.evict(obj, messages.REASON_ADMISSION_CHECK, message, now)
     elif is_admitted and admitted is not None:
         _check_time_limits(outcome, obj, now, settings, to_timestamp(admitted["lastTransitionTime"]))
     elif states <= {names.CHECK_READY}:
@@ -270,13 +300,17 @@ def _evaluate_reserving(
         outcome.status = builder.status
 
 
+def _checks_in_state(state: str, checks: Iterable[Object]) -> str:
+    return messages.checks_in_state(
+        state, ((check["name"], check.get("message") or "") for check in checks if check["state"] == state)
+    )
+
+
 def _evict_from_stopped_queue(outcome: WorkloadOutcome, obj: Object, kind: str, now: float) -> None:
     if kind == names.CLUSTER_QUEUE.kind:
-        message = messages.cluster_queue_stopped(obj["status"]["admission"]["clusterQueue"])
-        outcome.evict(obj, messages.REASON_CLUSTER_QUEUE_STOPPED, message, now)
+        outcome.evict(obj, messages.REASON_CLUSTER_QUEUE_STOPPED, messages.CLUSTER_QUEUE_STOPPED, now)
     else:
-        message = messages.local_queue_stopped(obj["spec"].get("queueName", ""))
-        outcome.evict(obj, messages.REASON_LOCAL_QUEUE_STOPPED, message, now)
+        outcome.evict(obj, messages.REASON_LOCAL_QUEUE_STOPPED, messages.LOCAL_QUEUE_STOPPED, now)
 
 
 def _check_time_limits(

@@ -32,6 +32,12 @@ class PendingQueues:
         self.counts[info.local_queue] += 1
         self.activate(cq)
 
+    def count(self, info: WorkloadInfo, cq: ClusterQueue) -> None:
+        """A workload that is not scheduled, but counts as pending."""
+        cq.pending[info.key] = info
+        self.counts[info.local_queue] += 1
+        self._cache.changed.add(cq.name)
+
     def remove(self, info: WorkloadInfo, cq: ClusterQueue) -> None:
         cq.remove_pending(info)
         self.counts[info.local_queue] -= 1
@@ -44,7 +50,9 @@ class PendingQueues:
 
     def set_ineligible(self, info: WorkloadInfo, reason: ReasonMessage) -> None:
         self.ineligible[info.key] = reason
-        if info.pending_message != reason.message:
+        if info.pending_message == reason.message:
+            info.pending_cause = reason.reason
+        elif reason.message:
             self.unreported[info.key] = None
 
     def clear_ineligible(self, key: Key) -> None:

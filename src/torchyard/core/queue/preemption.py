@@ -130,9 +130,10 @@ def _priority_filter(info: WorkloadInfo, *, newer_equal: bool) -> Callable[[Work
     return is_preemptible
 
 
-def _candidate_order(candidate: _Candidate) -> tuple[bool, int, float, Key]:
+def _candidate_order(candidate: _Candidate) -> tuple[bool, int, float, float, Key]:
+    """Times of reservations have whole seconds once they are written; within a second the newer workload is first."""
     info, _ = candidate
-    return not info.is_evicted, info.priority, -info.reserved_at, info.key
+    return not info.is_evicted, info.priority, -info.reserved_at, -info.queued_at, info.key
 
 
 class _TargetSearch:

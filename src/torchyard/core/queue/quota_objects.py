@@ -28,6 +28,9 @@ class QuotaObjects:
         spec = ClusterQueueSpec.parse(obj)
         self._put(self._cluster_queues, spec.name, spec)
 
+    def cluster_queue(self, name: str) -> ClusterQueueSpec | None:
+        return self._cluster_queues.get(name)
+
     def put_flavor(self, obj: Object) -> None:
         flavor = Flavor.parse(obj)
         self._put(self.flavors, flavor.name, flavor)

@@ -13,9 +13,11 @@ import orjson
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
+from torchyard.core.queue.pod_defaults import NO_DEFAULTS, PodDefaults
 from torchyard.core.queue.resources import pod_requests
 
-_SPEC_FIELDS = ("nodeSelector", "tolerations", "affinity", "overhead", "resources")
+_SPEC_FIELDS = ("nodeSelector", "tolerations", "affinity", "overhead", "resources", "runtimeClassName")
+_NO_PODS_RECLAIMABLE: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +36,7 @@ class SchedulingRequirements:
     """Interned: one instance for all workloads that need the same, so equality is identity."""
 
     pod_sets: tuple[PodSet, ...]
+    invalid: str  # why its pods could not be created; empty if they can
     key: bytes  # the same in every process, so it can name things and break ties
 
     @property
@@ -57,20 +60,31 @@ class InternedPodSets:
         self.requirements, self.pod_sets = requirements, pod_sets
 
 
-def intern_pod_sets(pod_sets: Sequence[Object]) -> InternedPodSets:
-    """The requirements of a workload's pod sets. The caller keeps the result for as long as it needs them."""
-    relevant = [_relevant_fields(pod_set) for pod_set in pod_sets]
-    key = orjson.dumps(relevant, option=orjson.OPT_SORT_KEYS)
+def intern_pod_sets(
+    pod_sets: Sequence[Object],
+    defaults: PodDefaults = NO_DEFAULTS,
+    reclaimable: Mapping[str, int] = _NO_PODS_RECLAIMABLE,
+) -> InternedPodSets:
+    """The requirements of a workload's pod sets. The caller keeps the result for as long as it needs them.
+
+    `defaults`: what is added to its pods when they are created. `reclaimable`: pods that are not needed any more, by
+    pod set.
+    """
+    relevant = [_relevant_fields(pod_set, reclaimable) for pod_set in pod_sets]
+    key = defaults.key + orjson.dumps(relevant, option=orjson.OPT_SORT_KEYS)
     interned = _INTERNED.get(key)
     if interned is None:
-        requirements = SchedulingRequirements(tuple(_parse_pod_set(fields) for fields in relevant), key)
+        effective = [{**fields, "spec": defaults.apply(fields["spec"])} for fields in relevant]
+        invalid = defaults.invalid_message(fields["spec"] for fields in effective)
+        requirements = SchedulingRequirements(tuple(_parse_pod_set(fields) for fields in effective), invalid, key)
         interned = _INTERNED[key] = InternedPodSets(requirements, pod_sets)
     return interned
 
 
-def _relevant_fields(pod_set: Object) -> Object:
+def _relevant_fields(pod_set: Object, reclaimable: Mapping[str, int]) -> Object:
     """The fields of a pod set that scheduling depends on."""
     spec = (pod_set.get("template") or {}).get("spec") or {}
+    name, count = pod_set.get("name") or names.MAIN, pod_set.get("count", 1)
     containers = {
         field: [
             {"resources": container.get("resources"), "restartPolicy": container.get("restartPolicy")}
@@ -81,8 +95,8 @@ def _relevant_fields(pod_set: Object) -> Object:
     }
     fields = {name: spec[name] for name in _SPEC_FIELDS if spec.get(name)}
     return {
-        "name": pod_set.get("name") or names.MAIN,
-        "count": pod_set.get("count", 1),
+        "name": name,
+        "count": max(0, count - reclaimable.get(name, 0)),
         "minCount": pod_set.get("minCount"),
         "spec": {**fields, **containers},
     }

@@ -14,6 +14,7 @@ FlavorResource = tuple[str, str]  # flavor, resource
 FlavorResourceQuantities = dict[FlavorResource, int]
 
 _NANO_PER_MILLI = 10**6
+_CPU, _MILLI = "cpu", 1000
 _BINARY_RESOURCES = ("memory", "ephemeral-storage", "hugepages-")
 
 
@@ -33,18 +34,10 @@ def add_quantities(total: FlavorResourceQuantities, more: Mapping[FlavorResource
 
 
 def pod_requests(spec: Object) -> dict[str, int]:
-    """What one pod of a template requests. A container's limit is its request where it has no request."""
-    with_requests = {
-        **spec,
-        "containers": [_default_requests(container) for container in spec.get("containers") or ()],
-        "initContainers": [_default_requests(container) for container in spec.get("initContainers") or ()],
+    """What one pod requests. As in Kueue, only cpu is counted in thousandths; the rest is rounded up to whole units."""
+    totals = sorted(pod_total(spec, "requests").items())
+    return {
+        resource: amount.milli if resource == _CPU else amount.value * _MILLI
+        for resource, amount in totals
+        if amount.nano
     }
-    totals = sorted(pod_total(with_requests, "requests").items())
-    return {resource: amount.milli for resource, amount in totals if amount.nano}
-
-
-def _default_requests(container: Object) -> Object:
-    resources = container.get("resources") or {}
-    if not resources.get("limits"):
-        return container
-    return {**container, "resources": {"requests": {**resources["limits"], **(resources.get("requests") or {})}}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchyard.api.queue import messages, names
@@ -119,7 +119,7 @@ class SchedulingCycle:
             if snapshot.fits_without_promises(entry):
                 self._wait_for_preemptors(entry, messages.NO_LONGER_FITS)
         elif (held := self._quota_held_from(entry)) and not snapshot.fits(entry, held.values()):
-            self._block_borrowing(entry, held)
+            self._block_borrowing(entry)
         elif entry.targets:
             targeted.update(entry.target_keys)
             self._preempt(entry)
@@ -154,6 +154,10 @@ class SchedulingCycle:
 
     def _assign(self, cq: ClusterQueue, head: QueueHead, replaced: WorkloadInfo | None) -> NominatedWorkload | None:
         heap, info = head
+        if info.requirements.invalid:
+            heap.mark_inadmissible({}, unreclaimable={})
+            self._stay_pending(head, ReasonMessage(messages.REASON_PENDING, info.requirements.invalid))
+            return None
         allowed = None if replaced is None else frozenset(flavor for flavor, _ in replaced.usage)
         oracle = self._preemption_oracle(info, cq)
 
@@ -221,9 +225,9 @@ class SchedulingCycle:
         is_borrower = entry.assignment.borrowing and not entry.is_preemptor
         return self._cache.quota_held_from(entry.cq) if is_borrower else {}
 
-    def _block_borrowing(self, entry: NominatedWorkload, strict_queues: Iterable[str]) -> None:
+    def _block_borrowing(self, entry: NominatedWorkload) -> None:
         self._pending.requeuer.block_borrowing(entry)
-        why = ReasonMessage(messages.REASON_WAITING_FOR_QUOTA, messages.quota_held_for(strict_queues))
+        why = ReasonMessage(messages.REASON_QUOTA_HELD, messages.NO_LONGER_FITS)
         self._stay_pending(QueueHead(entry.heap, entry.info), why)
 
     def _wait_for_preemptors(self, entry: NominatedWorkload, message: str) -> None:

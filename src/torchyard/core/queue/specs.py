@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -81,6 +81,15 @@ class ClusterQueueSpec:
             is_local=names.LOCAL in (metadata.get("labels") or {}),
             is_terminating=bool(metadata.get("deletionTimestamp")),
         )
+
+    def required_checks(self, flavors: Set[str] | None) -> list[str]:
+        """The admission checks of a workload. `flavors`: those it uses; None: it has none yet.
+
+        As in Kueue, a workload without flavors has no checks if any of them depends on the flavor.
+        """
+        if flavors is None:
+            return [] if any(rule.flavors for rule in self.checks) else [rule.name for rule in self.checks]
+        return [rule.name for rule in self.checks if not rule.flavors or rule.flavors & flavors]
 
     @property
     def flavors(self) -> list[str]:

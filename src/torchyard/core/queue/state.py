@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.core.queue.cache import QueueCache
 from torchyard.core.queue.eligibility import NamespaceLabels, local_queue_reason
 from torchyard.core.queue.pending import PendingQueues
+from torchyard.core.queue.pod_defaults import NO_DEFAULTS, PodDefaults
 from torchyard.core.queue.quota_objects import QuotaObjects
 from torchyard.core.queue.resources import FlavorResourceQuantities
 from torchyard.core.queue.workload_info import Key, WorkloadInfo, resource_version_of
@@ -25,6 +27,15 @@ class QueueState:
         self.objects = QuotaObjects()
         self.cache = QueueCache(labels_of, block_admission=block_admission)
         self.pending = PendingQueues(self.cache)
+        self._pod_defaults: dict[str, PodDefaults] = {}  # by namespace
+
+    def set_pod_defaults(self, namespace: str, defaults: PodDefaults) -> None:
+        """Its LimitRanges or the RuntimeClasses changed, so its pending workloads may need another amount of quota."""
+        if defaults == self._pod_defaults.get(namespace, NO_DEFAULTS):
+            return
+        self._pod_defaults[namespace] = defaults
+        for info in self.cache.by_local_queue.pending(self.cache.by_local_queue.used_in(namespace)):
+            self._put(WorkloadInfo(info.obj, info, defaults), info)
 
     def put_local_queue(self, obj: Object) -> None:
         metadata = obj["metadata"]
@@ -40,11 +51,7 @@ class QueueState:
         """Re-evaluate only the workloads of this LocalQueue: all workloads would make n LocalQueues cost n squared."""
         local_queues = self.cache.local_queues
         previous = local_queues.get(key)
-        affected = [key]
-        if previous is None or spec is None:  # the message for a missing LocalQueue lists those that exist
-            used = self.cache.by_local_queue.used_in(key[0])
-            affected += [other for other in used if other not in local_queues and other != key]
-        with self._reevaluate(affected):
+        with self._reevaluate([key]):
             if spec is None:
                 del local_queues[key]
             else:
@@ -83,15 +90,18 @@ class QueueState:
             if known.resource_version == resource_version:
                 known.obj = obj  # the caller keeps this copy anyway, so drop ours
             return known
-        info = WorkloadInfo(obj, known)
+        info = WorkloadInfo(obj, known, self._pod_defaults.get(metadata.get("namespace", ""), NO_DEFAULTS))
         info.share_equal_parts()
         if known is not None and is_same and self.cache.replace_reserving(known, info):
             return info
+        self._put(info, known)
+        return info
+
+    def _put(self, info: WorkloadInfo, known: WorkloadInfo | None) -> None:
         if known is not None:
             self._remove(known)
         self.cache.put_workload(info)
         self._add(info)
-        return info
 
     def remove_workload(self, key: Key) -> None:
         info = self.cache.workloads.get(key)
@@ -151,6 +161,9 @@ class QueueState:
         reason, cq = self.cache.ineligible_reason(info), self.cache.cluster_queue_of(info)
         if reason is not None:
             self.pending.set_ineligible(info, reason)
+            if cq is not None and reason.reason == messages.REASON_NAMESPACE_MISMATCH:
+                self.pending.count(info, cq)
+                return
             if cq is None or cq.inactive is None or local_queue_reason(info, self.cache.local_queues) is not None:
                 return  # the pending workloads of an inactive ClusterQueue count as pending in it
         if cq is not None:

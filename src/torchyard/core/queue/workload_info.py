@@ -10,6 +10,7 @@ import orjson
 from torchyard.api.conditions import find, is_true
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
+from torchyard.core.queue.pod_defaults import NO_DEFAULTS, PodDefaults
 from torchyard.core.queue.requirements import InternedPodSets, SchedulingRequirements, intern_pod_sets
 from torchyard.core.queue.resources import FlavorResourceQuantities, to_milli
 
@@ -27,7 +28,10 @@ class WorkloadInfo:
     """Parsed from a Workload once for each of its versions."""
 
     __slots__ = (
+        "_defaults",
         "_interned",
+        "_reclaimable",
+        "admission_gates",
         "created",
         "is_active",
         "is_admitted",
@@ -38,6 +42,7 @@ class WorkloadInfo:
         "key",
         "local_queue",
         "obj",
+        "pending_cause",
         "pending_message",
         "priority",
         "queue_name",
@@ -51,18 +56,22 @@ class WorkloadInfo:
         "usage",
     )
 
-    def __init__(self, obj: Object, previous: WorkloadInfo | None = None) -> None:
-        """`previous`: the workload's last version. Its parsed pod sets are reused, since they seldom change."""
+    def __init__(self, obj: Object, previous: WorkloadInfo | None = None, defaults: PodDefaults = NO_DEFAULTS) -> None:
+        """`previous`: the workload's last version. Its parsed pod sets are reused, since they seldom change.
+
+        `defaults`: what is added to its pods when they are created.
+        """
         metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
         conditions = status.get("conditions") or ()
         self.obj = obj
         self.key: Key = (metadata.get("namespace", ""), metadata["name"])
         self.uid: str = metadata.get("uid", "")
         self.resource_version = resource_version_of(obj)
+        self._defaults, self._reclaimable = defaults, reclaimable_pods(status)
         self._interned: InternedPodSets = (
             previous._interned
-            if previous is not None and previous._has_same_pod_sets(obj)
-            else intern_pod_sets(spec.get("podSets") or ())
+            if previous is not None and previous._has_same_requirements(self)
+            else intern_pod_sets(spec.get("podSets") or (), defaults, self._reclaimable)
         )
         self.priority: int = spec.get("priority") or 0
         self.queue_name: str = spec.get("queueName") or ""
@@ -88,14 +97,23 @@ class WorkloadInfo:
         self.requeue_at: float | None = to_timestamp(requeue_at) if requeue_at else None
         self.pending_message: str = reserved["message"] if reserved is not None and not has_quota else ""
 
-        annotations = metadata.get("annotations")
-        self.replaces = _parse_key((annotations or {}).get(names.REPLACES)) if annotations else None
+        # Why it is pending, more exactly than the condition's reason says. Only the scheduler knows.
+        self.pending_cause: str = ""
+        if previous is not None and previous.pending_message == self.pending_message:
+            self.pending_cause = previous.pending_cause
 
-    def _has_same_pod_sets(self, obj: Object) -> bool:
-        mine, other = self.obj["metadata"], obj["metadata"]
-        if mine.get("generation") and mine["generation"] == other.get("generation") and self.uid == other.get("uid"):
+        annotations = metadata.get("annotations")
+        self.replaces = _parse_key(annotations.get(names.REPLACES)) if annotations else None
+        # Controllers that must remove their name before it is scheduled, separated by commas.
+        self.admission_gates: str = annotations.get(names.ADMISSION_GATED_BY, "") if annotations else ""
+
+    def _has_same_requirements(self, other: WorkloadInfo) -> bool:
+        if self._defaults is not other._defaults or self._reclaimable != other._reclaimable:
+            return False
+        generation = self.obj["metadata"].get("generation")
+        if generation and generation == other.obj["metadata"].get("generation") and self.uid == other.uid:
             return True  # a new spec would have a new generation
-        return bool((self.obj.get("spec") or {}).get("podSets") == (obj.get("spec") or {}).get("podSets"))
+        return bool((self.obj.get("spec") or {}).get("podSets") == (other.obj.get("spec") or {}).get("podSets"))
 
     def is_queued_like(self, other: WorkloadInfo) -> bool:
         """Whether `other` is a version of the same workload with the same requirements and position."""
@@ -171,10 +189,19 @@ def _parse_key(text: str | None) -> Key | None:
     return (namespace, name) if name else None
 
 
+_NONE_RECLAIMABLE: dict[str, int] = {}
+
+
+def reclaimable_pods(status: Object) -> dict[str, int]:
+    """How many pods of each pod set are not needed any more."""
+    entries = status.get("reclaimablePods")
+    return {entry["name"]: entry["count"] for entry in entries} if entries else _NONE_RECLAIMABLE
+
+
 def admission_usage(obj: Object) -> FlavorResourceQuantities:
-    """The quota an admission uses, without that of reclaimable pods."""
+    """The quota an admission uses, without that of pods that became reclaimable after it."""
     status = obj["status"]
-    reclaimable = {entry["name"]: entry["count"] for entry in status.get("reclaimablePods") or ()}
+    reclaimable = reclaimable_pods(status)
     counts = {
         pod_set.get("name") or names.MAIN: pod_set.get("count", 1)
         for pod_set in (obj.get("spec") or {}).get("podSets") or ()
@@ -183,10 +210,10 @@ def admission_usage(obj: Object) -> FlavorResourceQuantities:
     for assignment in status["admission"].get("podSetAssignments") or ():
         name = assignment.get("name") or names.MAIN
         count = assignment.get("count", counts.get(name, 0))
-        remaining = max(0, count - reclaimable.get(name, 0))
+        needed = max(0, counts.get(name, count) - reclaimable[name]) if name in reclaimable else count
         for resource, flavor in (assignment.get("flavors") or {}).items():
             amount = to_milli((assignment.get("resourceUsage") or {}).get(resource, 0))
-            if remaining != count:
-                amount = amount * remaining // count
+            if needed < count:
+                amount = amount * needed // count
             usage[flavor, resource] = usage.get((flavor, resource), 0) + amount
     return usage
