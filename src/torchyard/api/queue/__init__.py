@@ -4,5 +4,5 @@
 - `messages`: condition types, reasons, events and messages
 - `schemas`, `crd`: the schemas in the stored version, and the CustomResourceDefinitions in both versions
 - `conversion`: between the two versions
-- `validation`: the rules that a schema cannot express
+- `quantities`, `taints`, `validation`, `workload_validation`: the rules that a schema does not express
 """

@@ -72,8 +72,8 @@ def _local_queue_to_old(obj: Object) -> Object:
 def _workload_to_stored(obj: Object) -> Object:
     spec = _part(obj, "spec")
     name, source = spec.pop("priorityClassName", ""), spec.pop("priorityClassSource", "")
-    if name and source in _SOURCES:
-        group, kind = _SOURCES[source]
+    if name:
+        group, kind = _SOURCES.get(source, (source, ""))  # validation refuses other sources
         spec["priorityClassRef"] = {"group": group, "kind": kind, "name": name}
     _rename(_part(obj, "status"), "accumulatedPastExexcutionTimeSeconds", "accumulatedPastExecutionTimeSeconds")
     return obj

@@ -14,6 +14,11 @@ _QUANTITIES: Object = {"type": "object", "additionalProperties": _QUANTITY}
 _BOOLEAN: Object = {"type": "boolean"}
 _ANY: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _NAMES: Object = {"type": "array", "items": STRING}
+_LABEL_PATTERN = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN_PATTERN = rf"^{_LABEL_PATTERN}(\.{_LABEL_PATTERN})*$"
+_NAME: Object = {"type": "string", "maxLength": 253, "pattern": _SUBDOMAIN_PATTERN}
+_POD_SET_NAME: Object = {"type": "string", "maxLength": 63, "pattern": f"^{_LABEL_PATTERN}$"}
+_CHECK_NAME: Object = {"type": "string", "minLength": 1, "maxLength": 316}
 
 
 def _enum(*values: str, default: str = "") -> Object:
@@ -68,7 +73,7 @@ def _groups() -> Object:
     }
     resources = {**_map_list(record(quota, "name", "nominalQuota"), max_items=64), "minItems": 1}
     flavors = {
-        **_map_list(record({"name": STRING, "resources": resources}, "name", "resources"), max_items=64),
+        **_map_list(record({"name": _NAME, "resources": resources}, "name", "resources"), max_items=64),
         "minItems": 1,
     }
     covered = {**_NAMES, "minItems": 1, "maxItems": 64}
@@ -124,7 +129,8 @@ def _queue_status(*, borrowed: bool) -> Object:
 
 
 def cluster_queue() -> Object:
-    rule = record({"name": STRING, "onFlavors": {**_NAMES, "x-kubernetes-list-type": "set"}}, "name")
+    flavors: Object = {"type": "array", "items": _NAME, "maxItems": 64, "x-kubernetes-list-type": "set"}
+    rule = record({"name": _CHECK_NAME, "onFlavors": flavors}, "name")
     fungibility = {
         "whenCanBorrow": _enum(names.MAY_STOP, names.TRY_NEXT, default=names.MAY_STOP),
         "whenCanPreempt": _enum(names.MAY_STOP, names.TRY_NEXT, default=names.TRY_NEXT),
@@ -133,14 +139,16 @@ def cluster_queue() -> Object:
     selector = from_type(definition("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"))
     spec = {
         "resourceGroups": with_description("The resources, their flavors, and the quota of each.", _groups()),
-        "cohortName": with_description("The cohort. ClusterQueues of one cohort lend each other unused quota.", STRING),
+        "cohortName": with_description("The cohort. ClusterQueues of one cohort lend each other unused quota.", _NAME),
         "queueingStrategy": _enum(names.STRICT, names.BEST_EFFORT, default=names.BEST_EFFORT),
         "namespaceSelector": with_description(
             "The namespaces whose workloads it accepts: {} selects all, null selects none.", selector
         ),
         "flavorFungibility": {**record(fungibility), "default": {}},
         "preemption": _preemption(),
-        "admissionChecksStrategy": record({"admissionChecks": _map_list(rule, max_items=64)}),
+        "admissionChecksStrategy": record(
+            {"admissionChecks": {**_map_list(rule, max_items=64), "minItems": 1}}, "admissionChecks"
+        ),
         "stopPolicy": with_description(
             "Hold: admit no workloads. HoldAndDrain: also evict the admitted ones.", _stop()
         ),
@@ -153,7 +161,7 @@ def cluster_queue() -> Object:
 
 def local_queue() -> Object:
     spec = {
-        "clusterQueue": with_description("The ClusterQueue it submits to. Immutable.", {**STRING, **IMMUTABLE}),
+        "clusterQueue": with_description("The ClusterQueue it submits to. Immutable.", {**_NAME, **IMMUTABLE}),
         "stopPolicy": _stop(),
         "fairSharing": _fair_sharing(),
     }
@@ -163,7 +171,7 @@ def local_queue() -> Object:
 def _pod_set() -> Object:
     metadata = record({"labels": STRING_MAP, "annotations": STRING_MAP})
     fields = {
-        "name": {**STRING, "default": names.MAIN, "maxLength": 63},
+        "name": {**_POD_SET_NAME, "default": names.MAIN},
         "template": record({"metadata": metadata, "spec": _ANY}),
         "count": {**INT32, "default": 1, "minimum": 0},
         "minCount": {**INT32, "minimum": 1},
@@ -207,10 +215,17 @@ def _check_state() -> Object:
 
 
 def workload() -> Object:
-    reference = record({"group": STRING, "kind": STRING, "name": STRING}, "group", "kind", "name")
+    reference = record(
+        {
+            "group": _enum(names.GROUP, "scheduling.k8s.io"),
+            "kind": _enum(names.PRIORITY_CLASS.kind, "PriorityClass"),
+            "name": {**_NAME, "minLength": 1},
+        },
+        *("group", "kind", "name"),
+    )
     spec = {
         "podSets": {**_map_list(_pod_set(), max_items=18), "minItems": 1},
-        "queueName": STRING,
+        "queueName": _NAME,
         "priorityClassRef": reference,
         "priority": INT32,
         "active": with_description(
@@ -246,7 +261,7 @@ def priority_class() -> Object:
 
 def cohort() -> Object:
     spec = {
-        "parentName": with_description("The parent cohort, if any.", STRING),
+        "parentName": with_description("The parent cohort, if any.", _NAME),
         "resourceGroups": with_description("Quota that all members share, in addition to their own.", _groups()),
         "fairSharing": _fair_sharing(),
     }
@@ -254,9 +269,18 @@ def cohort() -> Object:
 
 
 def check() -> Object:
-    parameters = record({"apiGroup": STRING, "kind": STRING, "name": STRING}, "apiGroup", "kind", "name")
+    kind: Object = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 63,
+        "pattern": "^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$",
+    }
+    parameters = record(
+        {"apiGroup": {**_NAME, "minLength": 1}, "kind": kind, "name": {**_POD_SET_NAME, "minLength": 1}},
+        *("apiGroup", "kind", "name"),
+    )
     spec = {
-        "controllerName": {**STRING, **IMMUTABLE},
+        "controllerName": {**STRING, **IMMUTABLE, "minLength": 1, "maxLength": 253},
         "parameters": parameters,
         "retryDelayMinutes": INT64,
     }

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchyard.api import checks, compute_resources, field_errors, quantity
+from torchyard.api import checks, field_errors, quantity, selectors
 from torchyard.api import names as any_names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.quantity import Quantity, QuantityError
 from torchyard.api.queue import messages, names
+from torchyard.api.queue.quantities import parse_quantity
+from torchyard.api.queue.taints import check_taints, check_toleration_keys, taint_rules, toleration_rules
+from torchyard.api.queue.workload_validation import schema_rules, webhook_rules, webhook_update_rules
 from torchyard.api.strategy import Strategy
 
 _GROUPS = "spec.resourceGroups"
 _SMALL_MEMORY = 1024 * 1024
-# Units that are common elsewhere, and the Kubernetes suffix for each.
-_UNITS = {"KB": "k", "MB": "M", "GB": "G", "TB": "T", "KIB": "Ki", "MIB": "Mi", "GIB": "Gi", "TIB": "Ti", "B": ""}
+_MAX_FLAVOR_ITEMS, _MAX_TOTAL, _MAX_COMBINATIONS = 8, 256, 512
 
 
 class InUseStrategy(Strategy):
@@ -33,32 +34,35 @@ class InUseStrategy(Strategy):
 class FlavorStrategy(InUseStrategy):
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        errs: list[FieldError] = []
-        for key, value in (spec.get("nodeLabels") or {}).items():
-            checks.report_problems(any_names.qualified_name_problems(key), "spec.nodeLabels", key, errs)
-            checks.report_problems(any_names.label_value_problems(value), f"spec.nodeLabels[{key}]", value, errs)
-        for field, limit in (("nodeLabels", 8), ("nodeTaints", 8), ("tolerations", 8)):
-            if len(spec.get(field) or ()) > limit:
-                errs.append(field_errors.too_many(f"spec.{field}", len(spec[field]), limit))
-        effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-        for index, taint in enumerate(spec.get("nodeTaints") or ()):
-            checks.required_enum(taint.get("effect"), effects, f"spec.nodeTaints[{index}].effect", errs)
+        taints, tolerations = spec.get("nodeTaints") or (), spec.get("tolerations") or ()
+        errs = [
+            field_errors.too_many(f"spec.{field}", len(spec[field]), _MAX_FLAVOR_ITEMS)
+            for field in ("nodeLabels", "nodeTaints", "tolerations")
+            if len(spec.get(field) or ()) > _MAX_FLAVOR_ITEMS
+        ]
+        errs += taint_rules(taints, "spec.nodeTaints")
+        errs += toleration_rules(tolerations, "spec.tolerations")
         if spec.get("topologyName"):
             errs.append(field_errors.forbidden("spec.topologyName", "topologies are not supported; remove the field"))
+        if errs:
+            return errs
+        errs += any_names.validate_labels(spec.get("nodeLabels"), "spec.nodeLabels")
+        check_taints(taints, "spec.nodeTaints", errs)
+        check_toleration_keys(tolerations, "spec.tolerations", errs)
         return errs
 
 
 class ClusterQueueStrategy(InUseStrategy):
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        errs: list[FieldError] = []
-        _check_name(spec.get("cohortName"), "spec.cohortName", errs)
-        _check_groups(spec, errs, has_cohort=bool(spec.get("cohortName")))
-        preemption = spec.get("preemption") or {}
-        borrow_policy = (preemption.get("borrowWithinCohort") or {}).get("policy", names.NEVER)
-        if borrow_policy != names.NEVER and preemption.get("reclaimWithinCohort", names.NEVER) == names.NEVER:
-            detail = "requires reclaimWithinCohort to be LowerPriority or Any"
-            errs.append(field_errors.invalid("spec.preemption.borrowWithinCohort.policy", names.LOWER, detail))
+        errs = _cluster_queue_rules(spec)
+        if errs:
+            return errs
+        _check_groups(spec, errs, parent="cohort" if not spec.get("cohortName") else "")
+        errs += selectors.validate_object(spec.get("namespaceSelector"), "spec.namespaceSelector")
+        _check_fair_sharing(spec, errs)
+        _check_sizes(spec, errs)
+        _check_flavors_of_checks(spec, errs)
         return errs
 
     def warnings(self, obj: Object) -> list[str]:
@@ -73,14 +77,14 @@ class CohortStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
         errs: list[FieldError] = []
-        _check_name(spec.get("parentName"), "spec.parentName", errs)
         if spec.get("parentName") == obj["metadata"].get("name"):
             errs.append(
                 field_errors.invalid(
                     "spec.parentName", spec["parentName"], messages.cohort_cycle([spec["parentName"]] * 2)
                 )
             )
-        _check_groups(spec, errs, has_cohort=bool(spec.get("parentName")))
+        _check_groups(spec, errs, parent="parent" if not spec.get("parentName") else "", is_cohort=True)
+        _check_fair_sharing(spec, errs)
         return errs
 
     def warnings(self, obj: Object) -> list[str]:
@@ -91,55 +95,19 @@ class CohortStrategy(Strategy):
 class LocalQueueStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         errs: list[FieldError] = []
-        _check_name((obj.get("spec") or {}).get("clusterQueue"), "spec.clusterQueue", errs)
+        _check_fair_sharing(obj.get("spec") or {}, errs)
         return errs
 
 
 class WorkloadStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
-        spec = obj.get("spec") or {}
-        errs: list[FieldError] = []
-        _check_name(spec.get("queueName"), "spec.queueName", errs)
-        if spec.get("priorityClassRef") and spec.get("priority") is None:
-            errs.append(
-                field_errors.required("spec.priority", "priority should not be nil when priorityClassRef is set")
-            )
-        partial = 0
-        for index, pod_set in enumerate(spec.get("podSets") or ()):
-            at = f"spec.podSets[{index}]"
-            checks.report_problems(any_names.label_problems(pod_set["name"]), f"{at}.name", pod_set["name"], errs)
-            min_count = pod_set.get("minCount")
-            if min_count is not None:
-                partial += 1
-                if min_count > pod_set["count"]:
-                    detail = "minCount should be positive and less or equal to count"
-                    errs.append(field_errors.invalid(f"{at}.minCount", min_count, detail))
-            _check_pod(pod_set["template"].get("spec") or {}, f"{at}.template.spec", errs)
-        if partial > 1:
-            errs.append(field_errors.invalid("spec.podSets", partial, "at most one podSet can use minCount"))
-        return errs
+        return schema_rules(obj, None) or webhook_rules(obj)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        errs = self.validate(new)
-        if (old.get("status") or {}).get("admission"):
-            before, after = old.get("spec") or {}, new.get("spec") or {}
-            checks.immutable(after.get("queueName"), before.get("queueName"), "spec.queueName", errs)
-            is_elastic = names.ELASTIC in (new["metadata"].get("annotations") or {})
-            if not is_elastic:
-                checks.immutable(after.get("podSets"), before.get("podSets"), "spec.podSets", errs)
-        return errs
+        return schema_rules(new, old) or [*webhook_rules(new), *webhook_update_rules(new, old)]
 
-
-class CheckStrategy(Strategy):
-    def validate(self, obj: Object) -> list[FieldError]:
-        if not (obj.get("spec") or {}).get("controllerName"):
-            return [
-                field_errors.required(
-                    "spec.controllerName",
-                    "must name the controller that sets the state, for example example.com/budget",
-                )
-            ]
-        return []
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        return self.validate_update(new, old)
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -148,85 +116,124 @@ STRATEGIES: dict[str, Strategy] = {
     names.COHORT.kind: CohortStrategy(),
     names.LOCAL_QUEUE.kind: LocalQueueStrategy(),
     names.WORKLOAD.kind: WorkloadStrategy(),
-    names.CHECK.kind: CheckStrategy(),
 }
 
 
-def _check_name(value: str | None, field: str, errs: list[FieldError]) -> None:
-    if value:
-        checks.report_problems(any_names.subdomain_problems(value), field, value, errs)
+def _cluster_queue_rules(spec: Object) -> list[FieldError]:
+    """The rules of Kueue's schema that compare fields."""
+    errs: list[FieldError] = []
+    preemption, fungibility = spec.get("preemption") or {}, spec.get("flavorFungibility") or {}
+    borrow_policy = (preemption.get("borrowWithinCohort") or {}).get("policy", names.NEVER)
+    if borrow_policy != names.NEVER and preemption.get("reclaimWithinCohort", names.NEVER) == names.NEVER:
+        detail = "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never"
+        errs.append(field_errors.invalid("spec.preemption", "object", detail))
+    tries_next = all(fungibility.get(field) == names.TRY_NEXT for field in ("whenCanBorrow", "whenCanPreempt"))
+    if fungibility.get("preference") and not tries_next:
+        detail = "preference can only be set when both whenCanBorrow and whenCanPreempt are TryNextFlavor"
+        errs.append(field_errors.invalid("spec.flavorFungibility", "object", detail))
+    errs += _group_rules(spec)
+    quotas = (quota for _, quota in _quotas(spec))
+    if spec.get("cohortName") is None and any(quota.get("borrowingLimit") is not None for quota in quotas):
+        errs.append(field_errors.invalid("spec", "object", "borrowingLimit must be nil when cohort is empty"))
+    return errs
 
 
-def _check_groups(spec: Object, errs: list[FieldError], *, has_cohort: bool) -> None:
+def _group_rules(spec: Object) -> list[FieldError]:
+    detail = "flavors must have the same number of resources as the coveredResources"
+    return [
+        field_errors.invalid(f"{_GROUPS}[{index}]", "object", detail)
+        for index, group in enumerate(spec.get("resourceGroups") or ())
+        if any(len(flavor["resources"]) != len(group["coveredResources"]) for flavor in group["flavors"])
+    ]
+
+
+def _quotas(spec: Object) -> Iterator[tuple[str, Object]]:
+    """All quotas of resource groups, with the flavor of each."""
+    for group in spec.get("resourceGroups") or ():
+        for flavor in group["flavors"]:
+            for quota in flavor["resources"]:
+                yield flavor["name"], quota
+
+
+def _check_groups(spec: Object, errs: list[FieldError], *, parent: str, is_cohort: bool = False) -> None:
+    """`parent`: the field that names a parent, if it is empty."""
     resources: set[str] = set()
     flavors: set[str] = set()
+    if is_cohort and (broken := _group_rules(spec)):
+        errs += broken
+        return
     for index, group in enumerate(spec.get("resourceGroups") or ()):
         at = f"{_GROUPS}[{index}]"
         for position, name in enumerate(group["coveredResources"]):
+            field = f"{at}.coveredResources[{position}]"
+            checks.report_problems(any_names.qualified_name_problems(name), field, name, errs)
             if name in resources:
-                errs.append(field_errors.duplicate(f"{at}.coveredResources[{position}]", name))
+                errs.append(field_errors.duplicate(field, name))
             resources.add(name)
         for position, flavor in enumerate(group["flavors"]):
             field = f"{at}.flavors[{position}]"
-            _check_name(flavor["name"], f"{field}.name", errs)
+            _check_quotas(flavor["resources"], group["coveredResources"], field, errs, parent, is_cohort=is_cohort)
             if flavor["name"] in flavors:
                 errs.append(field_errors.duplicate(f"{field}.name", flavor["name"]))
             flavors.add(flavor["name"])
-            _check_quotas(flavor["resources"], group["coveredResources"], field, errs, has_cohort=has_cohort)
 
 
 def _check_quotas(
-    quotas: list[Object], covered: list[str], at: str, errs: list[FieldError], *, has_cohort: bool
+    quotas: list[Object], covered: list[str], at: str, errs: list[FieldError], parent: str, *, is_cohort: bool
 ) -> None:
-    listed = [quota["name"] for quota in quotas]
-    if listed != covered:
-        detail = f"must list the coveredResources, in their order: {', '.join(covered)}"
-        errs.append(field_errors.invalid(f"{at}.resources", listed, detail))
-    for index, quota in enumerate(quotas):
+    for index, (quota, name) in enumerate(zip(quotas, covered, strict=False)):
         field = f"{at}.resources[{index}]"
+        if quota["name"] != name:
+            detail = "must match the name in coveredResources"
+            errs.append(field_errors.invalid(f"{field}.name", quota["name"], detail))
         nominal = parse_quantity(quota["name"], quota["nominalQuota"], f"{field}.nominalQuota", errs)
         for limit in ("borrowingLimit", "lendingLimit"):
             if quota.get(limit) is None:
                 continue
             amount = parse_quantity(quota["name"], quota[limit], f"{field}.{limit}", errs)
-            if not has_cohort:
-                detail = "must be omitted if the queue has no cohort to borrow from or lend to"
-                errs.append(field_errors.invalid(f"{field}.{limit}", quota[limit], detail))
-            elif limit == "lendingLimit" and amount and nominal and amount > nominal:
-                errs.append(
-                    field_errors.invalid(
-                        f"{field}.{limit}", quota[limit], f"must be at most the nominalQuota, {nominal}"
-                    )
-                )
+            value = str(quota[limit])
+            if parent:
+                errs.append(field_errors.invalid(f"{field}.{limit}", value, f"must be nil when {parent} is empty"))
+            if limit == "lendingLimit" and not is_cohort and amount and nominal is not None and amount > nominal:
+                detail = "must be less than or equal to the nominalQuota"
+                errs.append(field_errors.invalid(f"{field}.{limit}", value, detail))
 
 
-def parse_quantity(resource: str, text: str | int, field: str, errs: list[FieldError]) -> Quantity | None:
-    """The quantity of a resource; None, with an error that says what to write instead, if it is not valid."""
-    try:
-        amount = quantity.parse(text)
-    except QuantityError:
-        errs.append(field_errors.invalid(field, text, f"is not a valid quantity; {_suggestion(resource, str(text))}"))
-        return None
+def _check_fair_sharing(spec: Object, errs: list[FieldError]) -> None:
+    weight = (spec.get("fairSharing") or {}).get("weight")
+    if weight is None:
+        return
+    amount = quantity.parse(weight)
     if amount.nano < 0:
-        errs.append(field_errors.invalid(field, text, any_names.NOT_NEGATIVE))
-        return None
-    if not amount.whole and compute_resources.is_integer_resource(resource):
-        errs.append(
-            field_errors.invalid(
-                field, text, f"must be an integer, because {resource} cannot be divided; use {amount.value}"
+        errs.append(field_errors.invalid("spec.fairSharing", str(weight), any_names.NOT_NEGATIVE))
+    elif 0 < amount.nano <= 1:
+        errs.append(field_errors.invalid("spec.fairSharing", str(weight), "When not 0, weight must be > 10e-9"))
+
+
+def _check_sizes(spec: Object, errs: list[FieldError]) -> None:
+    groups = spec.get("resourceGroups") or ()
+    for noun, field in (("flavors", "flavors"), ("covered resources", "coveredResources")):
+        total = sum(len(group[field]) for group in groups)
+        if total > _MAX_TOTAL:
+            detail = f"total number of {noun} across all resourceGroups must be ≤ {_MAX_TOTAL}, got {total}"
+            errs.append(field_errors.invalid(_GROUPS, total, detail))
+    for index, group in enumerate(groups):
+        total = sum(len(flavor["resources"]) for flavor in group["flavors"])
+        if total > _MAX_COMBINATIONS:
+            detail = (
+                f"number of flavor-resource combinations in a resourceGroup must be ≤ {_MAX_COMBINATIONS}, got {total}"
             )
-        )
-        return None
-    return amount
+            errs.append(field_errors.invalid(f"{_GROUPS}[{index}]", total, detail))
 
 
-def _suggestion(resource: str, text: str) -> str:
-    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-    unit = text[len(digits) :].strip().upper()
-    if digits and unit in _UNITS:
-        return f"use {digits.strip()}{_UNITS[unit]}"
-    examples = {"cpu": "4 or 500m", "memory": "64Gi"}
-    return f"use for example {examples.get(resource, '8')}"
+def _check_flavors_of_checks(spec: Object, errs: list[FieldError]) -> None:
+    flavors = [flavor["name"] for group in spec.get("resourceGroups") or () for flavor in group["flavors"]]
+    rules = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+    for index, rule in enumerate(rules):
+        for position, flavor in enumerate(rule.get("onFlavors") or ()):
+            if flavor not in flavors:
+                field = f"spec.admissionChecksStrategy.admissionChecks[{index}].onFlavors[{position}]"
+                errs.append(field_errors.not_supported(field, flavor, flavors))
 
 
 def _suspicious_quotas(spec: Object) -> Iterator[str]:
@@ -241,12 +248,3 @@ def _suspicious_quotas(spec: Object) -> Iterator[str]:
                         f"flavor {flavor['name']} has a quota of {amount.value} bytes of memory;"
                         f" did you mean {intended}Gi?"
                     )
-
-
-def _check_pod(spec: Object, at: str, errs: list[FieldError]) -> None:
-    """Only the quantities: the rest of a template is validated when its pods are created."""
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind) or ()):
-            for field in ("requests", "limits"):
-                for name, text in ((container.get("resources") or {}).get(field) or {}).items():
-                    parse_quantity(name, text, f"{at}.{kind}[{index}].resources.{field}[{name}]", errs)

@@ -236,11 +236,13 @@ class JobReconciler:
     async def _report_pods(self, job: Object, workload: Object) -> None:
         """Write into the workload which pods of the running job are ready, and which are not needed any more."""
         status = lifecycle.set_pods_ready(workload, self._integration.pods_ready(job), self._store.now())
-        reclaimable = [
-            {"name": name, "count": count} for name, count in self._integration.reclaimable_pods(job).items()
-        ]
-        if reclaimable and reclaimable != (workload["status"].get("reclaimablePods") or []):
-            status = {**(status or workload["status"]), "reclaimablePods": reclaimable}
+        reported = {entry["name"]: entry["count"] for entry in workload["status"].get("reclaimablePods") or ()}
+        # A pod set never needs quota again that it gave back, even if one of its pods is restarted.
+        reclaimable = self._integration.reclaimable_pods(job)
+        counts = reported | {name: max(count, reported.get(name, 0)) for name, count in reclaimable.items()}
+        if counts != reported:
+            entries = [{"name": name, "count": count} for name, count in counts.items()]
+            status = {**(status or workload["status"]), "reclaimablePods": entries}
         if status is not None:
             await self._store.writer.write_status(key_of(workload), workload, status)
 

@@ -14,7 +14,7 @@ from torchyard.api.queue import messages, names
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.core.queue import lifecycle
-from torchyard.core.queue.advice import with_advice
+from torchyard.core.queue.advice import machine_hint, with_advice
 from torchyard.core.queue.cluster_queue import PendingHeap
 from torchyard.core.queue.scheduler import StayPending
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
@@ -114,19 +114,23 @@ class PendingReporter:
         return _Report(heap.workloads[key], heap.pending_reason) if key in heap.workloads else None
 
     async def _write(self, info: WorkloadInfo, why: ReasonMessage) -> None:
-        if info.reserved_in or info.pending_message == why.message or self._store.writer.is_writing(info.key):
+        if info.reserved_in or self._store.writer.is_writing(info.key):
             return
-        before, info.pending_message, info.pending_cause = info.pending_message, why.message, why.reason
+        message = why.message + machine_hint(self._store.state, info)
+        before, info.pending_cause = info.pending_message, why.reason
+        if before == message:
+            return
+        info.pending_message = message
         reason = messages.condition_reason(why.reason)
         try:
-            status = lifecycle.set_pending(info.obj, reason, why.message, self._store.now())
+            status = lifecycle.set_pending(info.obj, reason, message, self._store.now())
             written = await self._store.writer.write_status(info.key, info.obj, status)
         except BaseException:
             info.pending_message = before
             raise
         if written is not None:
-            message = with_advice(self._store.state, info, why)
-            self._recorder.event(workload_reference(info), "Warning", reason, message)
+            advised = with_advice(self._store.state, info, ReasonMessage(why.reason, message))
+            self._recorder.event(workload_reference(info), "Warning", reason, advised)
 
 
 def workload_reference(info: WorkloadInfo) -> Object:

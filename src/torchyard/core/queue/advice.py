@@ -1,4 +1,4 @@
-"""What a user can do about a pending workload. It is added to Kueue's message in events, never in conditions."""
+"""What a user can do about a pending workload. It is added to Kueue's message in events, not in conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ def with_advice(state: QueueState, info: WorkloadInfo, why: ReasonMessage) -> st
 
 
 def _advice(state: QueueState, info: WorkloadInfo, cause: str) -> str:
-    """In the plane's own queue, a workload that requests GPUs gets the list of this machine's."""
     if cause in _INELIGIBLE:
         return ineligible_advice(info, state.cache.local_queues, state.cache.cluster_queues)
     cq = state.cache.cluster_queue_of(info)
@@ -28,8 +27,14 @@ def _advice(state: QueueState, info: WorkloadInfo, cause: str) -> str:
         return messages.never_fits(cq.name)
     if cause == messages.REASON_QUOTA_HELD and (held := state.cache.quota_held_from(cq)):
         return messages.quota_held_for(held)
+    return ""
+
+
+def machine_hint(state: QueueState, info: WorkloadInfo) -> str:
+    """In the plane's own queue, the GPUs of this machine for a workload that requests some: part of the condition."""
+    cq = state.cache.cluster_queue_of(info)
     requests_gpu = any(_GPU in pod_set.requests for pod_set in info.requirements.pod_sets)
-    if not cq.spec.is_local or not requests_gpu:
+    if cq is None or not cq.spec.is_local or not requests_gpu:
         return ""
     flavors = (state.objects.flavors.get(name) for name in cq.spec.flavors)
     return messages.gpu_products(
