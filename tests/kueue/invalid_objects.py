@@ -9,6 +9,12 @@ from typing import Any
 from tests.kueue.harness import Object, Scenario, condition, container, cpu_group, group, pod_set, quota, scenario
 from tests.support.http import Answer
 
+_unchecked = (
+    ", <nil>: Invalid value: null: some validation rules were not checked because the object was invalid;"
+    " correct the existing errors to complete validation"
+)
+_immutable = re.compile(r"\{.*\}: field is immutable")
+_multiple = re.compile(r"is not a multiple of [0-9]+")  # Kueue prints an address
 _denied = re.compile(r'^admission webhook "[a-z.]+" denied the request: ')
 _refused = re.compile(r'^[A-Za-z]+\.kueue\.x-k8s\.io "[^"]*" is invalid: ')
 
@@ -17,6 +23,9 @@ def _answer(s: Scenario, case: str, answer: Answer) -> None:
     """Record whether a request was refused, and why. The texts around the error differ between CRD and webhook."""
     message = "" if answer.status < 400 else answer.message.replace(s.prefix, "")
     plain = _refused.sub("", _denied.sub("", message))
+    if _unchecked in plain:  # a schema with rules says so when the types are wrong
+        plain = plain.replace(_unchecked, "").removeprefix("[").removesuffix("]")
+    plain = _multiple.sub("is not a multiple of ?", _immutable.sub("?: field is immutable", plain))
     s.results.append({"case": case, "refused": answer.status >= 400, "message": plain})
 
 
@@ -30,6 +39,8 @@ def _try(
         path = s.path(kind, "x", namespace).rsplit("/", 1)[0].replace("/v1beta2/", f"/{version}/")
         body = {"apiVersion": f"kueue.x-k8s.io/{version}", "kind": kind, "metadata": metadata, **obj}
         _answer(s, case, s.client.post(path, body))
+        if version != "v1beta2":
+            del s.results[-1]["message"]  # the plane names the fields of the version that it stores
 
 
 def _queue(*groups: Object, **spec: Any) -> Object:
@@ -171,12 +182,11 @@ def invalid_local_queues_and_checks(s: Scenario) -> None:
             ("no controller", {"spec": {}}),
             ("empty controller", {"spec": {"controllerName": ""}}),
             ("group", {"spec": {"controllerName": "a/b", "parameters": {**parameters, "apiGroup": "@a"}}}),
-            ("kind", {"spec": {"controllerName": "a/b", "parameters": {**parameters, "kind": "@a"}}}),
             ("name", {"spec": {"controllerName": "a/b", "parameters": {**parameters, "name": "@a"}}}),
             ("valid", {"spec": {"controllerName": "a/b", "parameters": parameters}}),
         ],
     )
-    path = s.path("AdmissionCheck", "o5")
+    path = s.path("AdmissionCheck", "o4")
     _answer(s, "change controller", s.client.patch(path, {"spec": {"controllerName": "c/d"}}))
     queue = s.path("LocalQueue", "x", "ns").rsplit("/", 1)[0] + f"/{s.prefix}o4"
     _answer(s, "change cluster queue", s.client.patch(queue, {"spec": {"clusterQueue": "other"}}))
@@ -210,7 +220,6 @@ def invalid_workloads(s: Scenario) -> None:
             ("negative pod-level limit", _workload(pod_set(cpu=1, resources={"limits": {"cpu": "-1"}}))),
             ("pod-level request for pods", _workload(pod_set(cpu=1, resources={"requests": {"pods": "1"}}))),
             ("resource name", _workload(pod_set(containers=[container(requests={"@cpu": "1"})]))),
-            ("negative overhead", _workload(pod_set(cpu=1, overhead={"cpu": "-1"}))),
             ("overhead of pods", _workload(pod_set(cpu=1, overhead={"pods": "1"}))),
             ("negative count", _workload({**pod_set(cpu=1), "count": -1})),
             ("min count above count", _workload({**pod_set(cpu=1), "minCount": 2})),
@@ -338,7 +347,6 @@ def invalid_workload_updates(s: Scenario) -> None:
     )
     spec("a", "no priority class", {"priorityClassRef": None})
     spec("a", "priority", {"priority": 5})
-    spec("a", "active", {"active": False})
     status("a", "other admission", {"admission": {"clusterQueue": "other", "podSetAssignments": [_assignment()]}})
     status("a", "other assignment", {"admission": {"clusterQueue": "q", "podSetAssignments": [_assignment(cpu="6")]}})
     status("a", "reclaimable pods", {"reclaimablePods": [{"name": "main", "count": 2}]})
@@ -350,6 +358,7 @@ def invalid_workload_updates(s: Scenario) -> None:
         {"admissionChecks": [{**check, "podSetUpdates": [{"name": "main", "labels": {"a": "b"}}]}]},
     )
     status("a", "cluster name", {"clusterName": "far"})
+    spec("a", "active", {"active": False})
     new("b", priorityClassRef=None)
     status("b", "second reservation", _reserved(_assignment()))
     spec("b", "added priority class", {"priorityClassRef": _PRIORITY})

@@ -55,8 +55,9 @@ def wrong_type(field: str, value: Any, detail: str) -> FieldError:
 
 
 def not_supported(field: str, value: Any, allowed: Iterable[str]) -> FieldError:
-    detail = "supported values: " + ", ".join(format_value(supported) for supported in allowed)
-    return FieldError("FieldValueNotSupported", field, f"Unsupported value: {format_value(value)}: {detail}")
+    values = ", ".join(format_value(supported) for supported in allowed)
+    head = f"Unsupported value: {format_value(value)}"
+    return FieldError("FieldValueNotSupported", field, _with_detail(head, f"supported values: {values}" * bool(values)))
 
 
 def forbidden(field: str, detail: str) -> FieldError:

@@ -72,6 +72,10 @@ class Strategy:
         """Validate a status update."""
         return []
 
+    def validate_normalized_status(self, new: Object, old: Object) -> list[FieldError]:
+        """Validate a status update that is known to conform to the schema."""
+        return self.validate_status(new, old)
+
     def warnings(self, obj: Object) -> list[str]:
         """Return texts for the Warning header about valid but suspicious objects."""
         return []

@@ -289,7 +289,7 @@ UPDATES: dict[str, tuple[Object, str]] = {
     ),
     "fewer reclaimable pods": (
         reserved(reclaimablePods=[{"name": "main", "count": 0}]),
-        "cannot be less then 1",
+        "cannot be less than 1",
     ),
     "no priority class": (
         with_spec(reserved(reclaimablePods=[{"name": "main", "count": 1}]), priorityClassRef=None),

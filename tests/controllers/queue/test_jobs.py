@@ -219,6 +219,16 @@ async def test_admission_check_delays_the_start_and_updates_pods(cluster: Cluste
     assert started["spec"]["template"]["spec"]["nodeSelector"] == {"paid": "yes"}
 
 
+async def test_gate_of_a_job_keeps_its_workload_pending(cluster: Cluster) -> None:
+    await cluster.with_queue()
+    gate = "kueue.x-k8s.io/admission-gated-by"
+    await cluster.job("train", annotations={gate: "example.com/approval"})
+    pending = await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.REASON_ADMISSION_GATED)
+    assert pending["message"] == "Admission is gated by: example.com/approval"
+    await cluster.client.patch(JOBS, "train", {"metadata": {"annotations": {gate: None}}}, "default")
+    await cluster.running("train")
+
+
 async def test_placeholder_queue_name_is_rejected(cluster: Cluster) -> None:
     with pytest.raises(StatusError, match=r"replace the placeholder .* for example default-user-queue"):
         await cluster.job("train", labels={"kueue.x-k8s.io/queue-name": "<project namespace>-user-queue"})

@@ -92,13 +92,6 @@ class CohortStrategy(Strategy):
         return ([messages.FAIR_SHARING_IGNORED] if spec.get("fairSharing") else []) + list(_suspicious_quotas(spec))
 
 
-class LocalQueueStrategy(Strategy):
-    def validate(self, obj: Object) -> list[FieldError]:
-        errs: list[FieldError] = []
-        _check_fair_sharing(obj.get("spec") or {}, errs)
-        return errs
-
-
 class WorkloadStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         return schema_rules(obj, None) or webhook_rules(obj)
@@ -114,7 +107,6 @@ STRATEGIES: dict[str, Strategy] = {
     names.FLAVOR.kind: FlavorStrategy(),
     names.CLUSTER_QUEUE.kind: ClusterQueueStrategy(),
     names.COHORT.kind: CohortStrategy(),
-    names.LOCAL_QUEUE.kind: LocalQueueStrategy(),
     names.WORKLOAD.kind: WorkloadStrategy(),
 }
 

@@ -107,6 +107,7 @@ def webhook_update_rules(new: Object, old: Object) -> list[FieldError]:
         _check_pod_sets(new["spec"]["podSets"], old["spec"]["podSets"], errs)
         if has_quota(new):
             _check_reclaimed(_reclaimable(new), _reclaimable(old), errs)
+    _check_cluster_name(new.get("status") or {}, old.get("status") or {}, errs)
     after, before = ((obj.get("status") or {}).get("admission") for obj in (new, old))
     if after and before and after != before and not _is_elastic(new):
         errs.append(field_errors.invalid("status.admission", after, any_names.IMMUTABLE))
@@ -117,6 +118,17 @@ def webhook_update_rules(new: Object, old: Object) -> list[FieldError]:
             path = f"status.admissionChecks[{check['index']}].podSetUpdates"
             checks.immutable(newer.get("podSetUpdates"), check.get("podSetUpdates"), path, errs)
     return errs
+
+
+def _check_cluster_name(after: Object, before: Object, errs: list[FieldError]) -> None:
+    name = after.get("clusterName")
+    if (
+        name is not None
+        and before.get("clusterName") is None
+        and name not in (before.get("nominatedClusterNames") or ())
+    ):
+        detail = "when setting clusterName it must be one of the nominatedClusterNames"
+        errs.append(field_errors.invalid("status.clusterName", name, detail))
 
 
 def _is_elastic(obj: Object) -> bool:
@@ -149,10 +161,13 @@ def _check_reclaimed(after: Mapping[str, int], before: Mapping[str, int], errs: 
         if name not in after:
             errs.append(field_errors.required(path, "cannot be removed"))
         elif after[name] < count:
-            errs.append(field_errors.invalid(f"{path}.count", after[name], f"cannot be less then {count}"))
+            errs.append(field_errors.invalid(f"{path}.count", after[name], f"cannot be less than {count}"))
 
 
 def _check_admission(obj: Object, errs: list[FieldError]) -> None:
+    if not (obj.get("status") or {}).get("admission"):
+        detail = "must be set while the QuotaReserved condition is true"
+        errs.append(field_errors.required("status.admission", detail))
     pod_sets = {pod_set["name"] for pod_set in obj["spec"]["podSets"]}
     assignments = ((obj.get("status") or {}).get("admission") or {}).get("podSetAssignments") or ()
     for index, assignment in enumerate(assignments):

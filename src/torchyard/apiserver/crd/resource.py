@@ -89,6 +89,10 @@ class CustomStrategy(Strategy):
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return self.version.validate_status(new, old) or self._rules.validate_status(new, old)
 
+    def validate_normalized_status(self, new: Object, old: Object) -> list[FieldError]:
+        errs = self.version.validate_status(new, old, is_normalized=True)
+        return errs or self._rules.validate_status(new, old)
+
     def warnings(self, obj: Object) -> list[str]:
         unqualified = [
             f"metadata.finalizers: {field_errors.format_value(name)}: "

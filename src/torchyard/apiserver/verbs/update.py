@@ -230,7 +230,7 @@ def _validate_change(
         if validate is not None:
             errs += validate(new, old)
         elif draft.status_normalized:
-            errs += storage.custom.validate_status(new, old, is_normalized=True)
+            errs += strategy.validate_normalized_status(new, old)
         else:
             errs += (strategy.validate_status if is_status else strategy.validate_update)(new, old)
     if errs:

@@ -29,6 +29,12 @@ class _Priority(NamedTuple):
     class_ref: Object | None
 
 
+def admission_gates(obj: Object) -> str:
+    """The controllers that keep a job or its workload from being scheduled, separated by commas."""
+    gates: str = (obj["metadata"].get("annotations") or {}).get(names.ADMISSION_GATED_BY, "")
+    return gates
+
+
 class WorkloadComposer:
     def __init__(self, informers: InformerFactory, integration: JobIntegration, gvr: GroupVersionResource) -> None:
         self._integration, self._gvr = integration, gvr
@@ -61,6 +67,8 @@ class WorkloadComposer:
             "ownerReferences": [owner],
         }
         annotations = {names.ELASTIC: "true"} if elastic else {}
+        if gates := admission_gates(job):
+            annotations[names.ADMISSION_GATED_BY] = gates
         if replaces is not None:
             annotations[names.REPLACES] = f"{job_metadata['namespace']}/{replaces['metadata']['name']}"
         if annotations:

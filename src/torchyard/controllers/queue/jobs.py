@@ -12,9 +12,9 @@ from torchyard.api.conditions import find, has_true_condition, is_true
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages
+from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.queue.composer import PriorityClassNotFound, WorkloadComposer
+from torchyard.controllers.queue.composer import PriorityClassNotFound, WorkloadComposer, admission_gates
 from torchyard.controllers.queue.gvr import WORKLOADS
 from torchyard.controllers.queue.pending_events import PendingEvents
 from torchyard.controllers.queue.pod_set_infos import pod_set_infos
@@ -256,6 +256,9 @@ class JobReconciler:
         except YardError as error:
             self._events.record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
             return
+        if admission_gates(job) != admission_gates(workload):
+            await self._update_gates(job, workload)
+            return  # it comes back as a change
         current = workload["spec"]
         has_same_pods = intern_pod_sets(spec["podSets"]) is intern_pod_sets(current["podSets"])
         if has_same_pods and all(spec.get(field) == current.get(field) for field in _FOLLOWED_FIELDS):
@@ -265,6 +268,12 @@ class JobReconciler:
         self._events.record(
             job, "Normal", messages.EVENT_UPDATED_WORKLOAD, messages.updated_workload(*key_of(workload))
         )
+
+    async def _update_gates(self, job: Object, workload: Object) -> None:
+        """A gate that was removed from a job is removed from its workload."""
+        namespace, name = key_of(workload)
+        patch = {"metadata": {"annotations": {names.ADMISSION_GATED_BY: admission_gates(job) or None}}}
+        await self._client.patch(WORKLOADS, name, patch, namespace)
 
 
 def _exceeds_admission(integration: JobIntegration, job: Object, workload: Object) -> bool:
