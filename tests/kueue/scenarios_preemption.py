@@ -118,44 +118,6 @@ def preemption_within_a_queue_takes_the_lowest_priority(s: Scenario) -> None:
 
 
 @scenario
-def several_preemptors_of_a_cohort_all_get_quota(s: Scenario) -> None:
-    _base(s)
-    policy = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
-    for name in ("a", "b", "c"):
-        s.cluster_queue(name, cpu_group(2), cohort="all", preemption=policy)
-    for number in range(3):
-        s.workload(f"low{number}", "c", cpu=2, priority=-1)
-    s.observe()
-    for name in ("a", "b"):
-        s.patch("ClusterQueue", name, {"spec": {"stopPolicy": "Hold"}})
-    s.workload("a1", "a", cpu=2, priority=100)
-    s.workload("b1", "b", cpu=2, priority=10)
-    s.observe()
-    for name in ("a", "b"):
-        s.patch("ClusterQueue", name, {"spec": {"stopPolicy": "None"}})
-    s.observe()
-
-
-@scenario
-def several_preemptors_of_equal_priority_all_get_quota(s: Scenario) -> None:
-    _base(s)
-    policy = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
-    for name in ("a", "b", "c"):
-        s.cluster_queue(name, cpu_group(2), cohort="all", preemption=policy)
-    s.workload("low0", "c", cpu=3, priority=-1)
-    s.workload("low1", "c", cpu=3, priority=-1)
-    s.observe()
-    for name in ("a", "b"):
-        s.patch("ClusterQueue", name, {"spec": {"stopPolicy": "Hold"}})
-    s.workload("a1", "a", cpu=2)
-    s.workload("b1", "b", cpu=2)
-    s.observe()
-    for name in ("a", "b"):
-        s.patch("ClusterQueue", name, {"spec": {"stopPolicy": "None"}})
-    s.observe()
-
-
-@scenario
 def borrowing_queue_that_lost_quota(s: Scenario) -> None:
     _base(s)
     policy = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.support.queues import QueueSimulation, admitted_names, flavor, local, preempted_names, queue, workload
 
 from torchyard.api.queue import messages
@@ -177,3 +178,19 @@ def test_head_that_fits_without_promises_is_not_passed_by_its_queue() -> None:
     assert admitted_names(run_cycles(sim)) == [], "one cpu will be left that `small` could use"
     sim.release("a")
     assert admitted_names(run_cycles(sim)) == ["large", "small"]
+
+
+@pytest.mark.parametrize("priorities", [(100, 10), (5, 5)], ids=["different priorities", "equal priority"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_several_preemptors_of_a_cohort_in_one_cycle_all_get_quota(priorities: tuple[int, int], size: int) -> None:
+    policy = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+    sim = QueueSimulation(flavor())
+    for name in ("a", "b", "c"):
+        sim.put(queue(name, cpu=2, cohort="all", preemption=policy), local(name, name))
+    sim.put(*(workload(f"low{number}", queue="c", cpu=size, priority=-1, at=number) for number in range(6 // size)))
+    assert len(sim.run_until_idle()) == 6 // size
+    for name, priority in zip(("a", "b"), priorities, strict=True):
+        sim.put(workload(f"{name}1", queue=name, cpu=2, priority=priority, at=10))
+    assert sorted(sim.run_until_idle())[:2] == ["a1", "b1"]
+    assert {"a1", "b1"} <= sim.reserving()
+    assert len(sim.reserving() - {"a1", "b1"}) == (1 if size == 2 else 0)
