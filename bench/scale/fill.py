@@ -45,11 +45,11 @@ def _groups(log: Log, templates: range) -> dict[int, list[Row]]:
     """The rows that name a template, by its number."""
     groups: dict[int, list[Row]] = {number: [] for number in templates}
     tokens = {number_text(number): number for number in templates}
-    for row in log.current():
-        start = row.key.find("n0")
-        token = row.key[start : start + len(number_text(0))]
+    for revision, key, value in log.current():
+        start = key.find("n0")
+        token = key[start : start + len(number_text(0))]
         if start >= 0 and token in tokens:
-            groups[tokens[token]].append(row)
+            groups[tokens[token]].append(Row(revision, key, 0, False, value))
     return groups
 
 

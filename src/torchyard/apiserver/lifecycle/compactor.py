@@ -74,10 +74,10 @@ class Compactor:
     async def _read_changed(self, now: datetime) -> None:
         """Take some of the Events that were written since they were last read.
 
-        At the start these are all Events. Those that wait for another pass expire a few minutes late.
+        At the start these are all Events. Those that wait for another pass expire some minutes late.
         """
         store = self._registry.store
-        count = max(_MIN_EVENTS_PER_PASS, len(self._unread) // 10)
+        count = max(_MIN_EVENTS_PER_PASS, len(self._unread) // 40)
         for _ in range(0, count, _EVENTS_PER_STEP):
             for key in list(islice(self._unread, _EVENTS_PER_STEP)):
                 del self._unread[key]
