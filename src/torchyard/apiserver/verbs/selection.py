@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import orjson
+
 from torchyard.api.objects import Object
 from torchyard.api.selectors import FieldSelector, LabelSelector, Term, check_fields, parse_fields, parse_labels
 from torchyard.api.strategy import Strategy
@@ -12,6 +14,11 @@ from torchyard.apiserver.registry.catalog import collection_key
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.watch import Filter
+
+# Fields whose value is a string of the object: without that string in its bytes it need not be decoded. A node follows
+# its pods in this way, and most pods are not its own. In custom objects other fields may be numbers.
+_METADATA_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
+_STRING_FIELDS = _METADATA_FIELDS | {"spec.nodeName"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +52,32 @@ def select(ctx: RequestContext) -> Selection:
             prefix = f"{prefix}{namespace}/{fields.equalities.get('metadata.name', '')}"
     else:
         prefix = f"{prefix}/{fields.equalities.get('metadata.name', '')}"
-    return Selection(prefix, _filter(labels, fields, selectable))
+    string_fields = _METADATA_FIELDS if resource.custom is not None else _STRING_FIELDS
+    return Selection(prefix, _filter(labels, fields, selectable, string_fields))
 
 
 def _filter(
-    labels: LabelSelector, fields: FieldSelector, selectable: Callable[[Object], dict[str, str]]
+    labels: LabelSelector,
+    fields: FieldSelector,
+    selectable: Callable[[Object], dict[str, str]],
+    string_fields: frozenset[str],
 ) -> Filter | None:
     if fields.everything:
         if labels.everything:
             return None
         return lambda record: labels.matches(record.labels)
+    texts = tuple(
+        orjson.dumps(value)
+        for field, value in fields.equalities.items()
+        if value and value.isascii() and field in string_fields
+    )
+
+    def matches_fields(record: Record) -> bool:
+        return all(text in record.data for text in texts) and fields.matches(record.selectable(selectable))
+
     if labels.everything:
-        return lambda record: fields.matches(record.selectable(selectable))
-
-    def both(record: Record) -> bool:
-        return labels.matches(record.labels) and fields.matches(record.selectable(selectable))
-
-    return both
+        return matches_fields
+    return lambda record: labels.matches(record.labels) and matches_fields(record)
 
 
 def _selectable(strategy: Strategy) -> Callable[[Object], dict[str, str]]:
