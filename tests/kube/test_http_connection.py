@@ -79,7 +79,7 @@ async def serving(*responses: bytes) -> AsyncIterator[tuple[ConnectionPool, list
 
 
 async def send(pool: ConnectionPool, *, idempotent: bool = True) -> HttpResponse:
-    return await pool.send(b"GET / HTTP/1.1\r\n\r\n", idempotent=idempotent)
+    return await pool.send(b"GET / HTTP/1.1\r\n\r\n", idempotent=idempotent, seconds=60)
 
 
 async def test_open_connections_are_reused_and_closed_ones_are_not() -> None:
@@ -128,3 +128,24 @@ async def test_a_cancelled_request_closes_its_connection() -> None:
         slow.cancel()
         await asyncio.wait([slow])
         assert len(connections) == 2
+
+
+async def test_a_request_without_a_response_in_time_fails_and_closes_its_connection() -> None:
+    async with serving(FIXED_LENGTH) as (pool, connections):
+        release = asyncio.Event()
+
+        async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await release.wait()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        quiet = ConnectionPool("127.0.0.1", port, tls=None, server_name="", connect_timeout=10)
+        with pytest.raises(TimeoutError):
+            await quiet.send(b"GET / HTTP/1.1\r\n\r\n", idempotent=True, seconds=0.05)
+        release.set()
+        quiet.close()
+        server.close()
+        await asyncio.sleep(0.05)
+        assert (await send(pool)).status == 201
+        assert connections == [1]

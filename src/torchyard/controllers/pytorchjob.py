@@ -323,7 +323,7 @@ class PyTorchJobController:
 
     def _record_events(self, job: Object, events: Iterable[Event]) -> None:
         reference = {**job, "apiVersion": names.API_VERSION, "kind": names.KIND}
-        recorded: list[Event] = []
+        recorded: list[str] = []
         for event in events:
             if not event.reason or (event.once and event.once in self._recorded):
                 continue
@@ -331,10 +331,10 @@ class PyTorchJobController:
                 self._recorded[event.once] = None
                 while len(self._recorded) > _MAX_RECORDED_ONCE:
                     self._recorded.popitem(last=False)
-            recorded.append(event)
+            recorded.append(f"{event.reason}: {event.message}")
             self.recorder.event(reference, event.kind, event.reason, event.message, once=bool(event.once))
-        for event in recorded:
-            log.info("event recorded: job=%s reason=%s message=%s", "/".join(key_of(job)), event.reason, event.message)
+        if recorded:  # one line: a new job has a dozen events
+            log.info("events recorded: job=%s events=%r", "/".join(key_of(job)), "; ".join(recorded))
 
 
 class _NameConflict(Event):

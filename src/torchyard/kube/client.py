@@ -72,6 +72,9 @@ class WatchEvent(NamedTuple):
     object: Object
 
 
+WatchBatch = list[WatchEvent]  # changes that arrived together
+
+
 class Client:
     """The verbs of the Kubernetes API. `manager` is the field manager of all writes."""
 
@@ -143,6 +146,34 @@ class Client:
 
         An expired resource version raises a 410 `StatusError`, whether it arrives as a response or as an event.
         """
+        batches = self.watch_batches(
+            ref,
+            namespace,
+            since=since,
+            labels=labels,
+            fields=fields,
+            initial=initial,
+            seconds=seconds,
+            metadata_only=metadata_only,
+        )
+        async with aclosing(batches):
+            async for events in batches:
+                for event in events:
+                    yield event
+
+    async def watch_batches(
+        self,
+        ref: GroupVersionResource,
+        namespace: str = "",
+        *,
+        since: str = "",
+        labels: str = "",
+        fields: str = "",
+        initial: bool = False,
+        seconds: int = 0,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[WatchBatch, None]:
+        """Like `watch`, but yield the changes that arrive together as one list, which takes less time."""
         query = {"watch": "true", "allowWatchBookmarks": "true"}
         if since:
             query["resourceVersion"] = since
@@ -157,8 +188,13 @@ class Client:
         accept = METADATA if metadata_only else JSON
         async with aclosing(self._transport.watch(_with_query(ref.path(namespace), query), accept=accept)) as batches:
             async for events in batches:
+                changes: WatchBatch = []
                 for event in events:
-                    yield _watch_event(event)
+                    if event["type"] == "ERROR":
+                        yield changes
+                        raise _watch_error(event["object"])
+                    changes.append(WatchEvent(event["type"], event["object"]))
+                yield changes
 
     async def create(
         self,
@@ -289,8 +325,5 @@ def _with_query(path: str, query: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
 
-def _watch_event(event: Object) -> WatchEvent:
-    if event["type"] == "ERROR":
-        status = event["object"]
-        raise StatusError(status.get("code") or 500, status.get("reason") or "", status.get("message") or "")
-    return WatchEvent(event["type"], event["object"])
+def _watch_error(status: Object) -> StatusError:
+    return StatusError(status.get("code") or 500, status.get("reason") or "", status.get("message") or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -22,6 +21,7 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 # How often a request is retried when the server is overloaded and sends Retry-After.
 RETRIES = 5
+_IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
 
 Observe = Callable[[str, int, float], None]  # method, status, seconds
@@ -51,6 +51,8 @@ class HttpTransport:
         self._host, self._prefix = parts.hostname or "", parts.path.rstrip("/")
         self._port, self._is_plain = parts.port or (80 if parts.scheme == "http" else 443), parts.scheme == "http"
         self._fixed_headers = (f"Host: {parts.netloc.rpartition('@')[2]}", f"User-Agent: {user_agent}")
+        self._fields_credential: Credential | None = None
+        self._known_fields: dict[tuple[str, str], bytes] = {}  # of that credential
         self._pool: ConnectionPool | None = None
         self._pool_identity: tuple[bytes | None, bytes | None] = (None, None)
         self._session: aiohttp.ClientSession | None = None
@@ -60,15 +62,13 @@ class HttpTransport:
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
     ) -> ApiResponse:
-        headers = {"Accept": accept}
-        if body:
-            headers["Content-Type"] = content_type
         send = self._send_by_proxy if self._connection.proxy else self._send_directly
+        content_type = content_type if body else ""
         renewed = False
         for attempt in range(RETRIES + 1):
             async with self._limiter:
                 started = time.perf_counter()
-                response = await send(method, path, headers, body)
+                response = await send(method, path, body, content_type, accept)
             if self._observe is not None:
                 self._observe(method, response.status, time.perf_counter() - started)
             if response.status == 401 and not renewed:
@@ -81,26 +81,36 @@ class HttpTransport:
             self._limiter.back_off(wait)
         return response
 
-    async def _send_directly(self, method: str, path: str, headers: dict[str, str], body: bytes) -> ApiResponse:
+    async def _send_directly(self, method: str, path: str, body: bytes, content_type: str, accept: str) -> ApiResponse:
         credential = await self._credentials.current()
-        fields = {**headers, **credential.headers, "Content-Length": str(len(body))}
-        head = [
-            f"{method} {self._prefix}{path} HTTP/1.1",
-            *self._fixed_headers,
-            *(f"{name}: {fields[name]}" for name in fields),
-        ]
-        if any("\n" in line or "\r" in line for line in head):
-            raise CredentialError(f"the credentials of {self._connection.origin} contain a line break")
-        request = "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+        head = f"{method} {self._prefix}{path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n"
+        if "\n" in path or "\r" in path:
+            raise ValueError(f"the path {path!r} contains a line break")
+        request = head.encode("latin-1") + self._fields(credential, content_type, accept) + body
+        pool = self._pool_for(credential)
         try:
-            async with asyncio.timeout(READ_SECONDS):
-                http = await self._pool_for(credential).send(request, idempotent=method in ("GET", "PUT", "DELETE"))
+            http = await pool.send(request, idempotent=method in _IDEMPOTENT, seconds=READ_SECONDS)
         except OSError as error:
             raise self._unreachable(error) from error
         return ApiResponse(http.status, http.body, http.headers)
 
-    async def _send_by_proxy(self, method: str, path: str, headers: dict[str, str], body: bytes) -> ApiResponse:
+    def _fields(self, credential: Credential, content_type: str, accept: str) -> bytes:
+        """The header fields that requests share, up to the empty line; built once for each credential."""
+        if credential is not self._fields_credential:
+            self._fields_credential, self._known_fields = credential, {}
+        fields = self._known_fields.get((content_type, accept))
+        if fields is None:
+            named = {"Accept": accept, **({"Content-Type": content_type} if content_type else {}), **credential.headers}
+            lines = [*self._fixed_headers, *(f"{name}: {value}" for name, value in named.items())]
+            if any("\n" in line or "\r" in line for line in lines):
+                raise CredentialError(f"the credentials of {self._connection.origin} contain a line break")
+            fields = "\r\n".join([*lines, "", ""]).encode("latin-1")
+            self._known_fields[content_type, accept] = fields
+        return fields
+
+    async def _send_by_proxy(self, method: str, path: str, body: bytes, content_type: str, accept: str) -> ApiResponse:
         timeout = aiohttp.ClientTimeout(total=READ_SECONDS, connect=CONNECT_SECONDS)
+        headers = {"Accept": accept, **({"Content-Type": content_type} if content_type else {})}
         async with self._open_request(method, path, headers, body, timeout) as response:
             return await _read_response(response)
 

@@ -64,6 +64,10 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def expire(self) -> None:
+        """Fail the request in flight: it takes too long."""
+        self._fail(TimeoutError("no response in time"))
+
     def abort(self) -> None:
         """Close without the TLS shutdown, which would need the event loop to keep running."""
         self.is_open = False
@@ -180,22 +184,29 @@ class ConnectionPool:
         self._idle: list[HttpConnection] = []
         self._is_closed = False
 
-    async def send(self, request: bytes, *, idempotent: bool) -> HttpResponse:
-        """Send a request. Raises OSError without a response. `idempotent`: the request may reach the server twice."""
+    async def send(self, request: bytes, *, idempotent: bool, seconds: float) -> HttpResponse:
+        """Send a request. Raises OSError without a response, TimeoutError if it takes longer than `seconds`.
+
+        `idempotent`: the request may reach the server twice.
+        """
         while (connection := self._take_idle()) is not None:
             try:
-                return await self._send_on(connection, request)
+                return await self._send_on(connection, request, seconds)
             except ConnectionError:
                 if not idempotent:  # the server may close an idle connection just as it is reused
                     raise
-        return await self._send_on(await self._open(), request)
+        return await self._send_on(await self._open(), request, seconds)
 
-    async def _send_on(self, connection: HttpConnection, request: bytes) -> HttpResponse:
+    async def _send_on(self, connection: HttpConnection, request: bytes, seconds: float) -> HttpResponse:
+        # A plain timer: `asyncio.timeout` takes several times as long.
+        timer = asyncio.get_running_loop().call_later(seconds, connection.expire)
         try:
             response = await connection.send(request)
         except BaseException:
             connection.close()  # a late response would be taken for the response to the next request
             raise
+        finally:
+            timer.cancel()
         if self._is_closed:
             connection.close()
         elif connection.is_open:

@@ -43,6 +43,14 @@ def key_of(obj: Object) -> Key:
     return metadata.get("namespace", ""), metadata["name"]
 
 
+def _ends_list(event: WatchEvent) -> bool:
+    """Whether all objects that existed when the watch began have been sent."""
+    if event.type != "BOOKMARK":
+        return False
+    annotations = event.object["metadata"].get("annotations") or {}
+    return annotations.get("k8s.io/initial-events-end") == "true"
+
+
 def by_namespace(obj: Object) -> tuple[str]:
     return (obj["metadata"].get("namespace", ""),)
 
@@ -163,30 +171,33 @@ class Informer:
         """List through a watch (WatchList): objects arrive as events, and a bookmark marks the end of the list."""
         objects: dict[Key, Object] = {}
         async with aclosing(self._watch(initial=True)) as stream:
-            async for event_type, obj in stream:
-                if event_type == "BOOKMARK":
-                    annotations = obj["metadata"].get("annotations") or {}
-                    if annotations.get("k8s.io/initial-events-end") == "true":
-                        await self._replace(objects, obj["metadata"]["resourceVersion"])
-                        break
-                elif event_type == "DELETED":
-                    objects.pop(key_of(obj), None)
-                else:
-                    objects[key_of(obj)] = self.transform(obj)
-            else:
-                return
-            async for event_type, obj in stream:
-                self._apply(event_type, obj)
+            async for events in stream:
+                end = next((number for number, event in enumerate(events) if _ends_list(event)), len(events))
+                for event_type, obj in events[:end]:
+                    if event_type == "DELETED":
+                        objects.pop(key_of(obj), None)
+                    elif event_type != "BOOKMARK":
+                        objects[key_of(obj)] = self.transform(obj)
+                if end < len(events):
+                    await self._replace(objects, events[end].object["metadata"]["resourceVersion"])
+                    self._apply_all(events[end + 1 :])
+                    break
+            async for events in stream:
+                self._apply_all(events)
 
     async def _watch_changes(self) -> None:
         if not self._resource_version:
             return
         async with aclosing(self._watch(since=self._resource_version)) as stream:
-            async for event_type, obj in stream:
-                self._apply(event_type, obj)
+            async for events in stream:
+                self._apply_all(events)
 
-    def _watch(self, *, since: str = "", initial: bool = False) -> AsyncGenerator[WatchEvent, None]:
-        return self._client.watch(
+    def _apply_all(self, events: Iterable[WatchEvent]) -> None:
+        for event_type, obj in events:
+            self._apply(event_type, obj)
+
+    def _watch(self, *, since: str = "", initial: bool = False) -> AsyncGenerator[list[WatchEvent], None]:
+        return self._client.watch_batches(
             self.ref,
             self._namespace,
             since=since,
