@@ -392,7 +392,7 @@ def test_a_staged_state_that_is_not_ours_is_refused_or_ignored(tmp_path: Path) -
 def test_a_refused_checkpoint_stops_the_job_with_its_path(tmp_path: Path, old: Path) -> None:
     """It is not skipped in silence: its hashes are valid, so it is not damage."""
     replace(old, ".metadata", PICKLES[0])
-    sampler = StepSampler(8, 2)
+    sampler = StepSampler(8, 2, epochs=2)
     manager = CheckpointManager(
         sampler, job="j", name="0", memory=tmp_path / "memory", checkpoints=Checkpoints(str(old.parent))
     )

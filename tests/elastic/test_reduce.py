@@ -20,6 +20,7 @@ from torchyard.elastic.reduce.fast import FastReducer
 from torchyard.elastic.reduce.gradient_buffer import GradientLayout
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import Permutation, StepSampler, split_micro_batches
+from torchyard.elastic.worker.data_source import DataSource
 from torchyard.elastic.worker.loader import MicroBatchLoader, RecordIds
 from torchyard.elastic.world.process_group import ProcessGroup
 from torchyard.elastic.world.runtime import pack, unpack
@@ -118,7 +119,7 @@ def test_a_permutation_maps_tensors_like_integers(size: int, key: int) -> None:
 def test_the_loader_serves_any_order_of_requests_with_the_same_records() -> None:
     sampler = StepSampler(records=50, micro_size=3, micro_batches=4, epochs=2, seed=3)
     data = torch.utils.data.TensorDataset(torch.arange(50))
-    loader = MicroBatchLoader(sampler, data, collate=None, ahead=2)
+    loader = MicroBatchLoader(sampler, DataSource(data, 50, 12, shuffle=True), ahead=2)
     loader.prepare(1, range(0, 2))
     loader.prepare(2, range(2, 4))
     for step, micro in [(2, 3), (1, 0), (5, 3), (2, 2), (9, 1)]:

@@ -7,6 +7,7 @@ Reading order:
 
 - `api`: `join` and `train`, what a program calls.
 - `sampler`: which records a step consumes.
+- `identity`: what makes a training the same training.
 - `worker`: the training loop.
 - `reduce`: averages gradients over the world.
 - `world`: a worker's connection, process group and state.

@@ -23,13 +23,19 @@ import torch
 
 from torchyard.elastic.checkpoint.manager import CheckpointManager, Checkpoints
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.identity import ResumePolicy
 from torchyard.elastic.reduce.fast import FastReducer
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.sidecar import start_sidecar
-from torchyard.elastic.worker.loader import MapDataset, MicroBatchLoader
+from torchyard.elastic.worker.data_source import DataSource, read_data
+from torchyard.elastic.worker.fingerprint import apply_changes, describe_training
+from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.worker.startup_check import DryRun, check_model, check_optimizers, check_schedulers
 from torchyard.elastic.worker.streams import Streams
-from torchyard.elastic.worker.trainer import OptimizerUpdate, Step, Trainer, close_after
+from torchyard.elastic.worker.trainer import Step, Trainer, close_after
+from torchyard.elastic.worker.unchanged import UnchangedProgram
+from torchyard.elastic.worker.update import OptimizerUpdate, named
 from torchyard.elastic.world.runtime import ALONE, WorkerConfig, WorkerRuntime
 from torchyard.elastic.world.state import Stateful, TrainingState
 
@@ -40,7 +46,13 @@ BACKENDS = ("gloo", "nccl")
 """What carries gradients. NCCL needs a GPU for each worker; with gloo several workers may share one."""
 
 
-def join(*, seed: int = 0, threads: int | None = None) -> Job:
+def join(
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    resume: str | None = None,
+) -> Job:
     """Prepare this process for a job.
 
     Seeds torch, so that every worker creates the same model. Sets the number of threads of a kernel, because the sums
@@ -49,6 +61,11 @@ def join(*, seed: int = 0, threads: int | None = None) -> Job:
     Args:
         seed: the seed of the model's initialization, of the shuffling, and of dropout and augmentation.
         threads: the number of threads that a CPU kernel may use; OMP_NUM_THREADS or 1 if None.
+        settings: further values that decide the result, for example `vars(args)`: a checkpoint of a training with other
+            values is refused.
+        resume: "auto" continues an earlier run of the same training and refuses that of another one, "fresh" starts
+            again and sets earlier checkpoints aside, "anyway" continues with changed settings. None is what the `run`
+            command was told, or "auto".
 
     Returns:
         the job; call its `train` next.
@@ -56,7 +73,7 @@ def join(*, seed: int = 0, threads: int | None = None) -> Job:
     torch.manual_seed(seed)
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
     start_sidecar()
-    return Job(seed, WorkerConfig.from_environment())
+    return Job(seed, WorkerConfig.from_environment(), settings or {}, ResumePolicy.from_environment(resume))
 
 
 class Job:
@@ -65,11 +82,21 @@ class Job:
     Args:
         seed: the seed of the job.
         config: how to reach the coordinator; None trains alone.
+        settings: values of the program that are part of the training's identity.
+        resume: whether to continue from what an earlier run has left.
     """
 
-    def __init__(self, seed: int, config: WorkerConfig | None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        config: WorkerConfig | None,
+        settings: Mapping[str, Any] | None = None,
+        resume: ResumePolicy | None = None,
+    ) -> None:
         self.seed = seed
         self._config = config
+        self._settings = dict(settings or {})
+        self._resume = resume or ResumePolicy()
         self._runtime: WorkerRuntime | None = None
 
     @property
@@ -98,20 +125,22 @@ class Job:
         optimizer: Any,
         *,
         loss: Callable[[Any], torch.Tensor],
-        data: MapDataset,
-        batch: int,
+        data: Any,
+        batch: int | None = None,
         micro_batches: int = 1,
         epochs: int = 1,
         mode: str = "strict",
         backend: str = "gloo",
         shuffle: bool = True,
+        sampler: Any = None,
         clip_norm: float | None = None,
         scheduler: Any = None,
         scaler: Any = None,
         also: Mapping[str, Stateful] | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
+        loaders: int | None = None,
         prefetch: int = 2,
-        digest_every: int = 0,
+        digest_every: int = 50,
         checkpoints: Checkpoints | None = None,
         snapshot_every: int = 0,
     ) -> Iterator[Step]:
@@ -122,22 +151,26 @@ class Job:
 
         Args:
             model: the model itself, without DistributedDataParallel.
-            optimizer: a torch optimizer over the model's parameters.
+            optimizer: a torch optimizer over the model's parameters, or a list or a dict of several.
             loss: gets one collated micro-batch and returns its mean loss.
-            data: a map-style dataset, or `Streams`.
-            batch: the number of records in a step, for any number of workers.
+            data: a map-style dataset, a `DataLoader` over one, or `Streams`.
+            batch: the number of records in a step, for any number of workers; that of the `DataLoader` if None.
             micro_batches: into how many parts a step is divided; the maximum number of workers in a world.
             epochs: how often the dataset is read.
             mode: "strict" gives the same bits for every number of workers; "fast" overlaps reduction and backward.
             backend: "gloo" or "nccl", which carries the gradients.
             shuffle: whether each epoch reads the records in a new random order; `Streams` are never shuffled.
+            sampler: a torch sampler that gives the order of an epoch; `shuffle` then has no effect.
             clip_norm: the maximum norm of the gradients; None does not clip.
-            scheduler: a learning rate scheduler that advances after every step.
+            scheduler: a learning rate scheduler that advances after every step, or a list or a dict of several;
+                `ReduceLROnPlateau` gets the loss of the step.
             scaler: a `torch.amp.GradScaler`.
             also: further objects with a state_dict that belong to the state, by name.
             collate: turns a list of records into a batch; torch's default if None.
-            prefetch: how many steps to load ahead; 0 loads in the training thread.
-            digest_every: add the digest of the state to the ledger every this many steps; 0 never does.
+            loaders: how many processes load records; 0 loads in the training thread; None is 0, or the number of
+                workers of the `DataLoader`.
+            prefetch: how many steps the loaders load ahead.
+            digest_every: compare the states of all workers every this many steps; 0 never does.
             checkpoints: where and how often to save checkpoints; None saves none.
             snapshot_every: copy the state to shared memory every this many steps; 0 never does.
 
@@ -148,29 +181,54 @@ class Job:
             ElasticError: an argument is not valid, or the coordinator refused this worker.
             JobFailed: the job has failed; raised from the iterator.
         """
-        _check_supported(model, data)
-        shuffle = shuffle and not isinstance(data, Streams)  # streams are read in sequence
-        sampler = _create_sampler(len(data), batch, micro_batches, epochs=epochs, seed=self.seed, shuffle=shuffle)
-        state = _create_state(model, optimizer, scheduler=scheduler, scaler=scaler, also=also or {})
+        check_model(model)
+        optimizers, schedulers = named(optimizer, "optimizer"), named(scheduler, "scheduler")
+        parts = {"model": model, **optimizers, **schedulers} | ({"scaler": scaler} if scaler is not None else {})
+        state = TrainingState(parts | dict(also or {}))
+        check_optimizers(model, optimizers)
+        check_schedulers(optimizers.values(), [*schedulers.values(), *(also or {}).values()])
         if mode not in MODES:
             raise ElasticError("BadMode", f"mode is {mode!r}", hint=f"choose one of {', '.join(MODES)}")
         if mode == "strict":
             require_deterministic_kernels()
-        config = {"sampler": asdict(sampler), "mode": mode, "backend": backend, "threads": torch.get_num_threads()}
-        reducer = MODES[mode](model, micro_batches)
-        _check_backend(backend, reducer.layout.device)
-        manager = self._create_checkpoint_manager(sampler, snapshot_every=snapshot_every, checkpoints=checkpoints)
-        runtime = self._runtime = WorkerRuntime(
-            state, sampler, config=config, restore_source=manager, nccl=backend == "nccl"
+        shuffle = shuffle and not isinstance(data, Streams)  # streams are read in sequence
+        source = read_data(
+            data, batch=batch, shuffle=shuffle, sampler=sampler, collate=collate, loaders=loaders, seed=self.seed
         )
-        loader = MicroBatchLoader(sampler, data, collate=collate, ahead=prefetch)
-        update = OptimizerUpdate(optimizer, reducer.layout.parameters, clip_norm, scaler, scheduler)
+        order = _create_sampler(source, micro_batches, epochs=epochs, seed=self.seed)
+        loader = MicroBatchLoader(order, source, ahead=prefetch)
+        buffers = DryRun(model, order, loader, loss=loss, strict=mode == "strict").run()
+        reducer = MODES[mode](model, micro_batches, buffers)
+        _check_backend(backend, reducer.layout.device)
+        strict = mode == "strict"
+        facts = {"mode": mode, "clip_norm": clip_norm} | ({"threads": torch.get_num_threads()} if strict else {})
+        identity = describe_training(model, optimizers, schedulers, strict=strict, settings=self._settings | facts)
+        config = {"sampler": asdict(order), "backend": backend, "digest_every": digest_every, **identity}
+        manager = self._create_checkpoint_manager(
+            order,
+            snapshot_every=snapshot_every,
+            checkpoints=checkpoints,
+            identity=identity,
+            on_changed=lambda saved, keys: apply_changes(saved, identity, optimizers | schedulers, keys),
+        )
+        runtime = self._runtime = WorkerRuntime(
+            state,
+            order,
+            config=config,
+            restore_source=manager,
+            nccl=backend == "nccl",
+            resume=self._resume.policy,
+        )
+        update = OptimizerUpdate(
+            tuple(optimizers.values()), reducer.layout.parameters, clip_norm, scaler, tuple(schedulers.values())
+        )
         trainer = Trainer(
             runtime,
             loader,
             reducer,
             loss=loss,
             update=update,
+            program=UnchangedProgram(model, optimizers.values(), [*parts.values(), *(also or {}).values()]),
             digest_every=digest_every,
             checkpoint_manager=manager,
         )
@@ -184,7 +242,13 @@ class Job:
         return close_after(trainer, self._run(trainer), close)
 
     def _create_checkpoint_manager(
-        self, sampler: StepSampler, *, snapshot_every: int, checkpoints: Checkpoints | None
+        self,
+        sampler: StepSampler,
+        *,
+        snapshot_every: int,
+        checkpoints: Checkpoints | None,
+        identity: dict[str, Any],
+        on_changed: Callable[[dict[str, Any], list[str]], list[str]],
     ) -> CheckpointManager | None:
         if not snapshot_every and checkpoints is None:
             return None
@@ -201,12 +265,13 @@ class Job:
             snapshot_every=snapshot_every,
             checkpoints=checkpoints,
             token=self._config.token if self._config else "",
+            identity=identity,
+            resume=self._resume,
+            on_changed=on_changed,
         )
 
     def _run(self, trainer: Trainer) -> Iterator[Step]:
         runtime = trainer.runtime
-        if self._config is not None:
-            trainer.warm_up()
         runtime.start(self._config)
         if self._config is not None:
             leave_on_sigterm(runtime)
@@ -220,21 +285,6 @@ def require_deterministic_kernels() -> None:
     torch.backends.cudnn.benchmark = False
 
 
-def _check_supported(model: torch.nn.Module, data: MapDataset) -> None:
-    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        raise ElasticError(
-            "WrappedModel",
-            "the model is wrapped in DistributedDataParallel, which would average gradients a second time",
-            hint="pass the model itself; remove the wrapper, the sampler and init_process_group",
-        )
-    if isinstance(data, torch.utils.data.IterableDataset):
-        raise ElasticError(
-            "NotReadable",
-            "an IterableDataset cannot be read again from the position of a worker that died",
-            hint="describe the data as elastic.Streams(sources, open_at)",
-        )
-
-
 def _check_backend(backend: str, device: torch.device) -> None:
     if backend not in BACKENDS:
         raise ElasticError("BadBackend", f"backend is {backend!r}", hint=f"choose one of {', '.join(BACKENDS)}")
@@ -244,24 +294,15 @@ def _check_backend(backend: str, device: torch.device) -> None:
         )
 
 
-def _create_sampler(
-    records: int, batch: int, micro_batches: int, *, epochs: int, seed: int, shuffle: bool
-) -> StepSampler:
+def _create_sampler(source: DataSource, micro_batches: int, *, epochs: int, seed: int) -> StepSampler:
+    batch = source.batch
     if micro_batches < 1 or batch < 1 or batch % micro_batches:
         raise ElasticError(
             "BadBatch",
             f"a batch of {batch} does not divide into {micro_batches} micro-batches",
             hint=f"choose a batch that is a multiple of {max(1, micro_batches)}",
         )
-    return StepSampler(records, batch // micro_batches, micro_batches, epochs, seed, shuffle)
-
-
-def _create_state(
-    model: torch.nn.Module, optimizer: Any, *, scheduler: Any, scaler: Any, also: Mapping[str, Stateful]
-) -> TrainingState:
-    parts: dict[str, Stateful] = {"model": model, "optimizer": optimizer}
-    parts |= {name: part for name, part in (("scheduler", scheduler), ("scaler", scaler)) if part is not None}
-    return TrainingState(parts | dict(also))
+    return StepSampler(source.records, batch // micro_batches, micro_batches, epochs, seed, source.shuffle)
 
 
 def leave_on_sigterm(runtime: WorkerRuntime) -> None:

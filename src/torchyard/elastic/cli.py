@@ -61,6 +61,13 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     run.add_argument(
         "--hang-after", type=float, default=300.0, help="seconds without progress after which a worker is killed"
     )
+    start = run.add_mutually_exclusive_group()
+    start.add_argument(
+        "--fresh", action="store_true", help="start the job again; set the checkpoints of earlier runs aside"
+    )
+    start.add_argument(
+        "--resume-anyway", action="store_true", help="continue the job although its settings have changed"
+    )
     run.add_argument("--cold", action="store_true", help="start workers as new processes instead of forking the zygote")
     run.add_argument("--quiet", action="store_true", help="do not copy the workers' output to the terminal")
     run.add_argument("command", nargs=argparse.REMAINDER, help="-- python train.py ...")
@@ -106,6 +113,7 @@ def _run(args: argparse.Namespace) -> int:
         hang_after=args.hang_after,
         zygote=not args.cold,
         quiet=args.quiet,
+        resume="fresh" if args.fresh else "anyway" if args.resume_anyway else "auto",
     )
     return runner.run(options)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from torchyard.elastic.errors import ElasticError
 
@@ -34,6 +34,8 @@ class JobRecord(TypedDict):
         hang_after: seconds without progress after which a worker is killed.
         limits: how many workers a world may have.
         runner: the pid of the process that keeps the coordinator running; 0 while the job does not run.
+        run: identifies the run that began the job.
+        resume: how that run treats earlier checkpoints; see `ResumePolicy`.
     """
 
     job: str
@@ -45,6 +47,8 @@ class JobRecord(TypedDict):
     hang_after: float
     limits: LimitsRecord
     runner: int
+    run: NotRequired[str]
+    resume: NotRequired[str]
 
 
 def has_job(directory: Path) -> bool:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -126,22 +127,30 @@ class Ledger:
     def sampler(self) -> StepSampler | None:
         return self._sampler
 
-    def fix_sampler(self, sampler: StepSampler) -> None:
-        """Store the first worker's sampler for the life of the ledger, or raise if a later worker's differs."""
-        if self._sampler is None:
+    def fix_sampler(self, sampler: StepSampler, *, extend: bool = False) -> None:
+        """Store the first worker's sampler for the life of the ledger, or raise if a later worker's differs.
+
+        Args:
+            sampler: the sampler of a worker.
+            extend: whether it may have another number of epochs: the records of a step do not depend on it.
+        """
+        known = self._sampler
+        if extend and known is not None and sampler.steps >= self.last_step():
+            known = None if replace(known, epochs=sampler.epochs) == sampler else known
+        if known is None:
             with self.transaction():
                 self._put("order", json.dumps({name: getattr(sampler, name) for name in StepSampler.__slots__}))
             self._sampler = sampler
             return
-        if sampler == self._sampler:
+        if sampler == known:
             return
         changes = [
-            f"{name} was {getattr(self._sampler, name)} and is now {getattr(sampler, name)}"
+            f"{name} was {getattr(known, name)} and is now {getattr(sampler, name)}"
             for name in StepSampler.__slots__
-            if getattr(sampler, name) != getattr(self._sampler, name)
+            if getattr(sampler, name) != getattr(known, name)
         ]
-        hint = "use a new job directory for the changed settings, or restore them to resume this job"
-        if self._sampler.records != sampler.records:
+        hint = "restore the settings to resume this job, or start again with --fresh or in a new job directory"
+        if known.records != sampler.records:
             hint = "restore the dataset that this job began with, or use a new job directory for the new dataset"
         raise ElasticError("OrderChanged", "the data order of a job cannot change: " + "; ".join(changes), hint=hint)
 

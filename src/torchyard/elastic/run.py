@@ -10,6 +10,7 @@ import asyncio
 import os
 import resource
 import secrets
+import shutil
 import signal
 import socket
 import sys
@@ -21,12 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.elastic import wire
-from torchyard.elastic.agent.agent import AgentConfig, ElasticAgent, print_line
+from torchyard.elastic.agent.agent import AgentConfig, ElasticAgent, print_line, shared_memory_dir
 from torchyard.elastic.coordinator.coordinator import CoordinatorConfig
 from torchyard.elastic.coordinator.membership import WorldLimits
 from torchyard.elastic.coordinator.server import CoordinatorServer
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.job_record import JobRecord, has_job, read_record, write_record
+from torchyard.elastic.identity import RESUME_VARIABLE, RUN_VARIABLE
+from torchyard.elastic.job_record import JOB_FILE, JobRecord, has_job, read_record, write_record
 from torchyard.elastic.wire import StopCause
 
 COORDINATOR_REFUSED = 2
@@ -51,6 +53,7 @@ class RunOptions:
         hang_after: seconds without progress after which a worker is killed.
         zygote: whether workers are forked from a process that has imported torch.
         quiet: whether to keep the workers' output off the terminal.
+        resume: "fresh" starts the job again, "anyway" continues it with changed settings; see `ResumePolicy`.
     """
 
     command: tuple[str, ...]
@@ -64,6 +67,7 @@ class RunOptions:
     hang_after: float = 300.0
     zygote: bool = True
     quiet: bool = False
+    resume: str = "auto"
 
     def limits(self) -> WorldLimits:
         """Return the limits of a world, or raise if they contradict each other."""
@@ -100,7 +104,10 @@ class LocalRunner:
     def _create_record(self) -> JobRecord:
         """Write the job's record, with the token and the worker numbers of an earlier run."""
         options, limits = self.options, self._limits
+        if options.resume == "fresh":
+            remove_progress(options.directory)
         earlier = read_record(options.directory) if has_job(options.directory) else None
+        fresh_before = earlier is not None and earlier.get("resume") == "fresh"
         record: JobRecord = {
             "job": options.job or (earlier["job"] if earlier else "") or options.directory.resolve().name,
             "token": earlier["token"] if earlier else secrets.token_urlsafe(24),
@@ -116,6 +123,9 @@ class LocalRunner:
                 "target_workers": limits.target_workers,
             },
             "runner": os.getpid(),
+            "run": (earlier.get("run") if earlier else "") or secrets.token_hex(8),
+            # A fresh start stays one when it is resumed: the checkpoints before it do not count.
+            "resume": "fresh" if fresh_before and options.resume == "auto" else options.resume,
         }
         write_record(options.directory, record)
         return record
@@ -133,6 +143,7 @@ class LocalRunner:
             workers=record["workers"],
             first_number=record["next_worker"],
             zygote=options.zygote,
+            environment={RESUME_VARIABLE: record.get("resume", "auto"), RUN_VARIABLE: record.get("run", "")},
         )
         agent = self.agent = ElasticAgent(config, write_line=self._write_line)
         supervisor = asyncio.create_task(self._supervise_coordinator(agent))
@@ -194,6 +205,20 @@ class LocalRunner:
                 await process.wait()
         except TimeoutError:
             process.kill()
+
+
+def remove_progress(directory: Path) -> None:
+    """Forget what an earlier run of the job has done: the ledger, the states in shared memory, the token."""
+    if not has_job(directory):
+        return
+    runner = read_record(directory)["runner"]
+    if runner and Path(f"/proc/{runner}").exists():
+        raise ElasticError(
+            "JobRunning", f"process {runner} runs the job in {directory}", hint="stop it first, or use another --dir"
+        )
+    shutil.rmtree(shared_memory_dir(directory), ignore_errors=True)
+    for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm", JOB_FILE):
+        (directory / name).unlink(missing_ok=True)
 
 
 async def serve_coordinator(directory: Path, listener: socket.socket | None, *, host: str, port: int) -> wire.Stop:

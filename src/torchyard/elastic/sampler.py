@@ -152,8 +152,12 @@ class StepSampler:
         return [permute(position) for position in range(span.lo, span.hi)]
 
     def rng_seed(self, step: int, micro: int) -> int:
-        """Return the seed for dropout and augmentation of one micro-batch, whichever worker computes it."""
+        """Return the seed for the computation of one micro-batch, whichever worker computes it."""
         return mix64(self.seed, step, micro, 0x726E67) >> 1
+
+    def load_seed(self, step: int, micro: int) -> int:
+        """Return the seed for the loading of one micro-batch, whichever process loads it."""
+        return mix64(self.seed, step, micro, 0x6C6F6164) >> 1
 
     def micro_batch_keys(self) -> Iterator[tuple[int, int]]:
         """Iterate over the step and the number of every micro-batch of the job."""

@@ -19,7 +19,7 @@ from torchyard.elastic.wire_fields import Converter, converters
 if TYPE_CHECKING:
     from asyncio import StreamReader
 
-VERSION = 3
+VERSION = 4
 LARGEST_FRAME = 4 << 20
 LARGEST_SMALL_FRAME = 1 << 16
 """The limit for all messages but those with a row or a name for each of many steps, records or workers."""
@@ -114,6 +114,7 @@ class Hello:
     running: bool = False
     members: tuple[str, ...] = ()
     done: str = ""
+    resume: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +226,20 @@ class ProgramFailed:
 
 @dataclass(frozen=True, slots=True)
 class TrainingDone:
-    """A worker has applied the last step."""
+    """A worker has applied the last step, or its program has left the loop before that (`early`)."""
 
     step: int
     digest: str
+    early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AbortJob:
+    """A worker has seen that the job cannot give a correct result: it must end."""
+
+    code: str
+    reason: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +284,17 @@ class TargetWorkers:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """There is no more work for the receiver."""
+    """There is no more work for the receiver.
+
+    Attributes:
+        cause: why.
+        message: the same for people.
+        step: the last step of a job that finished; 0 if the job did not finish.
+    """
 
     cause: StopCause
     message: str = ""
+    step: int = 0
 
 
 Message = (
@@ -295,6 +313,7 @@ Message = (
     | LeaveRequest
     | ProgramFailed
     | TrainingDone
+    | AbortJob
     | CheckpointSaved
     | AgentEvent
     | WorkerExiting
@@ -304,7 +323,18 @@ Message = (
 )
 _MESSAGES: dict[str, type[Any]] = {message.__name__.lower(): message for message in Message.__args__}
 _FIELDS: dict[str, dict[str, Converter]] = {kind: converters(message) for kind, message in _MESSAGES.items()}
-_LARGE = (Hello, Rejection, StartWorld, StoreValue, StepsApplied, ProgramFailed, AgentEvent, KillHungWorker, Stop)
+_LARGE = (
+    Hello,
+    Rejection,
+    AbortJob,
+    StartWorld,
+    StoreValue,
+    StepsApplied,
+    ProgramFailed,
+    AgentEvent,
+    KillHungWorker,
+    Stop,
+)
 
 
 def encode(message: Message) -> bytes:

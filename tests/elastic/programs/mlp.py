@@ -19,6 +19,7 @@ parser.add_argument("--batch", type=int, default=32)
 parser.add_argument("--micro-batches", type=int, default=4)
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--mode", default="strict")
+parser.add_argument("--lr", type=float, default=1e-2)
 parser.add_argument("--hold", default="", help="go slowly until this file is there")
 parser.add_argument("--stick", default="", help="the worker whose name ends so hangs at its third step")
 parser.add_argument("--poison", type=int, default=-1, help="a record that cannot be read")
@@ -34,7 +35,7 @@ labels = torch.randint(0, 5, (args.records,), generator=source)
 model = torch.nn.Sequential(
     torch.nn.Linear(20, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(64, 5)
 )
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=10, gamma=0.9)
 
 

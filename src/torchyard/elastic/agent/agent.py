@@ -14,7 +14,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -54,6 +54,7 @@ class AgentConfig:
         first_number: the number of the first worker.
         zygote: whether workers are forked from a process that has imported torch.
         share: the maximum number of workers on this machine; None if no other machine runs any.
+        environment: further variables of the workers.
     """
 
     coordinator: tuple[str, int]
@@ -66,6 +67,7 @@ class AgentConfig:
     first_number: int = 0
     zygote: bool = True
     share: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -231,6 +233,7 @@ class ElasticAgent:
             "PYTHONUNBUFFERED": "1",
         }
         paths = [str(COMPAT), os.environ.get("PYTHONPATH", "")]
+        own |= self.config.environment
         return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
     async def _copy_output(self, process: WorkerProcess, output: int) -> None:

@@ -16,7 +16,7 @@ import re
 import shutil
 import stat
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
 
@@ -51,6 +51,8 @@ class Manifest:
         sha256: the hash of all files' hashes, which identifies the content.
         digest: the digest of the state, or an empty string.
         format: the format of the checkpoint.
+        identity: the settings of the training; empty in older checkpoints.
+        run: which run of the job has written it; empty in older checkpoints.
     """
 
     step: int
@@ -60,6 +62,8 @@ class Manifest:
     sha256: str
     digest: str = ""
     format: str = FORMAT
+    identity: dict[str, Any] = field(default_factory=dict)
+    run: str = ""
 
 
 def checkpoint_path(root: Path, step: int) -> Path:
@@ -101,14 +105,22 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def build_manifest(folder: Path, *, step: int, job: str, order: dict[str, Any], digest: str = "") -> Manifest:
+def build_manifest(
+    folder: Path,
+    *,
+    step: int,
+    job: str,
+    order: dict[str, Any],
+    identity: dict[str, Any] | None = None,
+    run: str = "",
+) -> Manifest:
     """Hash all files of a checkpoint."""
     names = sorted(entry.name for entry in folder.iterdir() if entry.name != MANIFEST)
     files: dict[str, FileRecord] = {
         name: {"size": (folder / name).stat().st_size, "sha256": hash_file(folder / name)} for name in names
     }
     total = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
-    return Manifest(step, job, order, files, total, digest)
+    return Manifest(step, job, order, files, total, identity=identity or {}, run=run)
 
 
 def publish(temporary: Path, final: Path, manifest: Manifest) -> None:
@@ -168,11 +180,11 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _check_manifest(manifest: Manifest) -> None:
-    texts = (manifest.job, manifest.sha256, manifest.digest)
+    texts = (manifest.job, manifest.sha256, manifest.digest, manifest.run)
     if not _is_count(manifest.step) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("step, job, sha256 or digest has the wrong type")
-    if not isinstance(manifest.order, dict) or not isinstance(manifest.files, dict):
-        raise TypeError("order and files must be objects")
+        raise ValueError("step, job, sha256, digest or run has the wrong type")
+    if not all(isinstance(part, dict) for part in (manifest.order, manifest.files, manifest.identity)):
+        raise TypeError("order, files and identity must be objects")
     for name, file in manifest.files.items():
         if not is_file_name(name) or name == MANIFEST:
             raise ValueError(f"{name!r} is not the name of a file in the checkpoint")
@@ -218,21 +230,36 @@ def list_checkpoints(root: Path) -> list[Path]:
 
 
 def newest_valid(
-    root: Path, on_skip: Callable[[Path, ElasticError], None] | None = None
+    root: Path, on_skip: Callable[[Path, ElasticError], None] | None = None, *, run: str = ""
 ) -> tuple[Path, Manifest] | None:
     """Return the newest checkpoint that verifies. A damaged one is skipped, never repaired or removed.
 
     Args:
         root: the directory of the checkpoints.
         on_skip: called with every checkpoint that does not verify, and why.
+        run: the run whose checkpoints count; empty for all.
     """
     for folder in reversed(list_checkpoints(root)):
         try:
-            return folder, verify(folder)
+            if not run or read_manifest(folder).run == run:
+                return folder, verify(folder)
         except ElasticError as error:
             if on_skip is not None:
                 on_skip(folder, error)
     return None
+
+
+def set_aside(root: Path, run: str) -> list[Path]:
+    """Rename the checkpoints of other runs, so that they neither count nor hide those of this run."""
+    renamed = []
+    for folder in list_checkpoints(root):
+        try:
+            if read_manifest(folder).run == run:
+                continue
+        except ElasticError:
+            pass  # a damaged checkpoint is not one of this run
+        renamed.append(folder.rename(folder.with_name(f"{folder.name}.before-{run}")))
+    return renamed
 
 
 def prune(root: Path, keep: int) -> list[Path]:

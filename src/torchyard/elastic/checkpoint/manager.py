@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.checkpoint import files
@@ -19,6 +19,7 @@ from torchyard.elastic.checkpoint.remote import CheckpointCache, CheckpointStore
 from torchyard.elastic.checkpoint.staged import newest_staged, owner_of
 from torchyard.elastic.checkpoint.staging import Stager
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.identity import HINT, ResumePolicy, describe, differences
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.world.runtime import RestoreSource, WorkerRuntime
 from torchyard.elastic.world.state import TrainingState
@@ -53,9 +54,13 @@ class CheckpointManager(RestoreSource):
         snapshot_every: stage the state every this many steps; 0 stages it only for checkpoints.
         checkpoints: where and how often to save checkpoints; None saves none.
         token: the secret of the job: a staged state of another job is ignored.
+        identity: the settings of the training: a checkpoint of another training is refused.
+        resume: whether to continue from what an earlier run has left.
+        on_changed: called after a restore with the settings of a checkpoint that differ from the present ones, if
+            `resume` allows that; returns the names of those that were applied.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # everything that decides what is saved and restored
         self,
         sampler: StepSampler,
         *,
@@ -65,11 +70,17 @@ class CheckpointManager(RestoreSource):
         snapshot_every: int = 0,
         checkpoints: Checkpoints | None = None,
         token: str = "",
+        identity: dict[str, Any] | None = None,
+        resume: ResumePolicy | None = None,
+        on_changed: Callable[[dict[str, Any], list[str]], list[str]] | None = None,
     ) -> None:
         self._sampler = sampler
+        self._identity = identity or {}
+        self._resume = resume or ResumePolicy()
+        self._on_changed = on_changed
         self._job = job
         self._memory = memory
-        self._owner = owner_of(token)
+        self._owner = owner_of(token, self._identity)
         self._stager = Stager(memory, name, owner=self._owner)
         self._skipped: set[Path] = set()
         self._snapshot_every = snapshot_every
@@ -78,6 +89,12 @@ class CheckpointManager(RestoreSource):
         self._writer: _WriterProcess | None = None
         self._remote: CheckpointCache | None = None
         if checkpoints is not None and is_remote(checkpoints.path):
+            if self._resume.fresh:
+                raise ElasticError(
+                    "FreshRemote",
+                    f"the checkpoints at {checkpoints.path} cannot be set aside: an object store has no rename",
+                    hint="use another URL for a fresh start",
+                )
             cache = Path(mkdtemp(prefix="torchyard-checkpoints-"))
             self._remote = CheckpointCache(CheckpointStore(checkpoints.path), cache)
 
@@ -93,20 +110,37 @@ class CheckpointManager(RestoreSource):
         if self._remote is not None:
             newest = self._remote.newest_valid(self._report_skipped)
         else:
-            newest = files.newest_valid(Path(self._checkpoints.path), self._report_skipped)
-        if newest is None:
-            return None
-        path, manifest = newest
-        saved, current = manifest.order, asdict(self._sampler)
+            run = self._resume.run if self._resume.fresh else ""
+            newest = files.newest_valid(Path(self._checkpoints.path), self._report_skipped, run=run)
+        if newest is not None:
+            self._check_same_training(*newest)
+        return newest
+
+    def _check_same_training(self, path: Path, manifest: files.Manifest) -> None:
+        """Raise if a checkpoint is not one of this training. It may have been saved by a training of fewer epochs."""
+        current = asdict(self._sampler)
+        saved = manifest.order | {"epochs": current["epochs"]}
         if saved != current:
             changed = [key for key in current if saved.get(key) != current[key]]
             changes = "; ".join(f"{key} was {saved.get(key)} and is now {current[key]}" for key in changed)
             raise ElasticError(
                 "OtherCheckpoint",
                 f"{path} was saved with another data order: {changes}",
-                hint="restore its settings and dataset, or use an empty checkpoint directory",
+                hint="restore its settings and dataset, or use an empty checkpoint directory, or start again with "
+                "--fresh (or join(resume='fresh'))",
             )
-        return newest
+        if manifest.step > self._sampler.steps:
+            raise ElasticError(
+                "OtherCheckpoint",
+                f"{path} contains {manifest.step} steps, but this training has only {self._sampler.steps}",
+                hint="train more epochs, or start again with --fresh (or join(resume='fresh'))",
+            )
+        if manifest.identity and not self._resume.anyway and differences(manifest.identity, self._identity):
+            raise ElasticError(
+                "OtherCheckpoint",
+                f"{path} was saved by another training: {describe(manifest.identity, self._identity)}",
+                hint=HINT,
+            )
 
     def _report_skipped(self, folder: Path, error: ElasticError) -> None:
         if folder not in self._skipped:
@@ -118,13 +152,24 @@ class CheckpointManager(RestoreSource):
         staged, saved = newest_staged(self._memory, self._owner), self._newest_checkpoint()
         if staged is not None and (saved is None or staged.step >= saved[1].step):
             state.restore(staged.load(state.gpu))
+            self._report_resumed(staged.step, "shared memory")
             return staged.step
         if saved is not None:
             from torchyard.elastic.checkpoint.writer import load
 
-            state.restore(load(saved[0]))
-            return saved[1].step
+            path, manifest = saved
+            state.restore(load(path))
+            self._report_resumed(manifest.step, str(path))
+            changed = differences(manifest.identity, self._identity) if manifest.identity else []
+            if changed and self._on_changed is not None:
+                applied = self._on_changed(manifest.identity, changed)
+                sys.stderr.write(f"settings changed since the checkpoint: changed={changed} applied={applied}\n")
+            return manifest.step
         return 0
+
+    def _report_resumed(self, step: int, source: str) -> None:
+        rest = "" if step < self._sampler.steps else " (nothing is left to train)"
+        sys.stderr.write(f"training resumed: step={step} of={self._sampler.steps} from={source}{rest}\n")
 
     def after_step(self, runtime: WorkerRuntime) -> None:
         """Stage the state if it is due. Call it after a step was applied and the loop's body has run."""
@@ -156,6 +201,9 @@ class CheckpointManager(RestoreSource):
                 "keep": self._checkpoints.keep,
                 "job": self._job,
                 "order": asdict(self._sampler),
+                "identity": self._identity,
+                "run": self._resume.run,
+                "fresh": self._resume.fresh,
             }
         )
 

@@ -12,6 +12,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -151,9 +152,15 @@ def read_staged(path: Path, owner: str = "") -> StagedState | None:
     return StagedState(path, step, header, body, owner)
 
 
-def owner_of(token: str) -> str:
-    """Return what identifies a job in the head of its staged states: derived from its secret, but not the secret."""
-    return hmac.new(token.encode(), b"staged state", "sha256").hexdigest() if token else ""
+def owner_of(token: str, identity: dict[str, Any] | None = None) -> str:
+    """Return what identifies a job in the head of its staged states: derived from its secret, but not the secret.
+
+    Args:
+        token: the secret of the job.
+        identity: the settings of the training: a state of a training with other settings is not its state.
+    """
+    content = b"staged state" + json.dumps(identity or {}, sort_keys=True).encode()
+    return hmac.new(token.encode(), content, "sha256").hexdigest() if token or identity else ""
 
 
 def newest_staged(folder: Path, owner: str = "") -> StagedState | None:

@@ -42,6 +42,9 @@ class SaveRequest(TypedDict):
         keep: how many checkpoints to keep; 0 keeps all.
         job: the name of the job.
         order: the fields of the job's `StepSampler`.
+        identity: the settings of the training.
+        run: identifies this run of the job.
+        fresh: whether the checkpoints of other runs are set aside first.
     """
 
     staged: str
@@ -51,6 +54,9 @@ class SaveRequest(TypedDict):
     keep: int
     job: str
     order: dict[str, Any]
+    identity: dict[str, Any]
+    run: str
+    fresh: bool
 
 
 class SaveReply(TypedDict):
@@ -73,7 +79,17 @@ def tensor_names(snapshot: Snapshot) -> list[str]:
     return [names[index] for index in range(len(snapshot.tensors))]
 
 
-def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[str, Any], keep: int) -> files.Manifest:
+def write(
+    snapshot: Snapshot,
+    root: Path,
+    *,
+    step: int,
+    job: str,
+    order: dict[str, Any],
+    keep: int,
+    identity: dict[str, Any] | None = None,
+    run: str = "",
+) -> files.Manifest:
     """Write a snapshot as the checkpoint of its step."""
     final = files.checkpoint_path(root, step)
     temporary = final.with_name(f"{final.name}.{os.getpid()}.writing")
@@ -85,7 +101,7 @@ def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[st
         (temporary / STATE).write_bytes(snapshot.header())
         with ThreadPoolExecutor(1) as pool:  # the disk writes while the processor hashes
             synced = pool.submit(files.sync, temporary)
-            manifest = files.build_manifest(temporary, step=step, job=job, order=order)
+            manifest = files.build_manifest(temporary, step=step, job=job, order=order, identity=identity, run=run)
             synced.result()
         files.publish(temporary, final, manifest)
     except BaseException:
@@ -116,9 +132,12 @@ def load(folder: Path) -> Snapshot:
 
 def _save(snapshot: Snapshot, request: SaveRequest) -> SaveReply:
     """Write a checkpoint to a directory, or to a temporary directory and then to an object store."""
-    root, step, job, order = request["root"], request["step"], request["job"], request["order"]
+    root, step = request["root"], request["step"]
+    facts: dict[str, Any] = {key: request[key] for key in ("step", "job", "order", "identity", "run")}
     if not is_remote(root):
-        manifest = write(snapshot, Path(root), step=step, job=job, order=order, keep=request["keep"])
+        if request["fresh"]:
+            files.set_aside(Path(root), request["run"])
+        manifest = write(snapshot, Path(root), **facts, keep=request["keep"])
         return {
             "step": step,
             "path": str(files.checkpoint_path(Path(root), step)),
@@ -127,7 +146,7 @@ def _save(snapshot: Snapshot, request: SaveRequest) -> SaveReply:
         }
     store, staging = CheckpointStore(root), Path(mkdtemp(prefix="torchyard-checkpoint-"))
     try:
-        manifest = write(snapshot, staging, step=step, job=job, order=order, keep=0)
+        manifest = write(snapshot, staging, **facts, keep=0)
         store.send(files.checkpoint_path(staging, step))
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.identity import HINT, describe
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire_fields import MAX_INT
 
@@ -74,13 +75,22 @@ def check_step(step: int, sampler: StepSampler | None, *, name: str) -> None:
         raise ElasticError("BadMessage", f"{name} reports step {step}, but the job has {sampler.steps} steps")
 
 
-def compare_config(name: str, worker: dict[str, Any], job: dict[str, Any]) -> None:
-    """Raise if a worker would not compute what its job computes."""
+def compare_config(name: str, worker: dict[str, Any], job: dict[str, Any], *, first: bool = False) -> None:
+    """Raise if a worker would not compute what its job computes.
+
+    Args:
+        name: the worker.
+        worker: its settings.
+        job: the settings of the job.
+        first: whether the settings of the job are those of an earlier run.
+    """
     differing = [key for key in sorted(set(worker) | set(job)) if worker.get(key) != job.get(key)]
-    if differing:
-        facts = "; ".join(f"{key} is {worker.get(key)!r}, the job has {job.get(key)!r}" for key in differing)
-        raise ElasticError(
-            "ConfigChanged",
-            f"the configuration of {name} differs from its job: {facts}",
-            hint="use the same settings on every worker",
-        )
+    if not differing:
+        return
+    if first:
+        raise ElasticError("ConfigChanged", f"the job has other settings: {describe(job, worker)}", hint=HINT)
+    facts = "; ".join(f"{key} is {worker.get(key)!r}, the job has {job.get(key)!r}" for key in differing)
+    hint = "use the same settings on every worker"
+    if differing == ["initial parameters"]:
+        hint = "create the model after elastic.join, which seeds torch, so that all workers begin with the same model"
+    raise ElasticError("ConfigChanged", f"the configuration of {name} differs from its job: {facts}", hint=hint)

@@ -28,6 +28,7 @@ from torchyard.elastic.coordinator.membership import (
 from torchyard.elastic.coordinator.peer import Peer
 from torchyard.elastic.coordinator.recovery_times import RecoveryTimes
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.identity import describe
 from torchyard.elastic.ledger import Ledger
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire import Message, StopCause
@@ -141,12 +142,16 @@ class Coordinator:
         """The first worker determines what the job computes; every other worker must agree."""
         sampler, config = admission.read_sampler(hello)
         self._check_progress(hello.name, hello.progress, sampler)
-        self.ledger.fix_sampler(sampler)
+        # The first worker of a run may train more epochs than the run before, and change settings if it was told to.
+        first = not self.workers and not hello.running
+        self.ledger.fix_sampler(sampler, extend=first)
         self.membership.micro_batches = sampler.micro_batches
-        if not self.config:
+        if not self.config or (first and hello.resume == "anyway" and config != self.config):
+            if self.config:
+                self.ledger_writer.add_event("SettingsChanged", describe(self.config, config))
             self.config = config
             self.ledger_writer.submit(lambda: self.ledger.put_note("config", config))
-        admission.compare_config(hello.name, config, self.config)
+        admission.compare_config(hello.name, config, self.config, first=first)
 
     def _check_progress(self, name: str, progress: wire.WorkerProgress, sampler: StepSampler | None) -> None:
         for step in (progress.step, progress.restorable):
@@ -231,10 +236,15 @@ class Coordinator:
                 self.ledger_writer.submit(lambda: self.ledger.add_checkpoint(step, path, sha256))
                 text = f"step {step} is durable at {path}"
                 self.ledger_writer.add_event("CheckpointSaved", text, step=step, sha256=sha256)
-            case wire.TrainingDone(step=step, digest=digest):
+            case wire.TrainingDone(step=step, digest=digest, early=early):
                 admission.check_step(step, self.ledger.sampler, name=name)
                 self.membership.worker_done(name, digest, step)
+                if early:
+                    self._finish_early(name, step, digest)
                 self._check_done()
+            case wire.AbortJob(code=code, reason=reason, hint=hint):
+                self.ledger_writer.add_event(code, f"{name}: {reason}")
+                self.fail(f"{reason}\n  what to do: {hint}" if hint else reason)
             case _:
                 raise ElasticError("BadMessage", f"workers may not send {type(message).__name__} to the coordinator")
 
@@ -294,12 +304,22 @@ class Coordinator:
         if self.outcome is not None or membership.forming or not all_done:
             return
         digests = {member.done for member in members}
-        if len(digests) > 1 and self.config.get("mode") == "strict":
+        if len(digests) > 1 and self.config.get("digest_every", 1):
             self.fail(f"the models of the workers differ at the end: {sorted(digests)}")
             return
         step = max(member.progress.step for member in members)
         self.ledger_writer.reconcile(self._world_fence, step, members=membership.world, reason="finished")
-        self._end(wire.Stop(StopCause.FINISHED, f"{step} steps, model {members[0].done}"))
+        self._end(wire.Stop(StopCause.FINISHED, f"{step} steps, model {members[0].done}", step))
+
+    def _finish_early(self, name: str, step: int, digest: str) -> None:
+        """The program of a member has left its loop: the job ends with the step that all members have applied."""
+        if self.outcome is None and name in self.membership.world:
+            self.ledger_writer.reconcile(
+                self._world_fence, step, members=self.membership.world, reason=f"{name} left its loop"
+            )
+            self._end(
+                wire.Stop(StopCause.FINISHED, f"{step} steps (the program left its loop early), model {digest}", step)
+            )
 
     def fail(self, message: str) -> None:
         """End the job as failed, unless it has ended already."""

@@ -18,7 +18,7 @@ from torchyard.elastic.reduce.gradient_buffer import LOSS, RunningStatistics, cl
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sidecar import start_sidecar
 from torchyard.elastic.wire import StopCause, WorkerPhase
-from torchyard.elastic.worker.trainer import seed_generators
+from torchyard.elastic.worker.seeding import seed_generators
 from torchyard.elastic.world.coordinator_client import WorkerStopped
 from torchyard.elastic.world.process_group import GroupBroken
 from torchyard.elastic.world.runtime import WorkerConfig, WorkerRuntime

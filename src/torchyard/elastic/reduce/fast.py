@@ -1,6 +1,11 @@
 """Fast reduction: all-reduce in buckets that start while backward still runs, as in DistributedDataParallel.
 
 The records and the mean gradient are those of the strict reduction; only the last bits depend on the world size.
+
+A bucket may be sent only when backward adds nothing more to its gradients. Usually backward adds to a parameter once.
+With reentrant checkpointing and a layer that is used several times it adds several times. So the first step counts the
+additions and sends all buckets at its end; later steps send a bucket when that many additions have been made. If there
+are more, all ranks learn it from the tail and exchange the late part once more.
 """
 
 from __future__ import annotations
@@ -9,12 +14,21 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic.reduce.gradient_buffer import LOSS, RENDEZVOUS, GradientBuffer, GradientLayout, clear_gradients
+from torchyard.elastic.reduce.buffers import MutableBuffers
+from torchyard.elastic.reduce.gradient_buffer import (
+    LATE,
+    LOSS,
+    RENDEZVOUS,
+    GradientBuffer,
+    GradientLayout,
+    clear_gradients,
+)
 from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup
 
 FIRST_BUCKET = 1 << 20
 BUCKET = 25 << 20
 """Bytes. As in DDP, a small first bucket starts the network early, and large ones use it efficiently."""
+UNKNOWN = -1
 
 
 class FastReducer:
@@ -23,16 +37,20 @@ class FastReducer:
     Args:
         model: the model whose gradients to average.
         micro_batches: the number of micro-batches in a step.
+        buffers: the buffers that a forward pass changes; those of the normalization layers if None.
     """
 
-    def __init__(self, model: torch.nn.Module, micro_batches: int) -> None:
-        self.layout = GradientLayout(model, padding=0)
+    def __init__(self, model: torch.nn.Module, micro_batches: int, buffers: MutableBuffers | None = None) -> None:
+        self.layout = GradientLayout(model, padding=0, buffers=buffers)
         self._buffer = GradientBuffer(self.layout)
         self._loss = self._buffer.tail[LOSS]
         self._edges, self._bucket_of = _buckets(self.layout)
         self._armed = False
         self._first = True
         self._uncollected: set[int] = set()
+        self._late: set[int] = set()
+        self._additions = [0] * len(self.layout.parameters)
+        self._expected = [UNKNOWN] * len(self.layout.parameters)
         self._works: list[Any] = []
         self._error: GroupBroken | None = None
         self._hooks: list[Any] = []
@@ -59,11 +77,13 @@ class FastReducer:
         self._launched = 0
         self._buffer.tail.zero_()
         self._first = True
+        self._late = set()
 
     def before_last_backward(self) -> None:
         """Start to send full buckets: the backward of the last own micro-batch follows."""
         self._armed = not self._single
         self._uncollected = set(range(len(self.layout.parameters)))
+        self._additions = [0] * len(self.layout.parameters)
         self._unfilled = [end - start for start, end in self._edges]
         self._launched = 0
 
@@ -71,6 +91,9 @@ class FastReducer:
         def ready(parameter: torch.nn.Parameter) -> None:
             if not self._armed:
                 return
+            self._additions[index] += 1
+            if self._additions[index] != self._expected[index]:
+                return  # more follows, or nobody knows how much
             self._collect(index, parameter)
             bucket = self._bucket_of[index]
             self._unfilled[bucket] -= 1
@@ -113,10 +136,18 @@ class FastReducer:
         left = sorted(self._uncollected) if self._armed else range(len(self.layout.parameters))
         for index in [] if self._single else left:
             self._collect(index, self.layout.parameters[index])
+        if self._armed:
+            self._learn()
         self._loss.add_(loss)
-        for view, statistic in zip(self._buffer.statistics, self.layout.statistics, strict=True):
-            view.add_(statistic, alpha=weight)
+        self.layout.add_buffers(self._buffer, weight=weight)
         self._first = False
+
+    def _learn(self) -> None:
+        """Note how often backward has added to each gradient, and which gradients it added to after they were sent."""
+        for index, parameter in enumerate(self.layout.parameters):
+            if parameter.grad is not None:
+                self._late.add(index)
+            self._expected[index] = max(self._expected[index], self._additions[index])
 
     def finish(self, *, rendezvous: bool) -> tuple[GradientBuffer, bool]:
         """Put the mean gradient into the parameters; see `StrictReducer.finish`."""
@@ -124,11 +155,15 @@ class FastReducer:
         if rendezvous:
             buffer.tail[RENDEZVOUS] = 1
         if not self._single:
+            if self._late:
+                buffer.tail[LATE] = 1
             for bucket in range(self._launched, len(self._edges)):
                 self._launch(bucket)
             if self._error is not None:
                 raise self._error
             self._group.wait(*self._works)
+            if bool(buffer.tail[LATE] > 0):
+                self._add_late()
             for parameter, gradient in zip(self.layout.parameters, buffer.grads, strict=True):
                 parameter.grad = gradient
         for parameter in self.layout.parameters:
@@ -137,6 +172,17 @@ class FastReducer:
         self._armed = False
         # A single worker knows it already: to read it from a GPU would wait for the whole step.
         return buffer, rendezvous if self._single else bool(buffer.tail[RENDEZVOUS] > 0)
+
+    def _add_late(self) -> None:
+        """Exchange the gradients that were added after their bucket was sent, on any rank."""
+        late = GradientBuffer(self.layout)
+        for index in self._late:
+            gradient = self.layout.parameters[index].grad
+            if gradient is not None:
+                late.grads[index].copy_(gradient)
+        gradients = late.vector[: self.layout.gradient_size]
+        self._group.wait(self._group.all_reduce(gradients))
+        self._buffer.vector[: self.layout.gradient_size].add_(gradients)
 
 
 def _buckets(layout: GradientLayout) -> tuple[list[tuple[int, int]], list[int]]:

@@ -1,17 +1,18 @@
 """All gradients of a model as one flat vector, with a tail for everything else that the workers agree on in a step.
 
-The tail carries whether the world is to end, the loss, and the running statistics of normalization layers. They travel
-with the gradients, so the agreement needs no message of its own.
+The tail carries whether the world is to end, the loss, and the buffers that a forward pass changes, such as the running
+statistics of normalization layers. They travel with the gradients, so the agreement needs no message of its own.
 """
 
 from __future__ import annotations
 
 import torch
-from torch.nn.modules.batchnorm import _NormBase
 
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.reduce.buffers import MutableBuffers
 
-RENDEZVOUS, LOSS, FIXED_TAIL = 0, 1, 2
+RENDEZVOUS, LOSS, LATE, FIXED_TAIL = 0, 1, 2, 3
+"""Positions in the tail: whether the world ends, the loss, and whether a gradient came after its bucket was sent."""
 
 
 class GradientBuffer:
@@ -25,10 +26,11 @@ class GradientBuffer:
             for parameter, start in zip(layout.parameters, layout.starts, strict=True)
         ]
         self.tail = self.vector[layout.gradient_size : layout.size]
-        self.statistics = [
+        views = [
             self.tail[start : start + buffer.numel()].view_as(buffer)
-            for buffer, start in zip(layout.statistics, layout.statistics_starts, strict=True)
+            for buffer, start in zip(layout.averaged, layout.averaged_starts, strict=True)
         ]
+        self.statistics, self.increments = views[: len(layout.statistics)], views[len(layout.statistics) :]
 
 
 class GradientLayout:
@@ -37,9 +39,10 @@ class GradientLayout:
     Args:
         model: the model whose parameters to lay out.
         padding: how many elements to add, so that the vector divides into equal slices.
+        buffers: the buffers that a forward pass changes; those of the normalization layers if None.
     """
 
-    def __init__(self, model: torch.nn.Module, *, padding: int) -> None:
+    def __init__(self, model: torch.nn.Module, *, padding: int, buffers: MutableBuffers | None = None) -> None:
         # Backward computes the gradients of the last parameters first: in reverse order a prefix is ready early.
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad][::-1]
         if not self.parameters:
@@ -56,21 +59,38 @@ class GradientLayout:
                 hint="use one dtype and one device for all trainable parameters; use autocast for mixed precision",
             )
         self.dtype, self.device = types.pop()
-        self.statistics = _running_statistics(model)
-        self.counters = _batch_counters(model)
+        self.buffers = buffers or MutableBuffers.of_norm_layers(model)
+        self.buffers.check_precision(self.dtype)
+        self.statistics, self.counters = self.buffers.statistics, self.buffers.counters
+        self.averaged = [*self.statistics, *self.counters]
         self.starts: list[int] = []
         offset = 0
         for parameter in self.parameters:
             self.starts.append(offset)
             offset += parameter.numel()
         self.gradient_size = offset
-        self.statistics_starts: list[int] = []
+        self.averaged_starts: list[int] = []
         offset = FIXED_TAIL
-        for buffer in self.statistics:
-            self.statistics_starts.append(offset)
+        for buffer in self.averaged:
+            self.averaged_starts.append(offset)
             offset += buffer.numel()
         self.size = self.gradient_size + offset
         self.capacity = self.size + padding
+        self.initial_counters: list[torch.Tensor] = [counter.clone() for counter in self.counters]
+
+    def write_buffers(self, into: GradientBuffer, *, weight: float) -> None:
+        """Write what a micro-batch has made of the model's buffers."""
+        for view, statistic in zip(into.statistics, self.statistics, strict=True):
+            torch.mul(statistic, weight, out=view)
+        for view, counter, initial in zip(into.increments, self.counters, self.initial_counters, strict=True):
+            view.copy_(counter.to(self.dtype) - initial.to(self.dtype)).mul_(weight)
+
+    def add_buffers(self, into: GradientBuffer, *, weight: float) -> None:
+        """As `write_buffers`, but add to what is there."""
+        for view, statistic in zip(into.statistics, self.statistics, strict=True):
+            view.add_(statistic, alpha=weight)
+        for view, counter, initial in zip(into.increments, self.counters, self.initial_counters, strict=True):
+            view.add_(counter.to(self.dtype) - initial.to(self.dtype), alpha=weight)
 
 
 def clear_gradients(layout: GradientLayout) -> None:
@@ -80,49 +100,43 @@ def clear_gradients(layout: GradientLayout) -> None:
 
 
 class RunningStatistics:
-    """Makes running statistics a function of the step, not of the distribution of micro-batches.
+    """Makes the buffers of a model a function of the step, not of the distribution of micro-batches.
 
-    Every micro-batch starts from the statistics at the start of the step. The step ends with their weighted mean.
+    Every micro-batch starts from the buffers at the start of the step. The step ends with their weighted mean, and with
+    counters that have grown by the weighted mean of their increments. A buffer that is not part of the model's state
+    starts every micro-batch from its first value: after a resume it has no other.
     """
 
     def __init__(self, layout: GradientLayout) -> None:
         self._layout = layout
         self._initial: list[torch.Tensor] = []
-        self._initial_counts: list[torch.Tensor] = []
+        self._first_transients = [buffer.clone() for buffer in layout.buffers.transients]
 
     def begin(self) -> None:
-        """Remember the statistics at the start of a step."""
+        """Remember the buffers at the start of a step."""
         self._initial = [buffer.clone() for buffer in self._layout.statistics]
-        self._initial_counts = [counter.clone() for counter in self._layout.counters]
+        self._layout.initial_counters = [counter.clone() for counter in self._layout.counters]
 
     def rewind(self) -> None:
         """Go back to the start of the step before a micro-batch."""
-        for buffer, initial in zip(self._layout.statistics, self._initial, strict=True):
+        layout = self._layout
+        for buffer, initial in zip(layout.statistics, self._initial, strict=True):
             buffer.copy_(initial)
+        for counter, initial in zip(layout.counters, layout.initial_counters, strict=True):
+            counter.copy_(initial)
+        for buffer, first in zip(layout.buffers.transients, self._first_transients, strict=True):
+            buffer.copy_(first)
 
     def restore(self) -> None:
-        """Restore the statistics after a step that was not applied."""
+        """Restore the buffers after a step that was not applied."""
         self.rewind()
-        for counter, initial in zip(self._layout.counters, self._initial_counts, strict=True):
-            counter.copy_(initial)
 
     def apply_mean(self, total: GradientBuffer) -> None:
         """End the step with the mean of all micro-batches."""
-        for buffer, mean in zip(self._layout.statistics, total.statistics, strict=True):
+        layout = self._layout
+        for buffer, mean in zip(layout.statistics, total.statistics, strict=True):
             buffer.copy_(mean)
-        for counter, initial in zip(self._layout.counters, self._initial_counts, strict=True):
-            counter.copy_(initial + 1)
-
-
-def _norm_layers(model: torch.nn.Module) -> list[_NormBase]:
-    return [module for module in model.modules() if isinstance(module, _NormBase) and module.track_running_stats]
-
-
-def _running_statistics(model: torch.nn.Module) -> list[torch.Tensor]:
-    """Return the buffers that are averaged: all others are constants."""
-    return [b for module in _norm_layers(model) for b in (module.running_mean, module.running_var) if b is not None]
-
-
-def _batch_counters(model: torch.nn.Module) -> list[torch.Tensor]:
-    counters = [module.num_batches_tracked for module in _norm_layers(model)]
-    return [counter for counter in counters if counter is not None]
+        for counter, initial, growth in zip(layout.counters, layout.initial_counters, total.increments, strict=True):
+            counter.copy_(initial + growth.round().to(torch.int64))
+        for buffer, first in zip(layout.buffers.transients, self._first_transients, strict=True):
+            buffer.copy_(first)

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import torch
 
-from torchyard.elastic.reduce.gradient_buffer import LOSS, RENDEZVOUS, GradientBuffer, GradientLayout, clear_gradients
+from torchyard.elastic.reduce.buffers import MutableBuffers
+from torchyard.elastic.reduce.gradient_buffer import (
+    FIXED_TAIL,
+    LOSS,
+    RENDEZVOUS,
+    GradientBuffer,
+    GradientLayout,
+    clear_gradients,
+)
 from torchyard.elastic.reduce.tree import TreeAccumulator, TreeNode, combine, roots
 from torchyard.elastic.world.process_group import ProcessGroup
 
@@ -20,10 +28,11 @@ class StrictReducer:
     Args:
         model: the model whose gradients to average.
         micro_batches: the number of micro-batches in a step.
+        buffers: the buffers that a forward pass changes; those of the normalization layers if None.
     """
 
-    def __init__(self, model: torch.nn.Module, micro_batches: int) -> None:
-        self.layout = GradientLayout(model, padding=micro_batches)
+    def __init__(self, model: torch.nn.Module, micro_batches: int, buffers: MutableBuffers | None = None) -> None:
+        self.layout = GradientLayout(model, padding=micro_batches, buffers=buffers)
         self._leaves = micro_batches
         self._spare: list[GradientBuffer] = []
         self._sums: TreeAccumulator[GradientBuffer] = TreeAccumulator(micro_batches, self._add)
@@ -61,10 +70,9 @@ class StrictReducer:
         else:
             torch._foreach_copy_(buffer.grads, present)
         clear_gradients(self.layout)
-        buffer.tail[RENDEZVOUS] = 0
+        buffer.tail[:FIXED_TAIL].zero_()
         buffer.tail[LOSS] = loss
-        for view, statistic in zip(buffer.statistics, self.layout.statistics, strict=True):
-            torch.mul(statistic, weight, out=view)
+        self.layout.write_buffers(buffer, weight=weight)
         self._sums.push(TreeNode(0, micro), buffer)
 
     def _take_buffer(self) -> GradientBuffer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +13,14 @@ import torch
 from torchyard.elastic.checkpoint.manager import CheckpointManager
 from torchyard.elastic.errors import ElasticError, JobFailed
 from torchyard.elastic.reduce.fast import FastReducer
-from torchyard.elastic.reduce.gradient_buffer import LOSS, GradientBuffer, RunningStatistics, clear_gradients
+from torchyard.elastic.reduce.gradient_buffer import LOSS, GradientBuffer, RunningStatistics
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire import StopCause, WorkerPhase
 from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.worker.seeding import seed_generators
+from torchyard.elastic.worker.unchanged import UnchangedProgram
+from torchyard.elastic.worker.update import OptimizerUpdate
 from torchyard.elastic.world.coordinator_client import WorkerStopped
 from torchyard.elastic.world.process_group import GroupBroken
 from torchyard.elastic.world.runtime import WorkerRuntime
@@ -48,44 +50,6 @@ class Step:
     rank: int
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizerUpdate:
-    """Turns gradients into new parameters.
-
-    Attributes:
-        optimizer: a torch optimizer.
-        parameters: the parameters whose gradients `clip_norm` limits.
-        clip_norm: the maximum norm of the gradients; None does not clip.
-        scaler: a `torch.amp.GradScaler`; None does not scale the loss.
-        scheduler: a learning rate scheduler that advances after every step; None keeps the rate.
-    """
-
-    optimizer: Any
-    parameters: list[torch.nn.Parameter]
-    clip_norm: float | None = None
-    scaler: Any = None
-    scheduler: Any = None
-
-    def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """Return the loss to call backward on."""
-        scaled: torch.Tensor = self.scaler.scale(loss) if self.scaler is not None else loss
-        return scaled
-
-    def apply(self) -> None:
-        """Update the parameters with the gradients that they have."""
-        if self.scaler is not None:
-            self.scaler.unscale_(self.optimizer)
-        if self.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
-        if self.scaler is not None:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        else:
-            self.optimizer.step()
-        if self.scheduler is not None:
-            self.scheduler.step()
-
-
 class Trainer:
     """Trains in the worlds that a runtime enters.
 
@@ -95,7 +59,8 @@ class Trainer:
         reducer: averages gradients over the world.
         loss: returns the mean loss of one collated micro-batch.
         update: turns the mean gradient into new parameters.
-        digest_every: add the digest of the model to the ledger every this many steps; 0 never does.
+        program: checks that the program does not change what a training fixes.
+        digest_every: compare the states of all workers every this many steps; 0 never does.
         checkpoint_manager: snapshots and checkpoints; None for neither.
     """
 
@@ -107,6 +72,7 @@ class Trainer:
         *,
         loss: Callable[[Any], torch.Tensor],
         update: OptimizerUpdate,
+        program: UnchangedProgram,
         digest_every: int = 0,
         checkpoint_manager: CheckpointManager | None = None,
     ) -> None:
@@ -116,22 +82,11 @@ class Trainer:
         self._reducer = reducer
         self._loss = loss
         self._update = update
+        self._program = program
         self._digest_every = digest_every
         self._checkpoint_manager = checkpoint_manager
         self._statistics = RunningStatistics(reducer.layout)
         runtime.on_enter(lambda: reducer.enter_world(runtime.group, runtime.blocks))
-
-    def warm_up(self) -> None:
-        """Compute one micro-batch and discard the result, before other workers wait for this one.
-
-        Threads, kernels and compiled code are created on first use, which takes from milliseconds to minutes.
-        """
-        self._statistics.begin()
-        seed_generators(self.sampler.rng_seed(1, 0), self._reducer.layout.device)
-        with suppress(Exception):  # the first real step raises it again, and reports it
-            torch.autograd.backward(self._loss(self._loader.get(1, 0)))
-        self._statistics.restore()
-        clear_gradients(self._reducer.layout)
 
     def steps(self) -> Iterator[Step]:
         """Train to the last step, and yield every step after it was applied."""
@@ -145,6 +100,8 @@ class Trainer:
                 runtime.leave_broken_group(error)
                 continue
             yield self._report(total)
+            if not self._compare():
+                continue
             if self._checkpoint_manager is not None:
                 self._checkpoint_manager.after_step(runtime)
             if rendezvous and runtime.step < sampler.steps:
@@ -153,6 +110,20 @@ class Trainer:
             self._checkpoint_manager.close()  # the job is done when its last checkpoint is durable
         runtime.finish()
 
+    def _compare(self) -> bool:
+        """Compare the states of all workers if it is due; return False if the world broke meanwhile."""
+        runtime = self.runtime
+        last = runtime.step == self.sampler.steps
+        self._program.check()
+        if not self._digest_every or not (last or runtime.step % self._digest_every == 0):
+            return True
+        try:
+            runtime.compare_states(None if last else runtime.step // self._digest_every, self._program.likely_cause)
+        except GroupBroken as error:
+            runtime.leave_broken_group(error)
+            return False
+        return True
+
     def _attempt(self, step: int) -> tuple[GradientBuffer, bool]:
         """Compute, reduce and apply one step. Nothing changes before every bucket has arrived.
 
@@ -160,6 +131,7 @@ class Trainer:
             the totals of the step, and whether the world ends after it.
         """
         runtime, reducer = self.runtime, self._reducer
+        self._program.check_trainable()
         self._loader.prepare(step, runtime.block)
         reducer.begin()
         self._statistics.begin()
@@ -179,7 +151,7 @@ class Trainer:
         self._statistics.apply_mean(total)
         if self._checkpoint_manager is not None:
             self._checkpoint_manager.before_update()
-        self._update.apply()
+        self._update.apply(total.tail[LOSS])
         self._loader.look_ahead(step, runtime.block)
         runtime.step = step
         return total, rendezvous
@@ -205,9 +177,15 @@ class Trainer:
         except GroupBroken:
             raise
         except Exception as error:
-            runtime.report_failure(step, micro, error)
+            runtime.report_failure(step, micro, error, self._record_ids(step, micro))
             raise _explain(error) from error
         self._reducer.add(micro, loss.detach(), weight=weight)
+
+    def _record_ids(self, step: int, micro: int) -> list[int]:
+        try:
+            return [int(record) for record in self._loader.record_ids(step, micro)]
+        except Exception:  # the program's sampler is what failed
+            return []
 
     def _add_empty(self, micro: int) -> None:
         """Add zero for a micro-batch without records, which keeps its position in the sum of a short step."""
@@ -225,24 +203,10 @@ class Trainer:
         runtime = self.runtime
         span = self.sampler.span(runtime.step)
         loss = float(total.tail[LOSS])
-        digest_due = self._digest_every and runtime.step % self._digest_every == 0
-        runtime.step_applied(loss, runtime.state.digest() if digest_due else "")
+        runtime.step_applied(loss, "")
         runtime.set_phase(WorkerPhase.OUTSIDE)
         last = span.hi == self.sampler.records
         return Step(runtime.step, span.epoch, last, loss, runtime.group.size, runtime.rank)
-
-
-def seed_generators(seed: int, device: torch.device) -> None:
-    """Seed the generators of the CPU and of the device in use.
-
-    `torch.manual_seed` records its caller for every device that is not initialized, which costs time at each call.
-    """
-    if device.type == "cuda":
-        torch.cuda.default_generators[device.index].manual_seed(seed)
-    elif device.type != "cpu":
-        torch.manual_seed(seed)
-        return
-    torch.default_generator.manual_seed(seed)
 
 
 def _explain(error: Exception) -> Exception:

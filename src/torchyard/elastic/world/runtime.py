@@ -18,8 +18,10 @@ from typing import Any
 import torch
 
 from torchyard.elastic import wire
+from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.sampler import StepSampler, split_micro_batches
 from torchyard.elastic.wire import NO_FENCE, Fence, StartWorld, StopCause, WorkerPhase, WorkerProgress
+from torchyard.elastic.world.comparison import first_difference, models_differ
 from torchyard.elastic.world.coordinator_client import CoordinatorClient, Superseded, WorkerStopped, parse_address
 from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup
 from torchyard.elastic.world.state import Snapshot, TrainingState, raw_bytes
@@ -83,6 +85,7 @@ class WorkerRuntime:
         config: what the job computes; it must be the same on every worker.
         restore_source: where a new worker finds an earlier state.
         nccl: whether gradients travel over NCCL.
+        resume: "anyway" lets the first worker of a run replace the settings of its job; see `ResumePolicy`.
     """
 
     def __init__(
@@ -93,8 +96,10 @@ class WorkerRuntime:
         config: dict[str, Any],
         restore_source: RestoreSource | None = None,
         nccl: bool = False,
+        resume: str = "auto",
     ) -> None:
         self.state = state
+        self._resume = resume
         self.sampler = sampler
         self.restore_source = restore_source or RestoreSource()
         self.step = 0
@@ -165,6 +170,7 @@ class WorkerRuntime:
             running=self._running,
             members=self.members if self._running else (),
             done=self._done,
+            resume=self._resume,
         )
 
     def _progress(self) -> WorkerProgress:
@@ -288,10 +294,30 @@ class WorkerRuntime:
         if "synced" in self._times:
             self._report_durations()
 
-    def report_failure(self, step: int, micro: int, error: Exception) -> None:
+    def compare_states(self, window: int | None, likely_cause: Callable[[str], str]) -> None:
+        """Compare the states of all members; every member must call it. A difference ends the job.
+
+        Args:
+            window: which part of every tensor to read; None reads everything.
+            likely_cause: returns what most often makes this part of the state differ.
+        """
+        if self.group.size == 1:
+            return
+        difference = first_difference(self.group, self.state.capture(), self.members, window=window)
+        if difference is not None:
+            name, workers = difference
+            raise self.abort_job(models_differ(self.step, name, workers, likely_cause(name)))
+
+    def abort_job(self, error: ElasticError) -> ElasticError:
+        """End the job for all workers because of an error, and return the error."""
+        if self.client is not None:
+            self.client.send(wire.AbortJob(error.code, wire.cut(error.message), wire.cut(error.hint)))
+        return error
+
+    def report_failure(self, step: int, micro: int, error: Exception, ids: list[int] | None = None) -> None:
         """Report that the program raised. The coordinator decides whether the program or this worker is at fault."""
         if self.client is not None:
-            records = tuple(self.sampler.record_ids(step, micro)[:REPORTED_RECORDS])
+            records = tuple((self.sampler.record_ids(step, micro) if ids is None else ids)[:REPORTED_RECORDS])
             text = wire.cut("".join(traceback.format_exception(error)))
             summary = f"{type(error).__name__}: {error}"[:REPORTED_ERROR].encode(errors="replace").decode()
             self.client.send(wire.ProgramFailed(step, micro, records, summary, text))

@@ -1,0 +1,186 @@
+"""What a training reads: a dataset, or a `DataLoader` whose dataset, batch size, sampler, collate function and workers
+are taken over.
+
+The order of an epoch must be a function of the seed and the epoch. A sampler of the program is therefore iterated with
+seeded generators, twice at the start: if it gives two orders, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
+
+from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.sampler import Permutation, mix64
+from torchyard.elastic.worker.seeding import seed_generators
+
+Order = Callable[[int], torch.Tensor]
+"""Returns the records of an epoch in the order in which they are read."""
+_ORDER_SEED = 0x6F72646572
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """What a training reads.
+
+    Attributes:
+        dataset: a map-style dataset.
+        records: how many records an epoch reads.
+        batch: the number of records in a step.
+        shuffle: whether each epoch reads the records in a new random order.
+        order: the order of an epoch if the program has a sampler of its own; None otherwise.
+        collate: turns a list of records into a batch; torch's default if None.
+        loaders: how many processes load.
+        on_start: called in every loading process before it loads, with its number.
+    """
+
+    dataset: Any
+    records: int
+    batch: int
+    shuffle: bool
+    order: Order | None = None
+    collate: Callable[[list[Any]], Any] | None = None
+    loaders: int = 0
+    on_start: Callable[[int], None] | None = None
+
+
+def read_data(
+    data: Any,
+    *,
+    batch: int | None,
+    shuffle: bool,
+    sampler: Any,
+    collate: Callable[[list[Any]], Any] | None,
+    loaders: int | None,
+    seed: int,
+) -> DataSource:
+    """Return the source that the arguments of `train` describe."""
+    if isinstance(data, DataLoader):
+        if sampler is not None:
+            raise ElasticError(
+                "TwoSamplers", "both the DataLoader and train have a sampler", hint="pass the sampler to one of them"
+            )
+        return _from_loader(data, batch=batch, collate=collate, loaders=loaders, seed=seed)
+    _check_dataset(data)
+    if batch is None:
+        raise ElasticError("NoBatch", "batch is missing", hint="pass batch, the number of records in a step")
+    source = DataSource(data, len(data), batch, shuffle, None, collate, loaders or 0)
+    return source if sampler is None else _with_sampler(source, sampler, seed=seed)
+
+
+def _check_dataset(data: Any) -> None:
+    if isinstance(data, IterableDataset):
+        raise ElasticError(
+            "NotReadable",
+            "an IterableDataset cannot be read again from the position of a worker that died",
+            hint="describe the data as elastic.Streams(sources, open_at)",
+        )
+    if not hasattr(data, "__len__") or not (hasattr(data, "__getitem__") or hasattr(data, "__getitems__")):
+        raise ElasticError(
+            "NotReadable",
+            f"data is a {type(data).__name__}, which does not have both __len__ and __getitem__",
+            hint="pass a map-style dataset, a DataLoader over one, or elastic.Streams(sources, open_at)",
+        )
+
+
+def _from_loader(
+    loader: DataLoader[Any],
+    *,
+    batch: int | None,
+    collate: Callable[[list[Any]], Any] | None,
+    loaders: int | None,
+    seed: int,
+) -> DataSource:
+    _check_dataset(loader.dataset)
+    if loader.batch_size is None:
+        raise ElasticError(
+            "BatchSampler",
+            "the DataLoader has a batch_sampler or batch_size=None: its batches have no fixed number of records",
+            hint="give the DataLoader a batch_size, and a sampler instead of the batch_sampler",
+        )
+    if batch is not None and batch != loader.batch_size:
+        raise ElasticError(
+            "TwoBatches",
+            f"batch is {batch}, but the DataLoader has batch_size={loader.batch_size}",
+            hint="pass the number of records in a step once; with DistributedDataParallel it was batch_size x ranks",
+        )
+    records: int = len(loader.dataset)  # type: ignore[arg-type]  # checked above
+    default = torch.utils.data.default_collate
+    source = DataSource(
+        loader.dataset,
+        records,
+        loader.batch_size,
+        shuffle=False,
+        collate=collate or (None if loader.collate_fn is default else loader.collate_fn),
+        loaders=loader.num_workers if loaders is None else loaders,
+        on_start=loader.worker_init_fn,
+    )
+    source = _with_sampler(source, loader.sampler, seed=seed)
+    if loader.drop_last:
+        source = _without_rest(source, seed=seed)
+    return source
+
+
+def _with_sampler(source: DataSource, sampler: Any, *, seed: int) -> DataSource:
+    """Take over a sampler. Torch's own for the whole dataset need no list of all records."""
+    whole = len(source.dataset)
+    if isinstance(sampler, DistributedSampler):
+        return replace(source, shuffle=bool(sampler.shuffle))
+    if type(sampler) is SequentialSampler and len(sampler) == whole:
+        return replace(source, shuffle=False)
+    if type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == whole:
+        return replace(source, shuffle=True)
+    order = partial(_sampler_order, sampler, seed)
+    first, again = order(0), order(0)
+    if not torch.equal(first, again):
+        raise ElasticError(
+            "SamplerNotSeeded",
+            f"the sampler {type(sampler).__name__} gave two orders for the same seeds",
+            hint="use torch's, NumPy's or Python's global generators in it, or a generator attribute, or set_epoch",
+        )
+    if not len(first) or int(first.min()) < 0 or int(first.max()) >= whole:
+        raise ElasticError(
+            "SamplerOutOfRange",
+            f"the sampler {type(sampler).__name__} gives no records or records outside the {whole} of the dataset",
+            hint="create the sampler for this dataset",
+        )
+    return replace(source, records=len(first), shuffle=False, order=order)
+
+
+def _sampler_order(sampler: Any, seed: int, epoch: int) -> torch.Tensor:
+    """Return the order that a sampler gives an epoch."""
+    epoch_seed = mix64(seed, epoch, _ORDER_SEED) >> 1
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(epoch)
+    generator = getattr(sampler, "generator", None)
+    if isinstance(generator, torch.Generator):
+        generator.manual_seed(epoch_seed)
+    with torch.random.fork_rng(devices=[]):
+        seed_generators(epoch_seed, torch.device("cpu"))
+        return torch.tensor([int(record) for record in sampler], dtype=torch.int64)
+
+
+def _without_rest(source: DataSource, *, seed: int) -> DataSource:
+    """Drop the records of an epoch that do not fill a batch, as `drop_last` does."""
+    records = source.records // source.batch * source.batch
+    if not records:
+        raise ElasticError(
+            "BadOrder",
+            f"drop_last leaves no record: the dataset has {source.records} and a batch {source.batch}",
+            hint="use a smaller batch",
+        )
+    if not source.shuffle or records == source.records:
+        return replace(source, records=records)
+    whole = source.records
+
+    def order(epoch: int) -> torch.Tensor:
+        positions: torch.Tensor = Permutation.from_key(whole, seed, epoch).map_tensor(torch.arange(whole))
+        return positions[:records]
+
+    return replace(source, records=records, shuffle=False, order=order)

@@ -1,0 +1,27 @@
+"""Seeds all generators of random numbers that a program may use, so that they depend on the records alone."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import torch
+
+_NUMPY_SEED_BITS = 32
+
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Seed the generators of torch (the CPU and the device in use), of `random`, and of NumPy if it is imported.
+
+    `torch.manual_seed` records its caller for every device that is not initialized, which costs time at each call.
+    """
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed((seed & ((1 << _NUMPY_SEED_BITS) - 1), seed >> _NUMPY_SEED_BITS))
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
+    elif device.type != "cpu":
+        torch.manual_seed(seed)
+        return
+    torch.default_generator.manual_seed(seed)

@@ -1,0 +1,212 @@
+"""Checks a training before its first step: what would give a wrong or irreproducible model is refused here.
+
+The check loads and computes one micro-batch twice and discards the results. It finds the buffers that a forward pass
+changes, and a dataset or a loss function that depends on something outside of the state. It also creates threads,
+kernels, compiled code and the parameters of lazy modules, before other workers wait for this one.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch.optim.lr_scheduler import LRScheduler
+
+from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.reduce.buffers import BufferWatch, MutableBuffers, mutable_buffers
+from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.worker.seeding import seed_generators
+
+TOLERANCE = 1e-3
+"""Fast mode allows kernels that are not deterministic: their results differ in the last bits."""
+
+
+def check_model(model: torch.nn.Module) -> None:
+    """Refuse models that this runtime cannot train."""
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise ElasticError(
+            "WrappedModel",
+            "the model is wrapped in DistributedDataParallel, which would average gradients a second time",
+            hint="pass the model itself; remove the wrapper, the sampler and init_process_group",
+        )
+    for name, parameter in model.named_parameters():
+        kind = type(parameter.data).__name__ if _is_lazy(parameter) else type(parameter).__name__
+        sharded = "DTensor" in {kind, type(getattr(parameter, "data", None)).__name__}
+        if sharded or type(model).__name__ == "FullyShardedDataParallel":
+            raise ElasticError(
+                "ShardedModel",
+                f"the model is sharded ({name} is a part of a parameter), but every worker needs the whole model",
+                hint="remove fully_shard or FullyShardedDataParallel; this runtime is data-parallel only",
+            )
+
+
+def check_optimizers(model: torch.nn.Module, optimizers: Mapping[str, Any]) -> None:
+    """Refuse optimizers of parameters that are not the model's: their gradients would not be averaged."""
+    own = {id(parameter) for parameter in model.parameters()}
+    for name, optimizer in optimizers.items():
+        groups = getattr(optimizer, "param_groups", None)
+        if groups is None:
+            raise ElasticError(
+                "NoOptimizer",
+                f"{name} is a {type(optimizer).__name__}, not a torch optimizer",
+                hint="pass a torch.optim.Optimizer, or a list or a dict of them",
+            )
+        for index, group in enumerate(groups):
+            for parameter in group["params"]:
+                if id(parameter) not in own:
+                    shape = "not known yet" if _is_lazy(parameter) else str(tuple(parameter.shape))
+                    raise ElasticError(
+                        "ForeignParameter",
+                        f"group {index} of the {name} has a parameter (shape {shape}) that the model does not have: "
+                        "its gradient would not be averaged",
+                        hint="make it a part of the model, for example torch.nn.ModuleList([net, head])",
+                    )
+
+
+def check_schedulers(optimizers: Iterable[Any], parts: Iterable[Any]) -> None:
+    """Refuse a scheduler that is not part of the state: a new worker would not know its position."""
+    own = list(optimizers)
+    if not any(hasattr(getattr(optimizer, "step", None), "_wrapped_by_lr_sched") for optimizer in own):
+        return
+    known = {id(scheduler) for part in parts for scheduler in _with_inner(part)}
+    for scheduler in [item for item in gc.get_objects() if issubclass(type(item), LRScheduler)]:
+        if any(scheduler.optimizer is optimizer for optimizer in own) and id(scheduler) not in known:
+            raise ElasticError(
+                "UnknownScheduler",
+                f"a {type(scheduler).__name__} changes the learning rate, but is not part of the state: a worker that "
+                "joins later, or a resumed job, would continue with another learning rate",
+                hint="pass it as scheduler= (it advances after every step), or in also= and advance it in the loop's "
+                "body on every worker",
+            )
+
+
+def _with_inner(part: Any) -> Iterator[Any]:
+    yield part
+    for inner in getattr(part, "_schedulers", ()):
+        yield from _with_inner(inner)
+
+
+def _is_lazy(parameter: Any) -> bool:
+    return torch.nn.parameter.is_lazy(parameter)
+
+
+class DryRun:
+    """Loads and computes the first micro-batch twice, and discards the results.
+
+    Args:
+        model: the model.
+        sampler: which records a micro-batch has.
+        loader: loads them.
+        loss: the program's loss function.
+        strict: whether the same bits are required.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        sampler: StepSampler,
+        loader: MicroBatchLoader,
+        *,
+        loss: Callable[[Any], torch.Tensor],
+        strict: bool,
+    ) -> None:
+        self._model = model
+        self._sampler = sampler
+        self._loader = loader
+        self._loss = loss
+        self._strict = strict
+
+    def run(self) -> MutableBuffers:
+        """Return the buffers that a forward pass changes."""
+        watch = BufferWatch(self._model)
+        changed: set[str] = set()
+        with suppress(_ProgramRaised):  # the first step raises it again, and reports it with its records
+            batch = self._load()
+            self._check_same("the dataset", batch, self._load())
+            versions = self._versions()
+            first = self._compute(batch, backward=True)
+            changed = watch.changed()
+            self._check_parameters(versions)
+            watch.restore()
+            self._check_same("the loss function", first, self._compute(self._load(), backward=False))
+        watch.restore()
+        for parameter in self._model.parameters():
+            parameter.grad = None
+        self._check_materialized()
+        return mutable_buffers(self._model, changed)
+
+    def _load(self) -> Any:
+        try:
+            return self._loader.load_here(1, 0)
+        except Exception as error:
+            raise _ProgramRaised from error
+
+    def _compute(self, batch: Any, *, backward: bool) -> Any:
+        device = next((p.device for p in self._model.parameters() if not _is_lazy(p)), torch.device("cpu"))
+        seed_generators(self._sampler.rng_seed(1, 0), device)
+        try:
+            loss = self._loss(batch)
+            if backward:
+                torch.autograd.backward(loss)
+            return loss.detach()
+        except Exception as error:
+            raise _ProgramRaised from error
+
+    def _versions(self) -> dict[str, int]:
+        return {name: p._version for name, p in self._model.named_parameters() if not _is_lazy(p)}
+
+    def _check_parameters(self, versions: dict[str, int]) -> None:
+        for name, parameter in self._model.named_parameters():
+            if name in versions and parameter._version != versions[name]:
+                raise ElasticError(
+                    "ForwardChangesParameter",
+                    f"the forward pass changes the parameter {name}",
+                    hint="initialize parameters before train is called; change them only through the optimizer",
+                )
+
+    def _check_same(self, what: str, first: Any, again: Any) -> None:
+        if not _equal(first, again, tolerance=0.0 if self._strict else TOLERANCE):
+            values = f" ({float(first)}, then {float(again)})" if isinstance(first, torch.Tensor) else ""
+            raise ElasticError(
+                "NotReproducible",
+                f"{what} gave two results for the same records, seeds and parameters{values}: it depends on something "
+                "that is not part of the state, for example a counter of calls or a random generator of its own",
+                hint="use torch's, NumPy's or Python's global generators, which are seeded for every micro-batch; "
+                "compute what depends on progress from the state, for example from a buffer of the model",
+            )
+
+    def _check_materialized(self) -> None:
+        lazy = [name for name, parameter in self._model.named_parameters() if _is_lazy(parameter)]
+        if lazy:
+            raise ElasticError(
+                "LazyModel",
+                f"the parameter {lazy[0]} of a lazy module has no shape, and the first micro-batch gave it none",
+                hint="compute one batch with the model before train is called",
+            )
+
+
+class _ProgramRaised(Exception):
+    """The program raised during the dry run."""
+
+
+def _equal(first: Any, again: Any, *, tolerance: float) -> bool:
+    """Return whether two batches or losses are equal; objects that cannot be compared count as equal."""
+    if isinstance(first, torch.Tensor):
+        if not isinstance(again, torch.Tensor) or first.shape != again.shape or first.dtype != again.dtype:
+            return False
+        if tolerance and first.is_floating_point():
+            return torch.allclose(first, again, rtol=tolerance, equal_nan=True)
+        return bool(((first == again) | ((first != first) & (again != again))).all())  # noqa: PLR0124  # NaN
+    if isinstance(first, Mapping):
+        return set(first) == set(again) and all(_equal(first[key], again[key], tolerance=tolerance) for key in first)
+    if isinstance(first, list | tuple):
+        return len(first) == len(again) and all(
+            _equal(one, other, tolerance=tolerance) for one, other in zip(first, again, strict=True)
+        )
+    if isinstance(first, int | float | str | bytes | bool):
+        return bool(first == again or (first != first and again != again))  # noqa: PLR0124  # NaN
+    return True

@@ -1,0 +1,113 @@
+"""Checks while training that the program does not change what a training fixes at its start.
+
+A worker that receives a step does not run the loop's body for it. So what the body changes outside of the state is lost
+on that worker, and what it changes in the set of trained parameters would differ between workers.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.world.comparison import likely_cause
+
+CHECKED_STEPS = frozenset({1, 2, 3, 50, 500})
+"""After how many steps of this process modules outside of the state are looked at."""
+
+
+class UnchangedProgram:
+    """What the program must not change.
+
+    Args:
+        model: the model.
+        optimizers: its optimizers.
+        parts: all objects of the state.
+    """
+
+    def __init__(self, model: torch.nn.Module, optimizers: Iterable[Any], parts: Iterable[Any]) -> None:
+        self._model = model
+        self._optimizers = list(optimizers)
+        self._parts = list(parts)
+        self._parameters = list(model.parameters())
+        self._requires_grad = [parameter.requires_grad for parameter in self._parameters]
+        self._optimized = self._count_optimized()
+        self._trained = {id(parameter) for parameter in self._parameters if parameter.requires_grad}
+        self._outside = self._find_outside()
+        self._steps = 0
+
+    def likely_cause(self, name: str) -> str:
+        return likely_cause(name, self._model, self._trained)
+
+    def _count_optimized(self) -> int:
+        return sum(len(group["params"]) for optimizer in self._optimizers for group in optimizer.param_groups)
+
+    def check_trainable(self) -> None:
+        """Raise if other parameters are trained than at the start. Cheap: it is called for every step."""
+        if [parameter.requires_grad for parameter in self._parameters] != self._requires_grad:
+            name = next(
+                name
+                for (name, parameter), earlier in zip(self._model.named_parameters(), self._requires_grad, strict=False)
+                if parameter.requires_grad != earlier
+            )
+            raise ElasticError(
+                "TrainableChanged",
+                f"requires_grad of {name} changed while training: a worker that joins later would not train the same "
+                "parameters",
+                hint="set requires_grad before train is called; to unfreeze parameters later, give them a learning "
+                "rate of 0 until then",
+            )
+        if self._count_optimized() != self._optimized:
+            raise ElasticError(
+                "TrainableChanged",
+                "parameters were added to an optimizer while training: a worker that joins later would not have them",
+                hint="add all parameter groups before train is called, with a learning rate of 0 until they are needed",
+            )
+
+    def _find_outside(self) -> list[tuple[weakref.ref[torch.nn.Module], int]]:
+        """Return the modules of this process that are not part of the state, and the version of their tensors."""
+        inside = {id(module) for part in self._parts for module in _modules(part)}
+        # `type`, because `isinstance` asks a proxy for the class of what it stands for, which may be gone.
+        modules = [item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module)]
+        return [(weakref.ref(module), _version(module)) for module in modules if id(module) not in inside]
+
+    def check(self) -> None:
+        """Raise if a module outside of the state has changed, for example an average of the model's parameters."""
+        self._steps += 1
+        if self._steps not in CHECKED_STEPS:
+            return
+        for reference, version in self._outside:
+            module = reference()
+            if module is not None and _version(module) != version and not _shares(module, self._model):
+                raise ElasticError(
+                    "StateOutside",
+                    f"a {type(module).__name__} that is not part of the state changed while training: a worker that "
+                    "joins later, or a resumed job, would continue with another one",
+                    hint="pass it to train in also=, for example also={'ema': ema}",
+                )
+
+
+def _modules(part: Any) -> Iterable[torch.nn.Module]:
+    if isinstance(part, torch.nn.Module):
+        return part.modules()
+    inner = [value for value in getattr(part, "__dict__", {}).values() if isinstance(value, torch.nn.Module)]
+    return [module for value in inner for module in value.modules()]
+
+
+def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
+    own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+    return [tensor for tensor in own if not torch.nn.parameter.is_lazy(tensor)]
+
+
+def _version(module: torch.nn.Module) -> int:
+    return sum(tensor._version for tensor in _tensors(module))
+
+
+def _shares(module: torch.nn.Module, model: torch.nn.Module) -> bool:
+    """Return whether a module only wraps tensors of the model, as a compiled module does."""
+    own = {id(tensor) for tensor in [*model.parameters(), *model.buffers()]}
+    return all(id(tensor) in own for tensor in _tensors(module))
