@@ -6,11 +6,12 @@ import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.elastic.forked_workers import ForkServer
 
 # A loaded machine is not a failure of the code under test.
 settings.register_profile("patient", deadline=None)
@@ -41,6 +42,14 @@ def alone() -> Alone:
         return known[arguments]
 
     return train
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """A process that has imported torch, and forks workers for all tests."""
+    server = ForkServer()
+    yield server
+    server.close()
 
 
 def digest_of(output: str) -> str:

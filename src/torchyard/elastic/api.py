@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,6 +25,7 @@ import torch
 from torchyard.elastic.checkpoint.manager import CheckpointManager, Checkpoints
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.identity import ResumePolicy
+from torchyard.elastic.reduce.buffers import MutableBuffers
 from torchyard.elastic.reduce.fast import FastReducer
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import StepSampler
@@ -31,6 +33,7 @@ from torchyard.elastic.sidecar import start_sidecar
 from torchyard.elastic.worker.data_source import DataSource, read_data
 from torchyard.elastic.worker.fingerprint import apply_changes, describe_training
 from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.worker.own_loop import OwnLoop
 from torchyard.elastic.worker.startup_check import DryRun, check_model, check_optimizers, check_schedulers
 from torchyard.elastic.worker.streams import Streams
 from torchyard.elastic.worker.trainer import Step, Trainer, close_after
@@ -44,6 +47,9 @@ MODES: dict[str, type[StrictReducer] | type[FastReducer]] = {"strict": StrictRed
 
 BACKENDS = ("gloo", "nccl")
 """What carries gradients. NCCL needs a GPU for each worker; with gloo several workers may share one."""
+
+
+_jobs_trained: set[str] = set()
 
 
 def join(
@@ -98,6 +104,7 @@ class Job:
         self._settings = dict(settings or {})
         self._resume = resume or ResumePolicy()
         self._runtime: WorkerRuntime | None = None
+        self._loop: OwnLoop | None = None
 
     @property
     def alone(self) -> bool:
@@ -181,6 +188,128 @@ class Job:
             ElasticError: an argument is not valid, or the coordinator refused this worker.
             JobFailed: the job has failed; raised from the iterator.
         """
+        trainer, _, close = self._create_trainer(
+            model,
+            optimizer,
+            loss=loss,
+            data=data,
+            batch=batch,
+            micro_batches=micro_batches,
+            epochs=epochs,
+            mode=mode,
+            backend=backend,
+            shuffle=shuffle,
+            sampler=sampler,
+            clip_norm=clip_norm,
+            scheduler=scheduler,
+            scaler=scaler,
+            also=also,
+            collate=collate,
+            loaders=loaders,
+            prefetch=prefetch,
+            digest_every=digest_every,
+            checkpoints=checkpoints,
+            snapshot_every=snapshot_every,
+        )
+        return close_after(trainer, self._run(trainer, trainer.steps), close)
+
+    def batches(  # noqa: PLR0913  # all settings of a training, as keyword arguments
+        self,
+        model: torch.nn.Module,
+        optimizer: Any,
+        *,
+        data: Any,
+        batch: int | None = None,
+        micro_batches: int = 1,
+        epochs: int = 1,
+        mode: str = "strict",
+        backend: str = "gloo",
+        shuffle: bool = True,
+        sampler: Any = None,
+        clip_norm: float | None = None,
+        also: Mapping[str, Stateful] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        loaders: int | None = None,
+        prefetch: int = 2,
+        digest_every: int = 50,
+        checkpoints: Checkpoints | None = None,
+        snapshot_every: int = 0,
+    ) -> Iterator[Any]:
+        """Yield micro-batches to a program that keeps its own loop, with `step` in its body.
+
+        The arguments are those of `train`. A scheduler that the program advances must be in `also`.
+
+        Returns:
+            an iterator over the micro-batches of this worker, of all epochs.
+        """
+        trainer, buffers, close = self._create_trainer(
+            model,
+            optimizer,
+            loss=None,
+            data=data,
+            batch=batch,
+            micro_batches=micro_batches,
+            epochs=epochs,
+            mode=mode,
+            backend=backend,
+            shuffle=shuffle,
+            sampler=sampler,
+            clip_norm=clip_norm,
+            scheduler=None,
+            scaler=None,
+            also=also,
+            collate=collate,
+            loaders=loaders,
+            prefetch=prefetch,
+            digest_every=digest_every,
+            checkpoints=checkpoints,
+            snapshot_every=snapshot_every,
+        )
+        loop = self._loop = OwnLoop(trainer, model, optimizer, buffers)
+        return close_after(trainer, self._run(trainer, loop.batches), close)
+
+    @contextmanager
+    def step(self) -> Iterator[Job]:
+        """Compute one micro-batch of `batches` in a block: loss, backward, `optimizer.step()`.
+
+        What follows `optimizer.step()` in the block runs once for every applied step.
+        """
+        if self._loop is None:
+            raise ElasticError("NotStarted", "job.step() needs job.batches(...)", hint="iterate over job.batches first")
+        with self._loop.step():
+            yield self
+
+    @property
+    def applied(self) -> Step | None:
+        """The step that `optimizer.step()` in a block of `step` has just applied; None before that."""
+        return self._loop.applied if self._loop is not None else None
+
+    def _create_trainer(  # noqa: PLR0913  # all settings of a training, as keyword arguments
+        self,
+        model: torch.nn.Module,
+        optimizer: Any,
+        *,
+        loss: Callable[[Any], torch.Tensor] | None,
+        data: Any,
+        batch: int | None,
+        micro_batches: int,
+        epochs: int,
+        mode: str,
+        backend: str,
+        shuffle: bool,
+        sampler: Any,
+        clip_norm: float | None,
+        scheduler: Any,
+        scaler: Any,
+        also: Mapping[str, Stateful] | None,
+        collate: Callable[[list[Any]], Any] | None,
+        loaders: int | None,
+        prefetch: int,
+        digest_every: int,
+        checkpoints: Checkpoints | None,
+        snapshot_every: int,
+    ) -> tuple[Trainer, MutableBuffers, Callable[[], None]]:
+        self._check_first_training()
         check_model(model)
         optimizers, schedulers = named(optimizer, "optimizer"), named(scheduler, "scheduler")
         parts = {"model": model, **optimizers, **schedulers} | ({"scaler": scaler} if scaler is not None else {})
@@ -197,7 +326,9 @@ class Job:
         )
         order = _create_sampler(source, micro_batches, epochs=epochs, seed=self.seed)
         loader = MicroBatchLoader(order, source, ahead=prefetch)
-        buffers = DryRun(model, order, loader, loss=loss, strict=mode == "strict").run()
+        buffers = MutableBuffers.of_norm_layers(model)
+        if loss is not None:
+            buffers = DryRun(model, order, loader, loss=loss, strict=mode == "strict").run()
         reducer = MODES[mode](model, micro_batches, buffers)
         _check_backend(backend, reducer.layout.device)
         strict = mode == "strict"
@@ -226,7 +357,7 @@ class Job:
             runtime,
             loader,
             reducer,
-            loss=loss,
+            loss=loss or _no_loss,
             update=update,
             program=UnchangedProgram(model, optimizers.values(), [*parts.values(), *(also or {}).values()]),
             digest_every=digest_every,
@@ -239,7 +370,20 @@ class Job:
                 manager.close()
             runtime.close()
 
-        return close_after(trainer, self._run(trainer), close)
+        return trainer, buffers, close
+
+    def _check_first_training(self) -> None:
+        """A job has one training: its coordinator ends it with the last step."""
+        if self._config is None:
+            return
+        if _jobs_trained:
+            raise ElasticError(
+                "SecondTraining",
+                "train was called before in this program: the job ended with that training",
+                hint="train everything in one call; or make each phase a job of its own, and load the model of the "
+                "phase before from its checkpoint",
+            )
+        _jobs_trained.add(self._config.job)
 
     def _create_checkpoint_manager(
         self,
@@ -256,7 +400,7 @@ class Job:
         # Staged state belongs to the worker's index on its machine: a replacement with the same index reuses it.
         name = os.environ.get("TORCHYARD_ELASTIC_PLACE", name)
         shared = os.environ.get("TORCHYARD_ELASTIC_MEMORY")
-        memory = Path(shared) if shared else Path(mkdtemp(prefix="torchyard-elastic-"))
+        memory = Path(shared or mkdtemp(prefix="torchyard-elastic-"))
         return CheckpointManager(
             sampler,
             job=job,
@@ -268,14 +412,19 @@ class Job:
             identity=identity,
             resume=self._resume,
             on_changed=on_changed,
+            remove_memory=not shared,
         )
 
-    def _run(self, trainer: Trainer) -> Iterator[Step]:
+    def _run(self, trainer: Trainer, steps: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         runtime = trainer.runtime
         runtime.start(self._config)
         if self._config is not None:
             leave_on_sigterm(runtime)
-        yield from trainer.steps()
+        yield from steps()
+
+
+def _no_loss(batch: Any) -> torch.Tensor:
+    raise ElasticError("NoLoss", "this training has no loss function", hint="pass loss= to train")
 
 
 def require_deterministic_kernels() -> None:

@@ -23,6 +23,7 @@ from torchyard.elastic.agent.parent_death import die_with_parent
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.remote import CheckpointStore, is_remote
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.ledger import LedgerEvent, LedgerReader
 
 DIRECTORY = Path(".torchyard/elastic")
 PROGRAM = "python -m torchyard.elastic"
@@ -149,7 +150,32 @@ def request_coordinator(directory: Path, path: str, body: dict[str, Any] | None 
         ) from error
 
 
+def _ended(directory: Path) -> LedgerReader | None:
+    """Return the ledger of a job that does not run; None if it runs."""
+    record = job_record.read_record(directory)
+    path = directory / "ledger.db"
+    runs = record["address"] and (not record["runner"] or Path(f"/proc/{record['runner']}").exists())
+    return None if runs or not path.exists() else LedgerReader(path)
+
+
+def _status_of_ended(directory: Path, ledger: LedgerReader) -> int:
+    step, steps = ledger.progress()
+    outcomes = [event for event in ledger.events() if event["reason"] in ("JobFinished", "JobFailed")]
+    saved = ledger.checkpoints()
+    lines = [
+        f"job         {job_record.read_record(directory)['job']}",
+        f"phase       {outcomes[-1]['reason'].removeprefix('Job') if outcomes else 'Interrupted'} (it does not run)",
+        f"step        {step} of {steps}",
+        f"checkpoint  {f'step {saved[-1][0]} at {saved[-1][1]}' if saved else 'none'}",
+    ]
+    lines += [f"message     {outcomes[-1]['message']}"] if outcomes else []
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
 def _status(args: argparse.Namespace) -> int:
+    if (ended := _ended(args.dir)) is not None:
+        return _status_of_ended(args.dir, ended)
     status = request_coordinator(args.dir, "/status")
     limits = status["limits"]
     lines = [
@@ -165,14 +191,22 @@ def _status(args: argparse.Namespace) -> int:
     return 0
 
 
+def _print_events(events: Sequence[LedgerEvent]) -> None:
+    for event in events:
+        at = time.strftime("%H:%M:%S", time.localtime(event["at"]))
+        sys.stdout.write(f"{at}.{int(event['at'] * 1000) % 1000:03d}  {event['reason']:<20} {event['message']}\n")
+    sys.stdout.flush()
+
+
 def _events(args: argparse.Namespace) -> int:
+    if (ended := _ended(args.dir)) is not None:
+        _print_events(ended.events())
+        return 0
     last = 0
     while True:
-        for event in request_coordinator(args.dir, f"/events?after={last}"):
-            last = event["id"]
-            at = time.strftime("%H:%M:%S", time.localtime(event["at"]))
-            sys.stdout.write(f"{at}.{int(event['at'] * 1000) % 1000:03d}  {event['reason']:<20} {event['message']}\n")
-        sys.stdout.flush()
+        events = request_coordinator(args.dir, f"/events?after={last}")
+        last = events[-1]["id"] if events else last
+        _print_events(events)
         if not args.follow:
             return 0
         time.sleep(0.5)

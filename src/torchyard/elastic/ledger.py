@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -246,6 +246,40 @@ class Ledger:
     def close(self) -> None:
         self._db.close()
         os.close(self._lock)
+
+
+class LedgerReader:
+    """Reads the ledger of a job that does not run. It locks nothing and changes nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def _read(self, query: str) -> list[Any]:
+        try:
+            with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+                return db.execute(query).fetchall()
+        except sqlite3.Error as error:
+            raise ElasticError(
+                "DamagedLedger", f"{self._path} cannot be read: {error}", hint="check the path and its permissions"
+            ) from error
+
+    def checkpoints(self) -> list[tuple[int, str]]:
+        """Return the step and the path of every checkpoint that was reported, in order."""
+        return self._read("select step, path from checkpoints order by step")
+
+    def events(self) -> list[LedgerEvent]:
+        """Return all events, oldest first."""
+        rows = self._read("select * from events order by id")
+        return [
+            {"id": row[0], "at": row[1], "reason": row[2], "message": row[3], "facts": json.loads(row[4])}
+            for row in rows
+        ]
+
+    def progress(self) -> tuple[int, int | None]:
+        """Return the last applied step, and how many steps the job has if that is known."""
+        (step,) = self._read("select coalesce(max(step),0) from steps")[0]
+        order = self._read("select value from meta where key='order'")
+        return int(step), StepSampler(**json.loads(order[0][0])).steps if order else None
 
 
 def _bounds(sampler: StepSampler, step: int) -> tuple[int, int, int]:

@@ -29,10 +29,15 @@ from torchyard.elastic.coordinator.server import CoordinatorServer
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.identity import RESUME_VARIABLE, RUN_VARIABLE
 from torchyard.elastic.job_record import JOB_FILE, JobRecord, has_job, read_record, write_record
+from torchyard.elastic.ledger import LedgerReader
 from torchyard.elastic.wire import StopCause
 
+INTERRUPTED_CODE = 130
 COORDINATOR_REFUSED = 2
 """The exit code of a coordinator that cannot start with these settings."""
+INTERRUPTED = "interrupted"
+SILENCE = 5.0
+"""Seconds after which a coordinator that does not respond is killed and replaced."""
 QUICK_EXIT = 2.0
 QUICK_EXITS = 3
 
@@ -147,6 +152,7 @@ class LocalRunner:
         )
         agent = self.agent = ElasticAgent(config, write_line=self._write_line)
         supervisor = asyncio.create_task(self._supervise_coordinator(agent))
+        watch = asyncio.create_task(self._watch_coordinator())
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, self._interrupt, agent)
@@ -154,14 +160,42 @@ class LocalRunner:
             return await agent.run()
         finally:
             supervisor.cancel()
-            await asyncio.gather(supervisor, return_exceptions=True)
+            watch.cancel()
+            await asyncio.gather(supervisor, watch, return_exceptions=True)
             await self._stop_coordinator()
             record["next_worker"], record["address"], record["runner"] = agent.next_number, "", 0
             write_record(options.directory, record)
             self._listener.close()
 
     def _interrupt(self, agent: ElasticAgent) -> None:
-        agent.end(wire.Stop(StopCause.FAILED, "interrupted; run the same command again to continue"))
+        """End all processes at once: the workers cannot know that the job goes on later."""
+        agent.end(wire.Stop(StopCause.RETIRED, INTERRUPTED))
+
+    async def _watch_coordinator(self) -> None:
+        """Kill a coordinator that does not respond: a stopped one would block every change of the world."""
+        limit = max(SILENCE, 3 * self.options.lease)
+        watched, responded_at = None, time.monotonic()
+        while True:
+            await asyncio.sleep(1)
+            process = self._coordinator
+            if process is not watched or process is None or await self._responds(limit / 2):
+                watched, responded_at = process, time.monotonic()
+            elif time.monotonic() - responded_at > limit:
+                sys.stderr.write(f"coordinator does not respond, restarting it: pid={process.pid}\n")
+                with suppress(ProcessLookupError):
+                    process.kill()
+
+    async def _responds(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                try:
+                    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+                    return bool(await reader.read(1))
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return False
 
     async def _supervise_coordinator(self, agent: ElasticAgent) -> None:
         """Restart the coordinator whenever it dies; end the job if it cannot start."""
@@ -269,8 +303,21 @@ def run(options: RunOptions, *, write_line: Callable[[str], None] | None = None)
             "NoCommand", "there is no command to run", hint="put the program after --, for example: -- python train.py"
         )
     stop = asyncio.run(LocalRunner(options, write_line=write_line).run())
-    sys.stderr.write(f"{stop.cause}: {stop.message}\n")
+    message = stop.message
+    if message == INTERRUPTED:
+        sys.stderr.write(f"interrupted; {_next_run(options.directory)}\n")
+        return INTERRUPTED_CODE
+    sys.stderr.write(f"{stop.cause}: {message}\n")
     return 0 if stop.cause is StopCause.FINISHED else 1
+
+
+def _next_run(directory: Path) -> str:
+    """Return where the same command would continue."""
+    saved = LedgerReader(directory / "ledger.db").checkpoints() if (directory / "ledger.db").exists() else []
+    if not saved:
+        return "no checkpoint was saved: the same command starts again from the beginning (see checkpoints= of train)"
+    step, path = saved[-1]
+    return f"the same command continues from step {step} ({path})"
 
 
 def strip_separator(command: Sequence[str]) -> tuple[str, ...]:

@@ -33,6 +33,9 @@ BACKOFF = (0.0, 0.5, 2.0)
 POLL_EXITING_EVERY = 0.05
 REPLACEMENT_DELAY = 0.2
 """Starting a worker occupies a core: the survivors get this long to recover before a lost worker is replaced."""
+EXIT_WITHIN = 10.0
+"""Seconds that the workers of a failed job have to exit."""
+REMIND_EVERY = 60.0
 TAIL_LINES = 20
 _PF_EXITING = 0x4
 COMPAT = Path(__file__).parent.parent / "compat"
@@ -111,6 +114,7 @@ class ElasticAgent:
         self._wake = asyncio.Event()
         self._output_tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._failed_afterwards: list[str] = []
         self.stop: wire.Stop | None = None
 
     @property
@@ -128,7 +132,8 @@ class ElasticAgent:
                     async with asyncio.timeout(0.5):
                         await self._wake.wait()
                 self._wake.clear()
-            await self._wait_for_workers()
+            if self.stop.cause is not StopCause.RETIRED:
+                await self._wait_for_workers(self.stop)
         finally:
             for task in tasks:
                 task.cancel()
@@ -137,6 +142,9 @@ class ElasticAgent:
             await self._drain_output()
             await asyncio.gather(*tasks, *self._output_tasks, return_exceptions=True)
             shutil.rmtree(self.shared_memory, ignore_errors=True)
+        if self.stop.cause is StopCause.FINISHED and self._failed_afterwards:
+            failed = ", ".join(self._failed_afterwards)
+            return wire.Stop(StopCause.FAILED, f"the training finished ({self.stop.message}), but {failed} after it")
         return self.stop
 
     async def _connect(self) -> None:
@@ -276,6 +284,8 @@ class ElasticAgent:
             self._early_exits[pid] = code
             return
         self._mark_exiting(process)
+        if code > 0 and self.stop is not None:
+            self._failed_afterwards.append(f"{process.name} {describe_exit(code)}")
         self.record_event("WorkerExited", f"{process.name} {describe_exit(code)}")
         quick = code > 0 and time.monotonic() - process.started_at < QUICK_FAILURE
         self._quick_failures = self._quick_failures + 1 if quick else 0
@@ -301,11 +311,21 @@ class ElasticAgent:
         self.stop = stop
         self._wake.set()
 
-    async def _wait_for_workers(self, seconds: float = 10.0) -> None:
-        """Give the workers time to exit: they have got the same `Stop`."""
+    async def _wait_for_workers(self, stop: wire.Stop) -> None:
+        """Wait for the workers to exit: they have got the same `Stop`.
+
+        After a finished training a program may still evaluate or save its model for as long as it needs.
+        """
         self._stopping = True
-        deadline = time.monotonic() + seconds
-        while self.processes and time.monotonic() < deadline:
+        finished = stop.cause is StopCause.FINISHED
+        deadline = time.monotonic() + EXIT_WITHIN
+        while live := self._live_workers():
+            if time.monotonic() >= deadline:
+                if not finished:
+                    return
+                deadline = time.monotonic() + REMIND_EVERY
+                names = ", ".join(process.name for process in live)
+                self._write_line(f"training finished, programs still running: workers={names}")
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.1):

@@ -9,14 +9,18 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from torchyard.elastic.agent.fork_messages import ForkRequest, ZygoteReply
 
+FORK_TIMEOUT = 30.0
+"""Seconds after which a zygote that does not respond is no longer used."""
 OnExit = Callable[[int, int], None]
 
 
@@ -65,6 +69,7 @@ class Spawner:
             self._zygote = subprocess.Popen(
                 [sys.executable, "-m", "torchyard.elastic.agent.zygote", str(zygote_end.fileno())],
                 pass_fds=[zygote_end.fileno()],
+                start_new_session=True,  # Ctrl-C is for the runner, which ends the workers
             )
         self._channel = channel
         asyncio.get_running_loop().add_reader(channel, self._read_reply)
@@ -85,7 +90,12 @@ class Spawner:
             self.warm = True
             self._start_decided.set()
         elif reply["type"] == "forked":
-            self._forking.pop(reply["name"]).set_result(reply["pid"])
+            pid = self._forking.pop(reply["name"], None)
+            if pid is not None:
+                pid.set_result(reply["pid"])
+            else:
+                with suppress(ProcessLookupError):
+                    os.kill(reply["pid"], signal.SIGKILL)  # it came too late: another process has its name
         else:
             self._on_exit(reply["pid"], reply["code"])
 
@@ -114,8 +124,16 @@ class Spawner:
             pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             self._forking[name] = pid
             socket.send_fds(self._channel, [json.dumps(request).encode()], [output, output])
-            return await pid
-        process = await asyncio.create_subprocess_exec(*self._command, env=env, stdout=output, stderr=output)
+            try:
+                async with asyncio.timeout(FORK_TIMEOUT):
+                    return await pid
+            except TimeoutError:
+                # It is stopped or overloaded. It stays, because its children end with it.
+                self._forking.pop(name, None)
+                self.warm = False
+        process = await asyncio.create_subprocess_exec(
+            *self._command, env=env, stdout=output, stderr=output, start_new_session=True
+        )
         self._exit_watchers.append(asyncio.create_task(self._watch_exit(process)))
         return process.pid
 

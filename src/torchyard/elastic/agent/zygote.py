@@ -6,6 +6,7 @@ decisions. Run as `python -m torchyard.elastic.agent.zygote FD` with one end of 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -14,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,11 @@ from torchyard.elastic.agent.parent_death import die_with_parent
 
 def serve(channel: socket.socket) -> None:
     """Accept fork requests on `channel` until its other end closes."""
-    _import_torch()
+    try:
+        _import_torch()
+    except ImportError as error:
+        sys.stderr.write(f"torch cannot be imported: interpreter={sys.executable} error={error}\n")
+        return
     gc.freeze()  # memory in use now is shared with every child: their collectors must not copy its pages
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -84,12 +90,19 @@ def _fork(channel: socket.socket, request: ForkRequest, fds: list[int]) -> None:
         os.dup2(fds[0], 1)
         os.dup2(fds[1], 2)
         code = _run_program(request)
+        _run_exit_handlers()
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _run_exit_handlers() -> None:
+    """Do what the interpreter does at the end of a program: wait for its threads, and call its exit handlers."""
+    threading._shutdown()  # type: ignore[attr-defined]  # `os._exit` skips it
+    atexit._run_exitfuncs()
 
 
 def _run_program(request: ForkRequest) -> int:
@@ -110,11 +123,14 @@ def _run_program(request: ForkRequest) -> int:
             sys.path.insert(0, str(Path(program).resolve().parent))
             runpy.run_path(program, run_name="__main__")
     except SystemExit as exit_request:
+        if exit_request.code:
+            sys.last_value = exit_request  # exit handlers see that the program failed
         if isinstance(exit_request.code, str):
             sys.stderr.write(exit_request.code + "\n")
             return 1
         return int(exit_request.code or 0)
-    except BaseException:
+    except BaseException as error:
+        sys.last_value = error
         traceback.print_exc()
         return 1
     return 0

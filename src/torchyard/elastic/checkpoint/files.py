@@ -9,6 +9,7 @@ formats that contain no code, and on reading nothing but regular files of the ch
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ import re
 import shutil
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
@@ -247,6 +249,32 @@ def newest_valid(
             if on_skip is not None:
                 on_skip(folder, error)
     return None
+
+
+def lock_directory(folder: Path) -> int:
+    """Lock a directory for as long as the returned descriptor is open."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with suppress(OSError):  # some network file systems cannot: then nothing is removed there
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return handle
+
+
+def remove_abandoned(root: Path) -> list[Path]:
+    """Remove incomplete checkpoints whose writer has died: nothing holds their lock."""
+    removed = []
+    for folder in root.glob(f"{PREFIX}*.writing"):
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue
+        finally:
+            os.close(handle)
+        shutil.rmtree(folder, ignore_errors=True)
+        removed.append(folder)
+    return removed
 
 
 def set_aside(root: Path, run: str) -> list[Path]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+import shutil
 import sys
-import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.remote import CheckpointCache, CheckpointStore, is_remote
 from torchyard.elastic.checkpoint.staged import newest_staged, owner_of
 from torchyard.elastic.checkpoint.staging import Stager
+from torchyard.elastic.checkpoint.writer_process import CheckpointWriter
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.identity import HINT, ResumePolicy, describe, differences
 from torchyard.elastic.sampler import StepSampler
@@ -25,7 +25,11 @@ from torchyard.elastic.world.runtime import RestoreSource, WorkerRuntime
 from torchyard.elastic.world.state import TrainingState
 
 if TYPE_CHECKING:  # at run time it would import DCP, which only the writer process needs
-    from torchyard.elastic.checkpoint.writer import SaveReply, SaveRequest
+    from torchyard.elastic.checkpoint.writer import SaveReply
+
+
+RETRY_AFTER = (0.5, 2.0, 5.0)
+"""Seconds after which the checkpoint of the last step is tried again: a disk may have room later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class CheckpointManager(RestoreSource):
         resume: whether to continue from what an earlier run has left.
         on_changed: called after a restore with the settings of a checkpoint that differ from the present ones, if
             `resume` allows that; returns the names of those that were applied.
+        remove_memory: whether `memory` belongs to this process alone and ends with it.
     """
 
     def __init__(  # noqa: PLR0913  # everything that decides what is saved and restored
@@ -73,6 +78,7 @@ class CheckpointManager(RestoreSource):
         identity: dict[str, Any] | None = None,
         resume: ResumePolicy | None = None,
         on_changed: Callable[[dict[str, Any], list[str]], list[str]] | None = None,
+        remove_memory: bool = False,
     ) -> None:
         self._sampler = sampler
         self._identity = identity or {}
@@ -86,7 +92,11 @@ class CheckpointManager(RestoreSource):
         self._snapshot_every = snapshot_every
         self._checkpoints = checkpoints
         self._prepared = False
-        self._writer: _WriterProcess | None = None
+        self._runtime: WorkerRuntime | None = None
+        self._failed: tuple[int, str] | None = None
+        self._remove_memory = remove_memory
+        self._writer = CheckpointWriter(self._on_saved)
+        self._stager.before_overwrite = self._writer.wait_until_read
         self._remote: CheckpointCache | None = None
         if checkpoints is not None and is_remote(checkpoints.path):
             if self._resume.fresh:
@@ -175,6 +185,9 @@ class CheckpointManager(RestoreSource):
         """Stage the state if it is due. Call it after a step was applied and the loop's body has run."""
         step, checkpoints = runtime.step, self._checkpoints
         last = step == self._sampler.steps
+        self._runtime = runtime
+        if checkpoints is not None and runtime.rank == 0:
+            self._writer.start()  # early: its start takes longer than many steps
         if not self._prepared and not last and (self._snapshot_every or runtime.rank == 0):
             self._prepared = True  # an optimizer has its state only after its first step
             self._stager.prepare(runtime.state.capture())
@@ -182,16 +195,14 @@ class CheckpointManager(RestoreSource):
         if not save and not (self._snapshot_every and step % self._snapshot_every == 0 and not last):
             return
         snapshot = runtime.state.capture_until_update()
-        self._stager.stage(step, snapshot, partial(self._save, runtime, step) if save else None)
+        self._stager.stage(step, snapshot, partial(self._save, step) if save else None)
 
     def before_update(self) -> None:
         """Wait until the state may change. Call it before the optimizer's step."""
         self._stager.synchronize_staging()
 
-    def _save(self, runtime: WorkerRuntime, step: int, staged: Path) -> None:
+    def _save(self, step: int, staged: Path) -> None:
         assert self._checkpoints is not None
-        if self._writer is None:
-            self._writer = _WriterProcess(partial(self._on_saved, runtime))
         self._writer.send(
             {
                 "staged": str(staged),
@@ -207,47 +218,38 @@ class CheckpointManager(RestoreSource):
             }
         )
 
-    def _on_saved(self, runtime: WorkerRuntime, reply: SaveReply) -> None:
+    def _on_saved(self, reply: SaveReply) -> None:
+        runtime = self._runtime
+        self._failed = (reply["step"], reply["error"]) if reply["error"] else None
         if reply["error"]:
             sys.stderr.write(f"checkpoint not saved: step={reply['step']} error={reply['error']}\n")
-        elif runtime.client is not None:
+        elif runtime is not None and runtime.client is not None:
             saved = wire.CheckpointSaved(runtime.fence, reply["step"], reply["path"], reply["sha256"])
             runtime.client.send(saved)
 
-    def close(self) -> None:
-        """Wait until all checkpoints are durable: the last one belongs to the job."""
-        self._stager.close()
-        if self._writer is not None:
+    def finish(self) -> None:
+        """Wait until the checkpoint of the last step is durable: it belongs to the job. Raise if it cannot be saved."""
+        self._stager.wait()
+        for pause in (*RETRY_AFTER, None):
             self._writer.close()
-            self._writer = None
-
-
-class _WriterProcess:
-    """The writer process, and a thread that reads its replies."""
-
-    def __init__(self, on_reply: Callable[[SaveReply], None]) -> None:
-        command = [sys.executable, "-m", "torchyard.elastic.checkpoint.writer"]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin: IO[str] = self._process.stdin
-        self._stdout: IO[str] = self._process.stdout
-        self._on_reply = on_reply
-        self._reader = threading.Thread(target=self._read_replies, name="elastic-saved", daemon=True)
-        self._reader.start()
-
-    def send(self, request: SaveRequest) -> None:
-        self._stdin.write(json.dumps(request) + "\n")
-        self._stdin.flush()
-
-    def _read_replies(self) -> None:
-        for line in self._stdout:
-            self._on_reply(json.loads(line))
+            if self._failed is None:
+                return
+            step, error = self._failed
+            staged = newest_staged(self._memory, self._owner)
+            if pause is None or staged is None or staged.step != step:
+                raise ElasticError(
+                    "CheckpointNotSaved",
+                    f"the checkpoint of step {step} could not be saved: {error}",
+                    hint="make room in the checkpoint directory; the job then continues from its newest checkpoint",
+                )
+            time.sleep(pause)
+            self._save(step, staged.path)
 
     def close(self) -> None:
-        self._stdin.close()
-        self._reader.join()
-        self._stdout.close()
-        self._process.wait()
+        """Release everything; wait for checkpoints that are being saved."""
+        try:
+            self._stager.close()
+        finally:
+            self._writer.close()
+            if self._remove_memory:
+                shutil.rmtree(self._memory, ignore_errors=True)

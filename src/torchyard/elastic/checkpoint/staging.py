@@ -139,6 +139,9 @@ class Stager:
         folder: a directory in shared memory.
         name: the prefix of the files.
         owner: the job; see `owner_of`.
+
+    Attributes:
+        before_overwrite: called in the thread with the path of a file before it is overwritten; may wait.
     """
 
     def __init__(self, folder: Path, name: str, *, owner: str = "") -> None:
@@ -152,6 +155,7 @@ class Stager:
         self._staged: Future[Path] | None = None
         self._tasks: list[Future[None]] = []
         self._device_copy: _DeviceCopy | None = None
+        self.before_overwrite: Callable[[str], None] = lambda path: None
 
     def _read(self, path: Path) -> StagedState | None:
         return read_staged(path, self._owner)
@@ -187,6 +191,7 @@ class Stager:
     def _copy(self, step: int, source: Snapshot, header: bytes, device_copy: _DeviceCopy | None) -> Path:
         self._current = 1 - self._current
         with torch.cuda.stream(device_copy.stream) if device_copy is not None else nullcontext():
+            self.before_overwrite(str(self._paths[self._current]))
             file = self._file(self._current, _file_size(source, header), pinned=_on_gpu(source))
             file.fill(step, source, header)
         return file.path

@@ -60,12 +60,13 @@ class SaveRequest(TypedDict):
 
 
 class SaveReply(TypedDict):
-    """A checkpoint is durable, or `error` says why it is not."""
+    """A checkpoint is durable, or `error` says why it is not. Before that, `read`: its staged state may change."""
 
     step: int
     path: str
     sha256: str
     error: str
+    read: bool
 
 
 def tensor_names(snapshot: Snapshot) -> list[str]:
@@ -92,9 +93,11 @@ def write(
 ) -> files.Manifest:
     """Write a snapshot as the checkpoint of its step."""
     final = files.checkpoint_path(root, step)
+    files.remove_abandoned(root)
     temporary = final.with_name(f"{final.name}.{os.getpid()}.writing")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
+    lock = files.lock_directory(temporary)
     try:
         state = dict(zip(tensor_names(snapshot), snapshot.tensors, strict=True))
         safetensors_file.write(temporary / TENSORS, state)
@@ -107,6 +110,8 @@ def write(
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)  # a full disk has no room for incomplete checkpoints
         raise
+    finally:
+        os.close(lock)
     files.prune(root, keep)
     return manifest
 
@@ -143,6 +148,7 @@ def _save(snapshot: Snapshot, request: SaveRequest) -> SaveReply:
             "path": str(files.checkpoint_path(Path(root), step)),
             "sha256": manifest.sha256,
             "error": "",
+            "read": False,
         }
     store, staging = CheckpointStore(root), Path(mkdtemp(prefix="torchyard-checkpoint-"))
     try:
@@ -152,7 +158,7 @@ def _save(snapshot: Snapshot, request: SaveRequest) -> SaveReply:
         shutil.rmtree(staging, ignore_errors=True)
     store.prune(request["keep"])
     path = f"{store.url}/{files.checkpoint_path(staging, step).name}"
-    return {"step": step, "path": path, "sha256": manifest.sha256, "error": ""}
+    return {"step": step, "path": path, "sha256": manifest.sha256, "error": "", "read": False}
 
 
 def _load_staged(request: SaveRequest) -> Snapshot:
@@ -169,12 +175,19 @@ def _serve() -> None:
     torch.set_num_threads(1)
     for line in sys.stdin:
         request: SaveRequest = json.loads(line)
+        nothing: SaveReply = {"step": request["step"], "path": "", "sha256": "", "error": "", "read": False}
         try:
-            reply = _save(_load_staged(request), request)
-        except (OSError, RuntimeError, ElasticError) as error:
-            reply = {"step": request["step"], "path": "", "sha256": "", "error": str(error)}
-        with suppress(BrokenPipeError):  # the worker is gone, but its checkpoint is saved
-            os.write(sys.stdout.fileno(), f"{json.dumps(reply)}\n".encode())
+            snapshot = _load_staged(request)
+            _reply({**nothing, "read": True})
+            reply = _save(snapshot, request)
+        except Exception as error:  # whatever a file system or an object store raises
+            reply = {**nothing, "error": f"{type(error).__name__}: {error}"}
+        _reply(reply)
+
+
+def _reply(reply: SaveReply) -> None:
+    with suppress(BrokenPipeError):  # the worker is gone, but its checkpoint is saved
+        os.write(sys.stdout.fileno(), f"{json.dumps(reply)}\n".encode())
 
 
 if __name__ == "__main__":

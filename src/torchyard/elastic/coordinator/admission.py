@@ -6,6 +6,7 @@ import hmac
 from typing import Any
 
 from torchyard.elastic import wire
+from torchyard.elastic.coordinator.membership import WorldLimits
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.identity import HINT, describe
 from torchyard.elastic.sampler import StepSampler
@@ -67,6 +68,18 @@ def read_sampler(hello: wire.Hello) -> tuple[StepSampler, dict[str, Any]]:
     except (KeyError, TypeError) as error:
         raise ElasticError("BadMessage", f"the configuration of {hello.name} has no valid sampler: {error}") from error
     return sampler, config
+
+
+def check_workers(limits: WorldLimits, micro_batches: int) -> None:
+    """Raise if no world of the job can have the workers that it needs."""
+    if limits.min_workers > micro_batches or (micro_batches == 1 and limits.target_workers > 1):
+        raise ElasticError(
+            "TooManyWorkers",
+            f"the job has {max(limits.min_workers, limits.target_workers)} workers, but micro_batches is "
+            f"{micro_batches}: a step can be divided among at most {micro_batches} workers",
+            hint=f"pass micro_batches={limits.target_workers} to train (this changes the training), or start "
+            f"{micro_batches} workers",
+        )
 
 
 def check_step(step: int, sampler: StepSampler | None, *, name: str) -> None:

@@ -123,7 +123,12 @@ class Coordinator:
     def add_worker(self, peer: Peer) -> None:
         """A worker has connected; a connection of the same name is superseded."""
         hello = peer.hello
-        self._check_config(hello)
+        try:
+            self._check_config(hello)
+        except ElasticError as error:
+            if not self.workers and not self.membership.expected:  # no other worker could make it right
+                self.fail(f"{error.message}\n  what to do: {error.hint}" if error.hint else error.message)
+            raise
         superseded = self.workers.get(hello.name)
         self.workers[hello.name] = peer
         if superseded is not None:
@@ -146,11 +151,16 @@ class Coordinator:
         first = not self.workers and not hello.running
         self.ledger.fix_sampler(sampler, extend=first)
         self.membership.micro_batches = sampler.micro_batches
+        admission.check_workers(self.membership.limits, sampler.micro_batches)
         if not self.config or (first and hello.resume == "anyway" and config != self.config):
             if self.config:
                 self.ledger_writer.add_event("SettingsChanged", describe(self.config, config))
             self.config = config
             self.ledger_writer.submit(lambda: self.ledger.put_note("config", config))
+            spare = self.membership.limits.target_workers - sampler.micro_batches
+            if spare > 0:
+                text = f"micro_batches is {sampler.micro_batches}: that many workers compute, {spare} stand by"
+                self.ledger_writer.add_event("WorkersStandBy", text)
         admission.compare_config(hello.name, config, self.config, first=first)
 
     def _check_progress(self, name: str, progress: wire.WorkerProgress, sampler: StepSampler | None) -> None:

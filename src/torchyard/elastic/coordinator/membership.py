@@ -181,7 +181,10 @@ class Membership:
 
     def update_world(self, reason: str) -> list[Action]:
         """Change the world at a step boundary if its members should differ. A rendezvous under way is left alone."""
-        needed = self.limits.min_workers if self.started else min(self.limits.target_workers, self.limits.max_workers)
+        needed = self.limits.min_workers
+        if not self.started:
+            needed = min(self.limits.target_workers, self.limits.max_workers, self.micro_batches)
+            needed = max(needed // self.limits.multiple_of * self.limits.multiple_of, self.limits.min_workers)
         if self.forming or self.expected or len(self.members) < needed:
             return []
         chosen = self._select_members()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,6 +27,7 @@ from torchyard.elastic.world.coordinator_client import WorkerStopped
 from torchyard.elastic.world.process_group import GroupBroken
 from torchyard.elastic.world.runtime import WorkerRuntime
 
+T = TypeVar("T")
 COST_SMOOTHING = 0.8
 """The weight of the earlier cost of a micro-batch in its moving average: it covers about ten steps."""
 
@@ -90,25 +93,38 @@ class Trainer:
 
     def steps(self) -> Iterator[Step]:
         """Train to the last step, and yield every step after it was applied."""
-        runtime, sampler = self.runtime, self.sampler
-        while runtime.step < sampler.steps:
+        runtime = self.runtime
+        while runtime.step < self.sampler.steps:
             try:
                 total, rendezvous = self._attempt(runtime.step + 1)
             except GroupBroken as error:
-                runtime.recomputed += 1
-                self._statistics.restore()
-                runtime.leave_broken_group(error)
+                self.retry(error)
                 continue
-            yield self._report(total)
-            if not self._compare():
-                continue
-            if self._checkpoint_manager is not None:
-                self._checkpoint_manager.after_step(runtime)
-            if rendezvous and runtime.step < sampler.steps:
-                runtime.rendezvous()
+            yield self.report(total)
+            self.after_body(rendezvous=rendezvous)
+        self.end()
+
+    def after_body(self, *, rendezvous: bool) -> None:
+        """Compare, save, and change the world if it is due. Call it after the loop's body has run for a step."""
+        runtime = self.runtime
+        same_world = self._compare()
         if self._checkpoint_manager is not None:
-            self._checkpoint_manager.close()  # the job is done when its last checkpoint is durable
-        runtime.finish()
+            self._checkpoint_manager.after_step(runtime)
+        if rendezvous and same_world and runtime.step < self.sampler.steps:
+            runtime.rendezvous()
+
+    def end(self) -> None:
+        """Finish the job after its last step."""
+        self._save_last()
+        self.runtime.finish()
+
+    def _save_last(self) -> None:
+        """The job is done when its last checkpoint is durable."""
+        try:
+            if self._checkpoint_manager is not None:
+                self._checkpoint_manager.finish()
+        except ElasticError as error:
+            raise self.runtime.abort_job(error) from None
 
     def _compare(self) -> bool:
         """Compare the states of all workers if it is due; return False if the world broke meanwhile."""
@@ -124,27 +140,50 @@ class Trainer:
             return False
         return True
 
+    def retry(self, error: GroupBroken) -> None:
+        """The world broke before the step was applied: enter the next one."""
+        self.runtime.recomputed += 1
+        self._statistics.restore()
+        self.runtime.leave_broken_group(error)
+
+    def begin(self, step: int) -> list[int]:
+        """Begin a step, and return the own micro-batches that have records."""
+        self._program.check_trainable()
+        self._loader.prepare(step, self.runtime.block)
+        self._reducer.begin()
+        self._statistics.begin()
+        return [micro for micro in self.runtime.block if self.sampler.micro_span(step, micro).records]
+
+    def load(self, step: int, micro: int) -> Any:
+        """Return a micro-batch, and prepare everything for its computation."""
+        self.runtime.set_phase(WorkerPhase.LOADING)
+        batch = self._loader.get(step, micro)
+        self.runtime.set_phase(WorkerPhase.COMPUTING)
+        seed_generators(self.sampler.rng_seed(step, micro), self._reducer.layout.device)
+        self._statistics.rewind()
+        return batch
+
     def _attempt(self, step: int) -> tuple[GradientBuffer, bool]:
         """Compute, reduce and apply one step. Nothing changes before every bucket has arrived.
 
         Returns:
             the totals of the step, and whether the world ends after it.
         """
-        runtime, reducer = self.runtime, self._reducer
-        self._program.check_trainable()
-        self._loader.prepare(step, runtime.block)
-        reducer.begin()
-        self._statistics.begin()
+        own = self.begin(step)
         begun = time.perf_counter()
-        own = [micro for micro in runtime.block if self.sampler.micro_span(step, micro).records]
-        for micro in runtime.block:
+        for micro in self.runtime.block:
             if micro in own:
                 if micro == own[-1]:
-                    reducer.before_last_backward()
+                    self._reducer.before_last_backward()
                 self._compute(step, micro)
             else:
-                self._add_empty(micro)
-        self._measure_cost((time.perf_counter() - begun) / max(1, len(own)))
+                self.add_empty(micro)
+        self.measure_cost((time.perf_counter() - begun) / max(1, len(own)))
+        return self.apply(step)
+
+    def apply(self, step: int) -> tuple[GradientBuffer, bool]:
+        """Reduce and apply a step whose own micro-batches are all computed."""
+        runtime, reducer = self.runtime, self._reducer
         runtime.set_phase(WorkerPhase.REDUCING)
         total, rendezvous = reducer.finish(rendezvous=runtime.rendezvous_pending())
         runtime.set_phase(WorkerPhase.APPLYING)
@@ -159,12 +198,8 @@ class Trainer:
     def _compute(self, step: int, micro: int) -> None:
         runtime = self.runtime
         try:
-            runtime.set_phase(WorkerPhase.LOADING)
-            batch = self._loader.get(step, micro)
-            runtime.set_phase(WorkerPhase.COMPUTING)
-            seed_generators(self.sampler.rng_seed(step, micro), self._reducer.layout.device)
+            batch = self.load(step, micro)
             weight = self.sampler.weight(step, micro)
-            self._statistics.rewind()
             loss = self._loss(batch)
             if loss.dim():
                 raise ElasticError(
@@ -187,19 +222,28 @@ class Trainer:
         except Exception:  # the program's sampler is what failed
             return []
 
-    def _add_empty(self, micro: int) -> None:
+    def add(self, step: int, micro: int) -> None:
+        """Add the gradients that a program's own loop has left in the parameters."""
+        weight = self.sampler.weight(step, micro)
+        gradients = [p.grad for p in self._reducer.layout.parameters if p.grad is not None]
+        if weight != 1 and gradients:
+            torch._foreach_mul_(gradients, weight)
+        self._reducer.add(micro, torch.zeros(()), weight=weight)
+
+    def add_empty(self, micro: int) -> None:
         """Add zero for a micro-batch without records, which keeps its position in the sum of a short step."""
         self._statistics.rewind()
         self._reducer.add(micro, torch.zeros(()), weight=0.0)
 
-    def _measure_cost(self, cost: float) -> None:
+    def measure_cost(self, cost: float) -> None:
         client = self.runtime.client
         if client is not None:
             earlier = client.heartbeat_state.cost
             average = COST_SMOOTHING * earlier + (1 - COST_SMOOTHING) * cost
             client.heartbeat_state.cost = average if earlier else cost
 
-    def _report(self, total: GradientBuffer) -> Step:
+    def report(self, total: GradientBuffer) -> Step:
+        """Report the applied step, and return what the loop's body sees of it."""
         runtime = self.runtime
         span = self.sampler.span(runtime.step)
         loss = float(total.tail[LOSS])
@@ -220,22 +264,44 @@ def _explain(error: Exception) -> Exception:
     return error
 
 
-def close_after(trainer: Trainer, steps: Iterator[Step], close: Callable[[], None]) -> Iterator[Step]:
+def close_after(trainer: Trainer, steps: Iterator[T], close: Callable[[], None]) -> Iterator[T]:
     """Yield all steps, then release resources. The coordinator's `Stop` becomes an end, an exit or an error.
 
-    The code after the loop of a program expects a trained model: a worker without one exits instead.
+    The code after the loop of a program expects a trained model: a worker without one exits instead. A program that
+    leaves its loop early (`break`, `return`, `sys.exit`) ends the job when it exits: until then nothing tells such an
+    end from an exception, which does not end the job.
     """
+    runtime = trainer.runtime
     # If a program exits inside its loop, this generator is closed at the interpreter's exit: too late to join threads.
-    atexit.register(close)
+    at_exit = partial(_finish_early, runtime, close)
+    atexit.register(at_exit)
+    left_loop = False
     try:
         yield from steps
+    except GeneratorExit:
+        left_loop = runtime.client is not None
+        runtime.set_phase(WorkerPhase.OUTSIDE)
+        raise
     except WorkerStopped as stopped:
-        cause = stopped.stop.cause
-        if cause is StopCause.FINISHED and trainer.runtime.step == trainer.sampler.steps:
+        stop = stopped.stop
+        if stop.cause is StopCause.FINISHED and runtime.step == stop.step:
             return
-        if cause in (StopCause.FINISHED, StopCause.RETIRED):
+        if stop.cause in (StopCause.FINISHED, StopCause.RETIRED):
             raise SystemExit(0) from None
-        raise JobFailed("JobFailed", stopped.stop.message) from None
+        raise JobFailed("JobFailed", stop.message) from None
     finally:
-        atexit.unregister(close)
+        if not left_loop:
+            atexit.unregister(at_exit)
+            close()
+
+
+def _finish_early(runtime: WorkerRuntime, close: Callable[[], None]) -> None:
+    """The program exits before its last step: finish the job, unless an exception ends the program."""
+    failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    try:
+        if failed is None and runtime.client is not None and runtime.step:
+            runtime.finish(early=True)
+    except (WorkerStopped, ElasticError) as error:
+        sys.stderr.write(f"worker stopped: reason={error}\n")
+    finally:
         close()

@@ -87,6 +87,7 @@ class CoordinatorClient:
         self._rows_sent_at = 0.0
         self._report: wire.ReportProgress | None = None
         self._leave: wire.LeaveRequest | None = None
+        self._done: wire.TrainingDone | None = None
         self._closing = False
         self.heartbeat_state = HeartbeatState()
         self.stop: wire.Stop | None = None
@@ -182,7 +183,8 @@ class CoordinatorClient:
                     # An expelled worker whose connection still works was only slow: it rejoins as a new worker.
                     if cause is not StopCause.EXPELLED:
                         self.stop = message
-                        urgent = cause is StopCause.FAILED
+                        # A job that another worker's program has ended early must not wait for a collective.
+                        urgent = cause is StopCause.FAILED or (cause is StopCause.FINISHED and self._done is None)
                 case wire.Rejection():
                     self.rejection = message
                     urgent = True
@@ -223,9 +225,16 @@ class CoordinatorClient:
             self._send_rows()
             self._send_frame(self._leave)
 
+    def report_done(self, message: wire.TrainingDone) -> None:
+        """Report the end of the training; repeated on a new connection."""
+        with self._sending:
+            self._done = message
+            self._send_rows()
+            self._send_frame(message)
+
     def _repeat_requests(self) -> None:
         with self._sending:
-            for message in (self._report, self._leave):
+            for message in (self._report, self._leave, self._done):
                 if message is not None:
                     self._send_frame(message)
 

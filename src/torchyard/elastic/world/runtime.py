@@ -334,14 +334,18 @@ class WorkerRuntime:
         durations["total_ms"] = round((marks[-1] - marks[0]) * 1000, 2)
         self.client.send(wire.WorldFormed(self.fence, durations))
 
-    def finish(self) -> None:
-        """After the last step, stay until all members have it, and send state to those that need it."""
+    def finish(self, *, early: bool = False) -> None:
+        """After the last step, stay until all members have it, and send state to those that need it.
+
+        Args:
+            early: whether the program has left its loop before the last step.
+        """
         if self.client is None:
             return
         self._done = self.state.digest()
         while True:
             self.set_phase(WorkerPhase.DONE)
-            self.client.send(wire.TrainingDone(self.step, self._done))
+            self.client.report_done(wire.TrainingDone(self.step, self._done, early))
             stop = self.client.wait_stop_or_rendezvous(self.fence)
             if stop is not None and stop.cause is StopCause.FINISHED:
                 return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ import torch
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.state_header import (
     MAX_INT_BITS,
+    ArrayRef,
     TensorRef,
     bad_state,
     check_memory,
@@ -159,6 +161,9 @@ def _extract_tensors(value: Any, tensors: list[torch.Tensor], path: _Path) -> An
         return TensorRef(len(tensors) - 1)
     if type(value) in _EXACT_TYPES:
         return _plain(value, path) if type(value) is int else value
+    if (array := _array_as_tensor(value, path)) is not None:
+        tensors.append(array)
+        return ArrayRef(len(tensors) - 1)
     if type(value) is dict or isinstance(value, Mapping):
         return {_plain_key(key, path): _extract_tensors(item, tensors, (path, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -166,6 +171,17 @@ def _extract_tensors(value: Any, tensors: list[torch.Tensor], path: _Path) -> An
     if isinstance(value, set | frozenset):
         return [_extract_tensors(item, tensors, path) for item in _sorted(value)]
     return _plain(value, path)
+
+
+def _array_as_tensor(value: Any, path: _Path) -> torch.Tensor | None:
+    """Return a NumPy array as a tensor that shares its memory if possible; None for anything else."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ndarray) or not value.shape:
+        return None
+    try:
+        return torch.from_numpy(numpy.require(value, requirements=["C", "W"]))
+    except TypeError as error:
+        raise _unknown(path, f"a NumPy array of {value.dtype}") from error
 
 
 def _layout(value: torch.Tensor) -> str:
@@ -220,6 +236,8 @@ def _unknown(path: _Path, kind: str, *, is_key: bool = False) -> ElasticError:
 
 
 def _insert_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
+    if isinstance(value, ArrayRef):
+        return tensors[value.index].cpu().numpy()
     if isinstance(value, TensorRef):
         return tensors[value.index]
     if isinstance(value, dict):

@@ -43,6 +43,14 @@ class TensorRef:
         return repr(f"\0tensor:{self.index}")  # part of the digest of a state
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class ArrayRef(TensorRef):
+    """Stands for a NumPy array in a skeleton: it is sent as a tensor and comes back as an array."""
+
+    def __repr__(self) -> str:
+        return repr(f"\0array:{self.index}")
+
+
 def tensor_paths(skeleton: Any) -> dict[int, str]:
     """The keys that lead to each tensor of a skeleton, joined with dots, by its index."""
     paths: dict[int, str] = {}
@@ -101,6 +109,8 @@ def _encode(value: Any) -> Any:
     match value:
         case None | bool() | int() | float() | str():
             return value
+        case ArrayRef():
+            return {"array": value.index}
         case TensorRef():
             return {"tensor": value.index}
         case list():
@@ -158,6 +168,8 @@ def _decode(value: Any) -> Any:
     match tag:
         case "tensor" if _is_size(content):
             return TensorRef(content)
+        case "array" if _is_size(content):
+            return ArrayRef(content)
         case "dict":
             return {_decode(key): _decode(item) for key, item in content}
         case "tuple":
