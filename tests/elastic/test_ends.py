@@ -72,8 +72,8 @@ def test_a_second_training_is_refused_and_the_job_says_so(tmp_path: Path) -> Non
 def test_an_error_after_the_training_is_not_hidden_and_long_evaluations_are_not_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torchyard.elastic.agent.agent.EXIT_WITHIN", 0.2)
-    with ChaosJob(options(tmp_path, "--fail-after", "--wait-after", "1", workers=1)) as chaos:
+    monkeypatch.setattr("torchyard.elastic.agent.agent.EXIT_WITHIN", 1.0)
+    with ChaosJob(options(tmp_path, "--fail-after", "--wait-after", "3", workers=1)) as chaos:
         stop = chaos.wait(120)
     assert stop.cause == "failed", (stop, chaos.output)
     assert "the training finished" in stop.message

@@ -359,7 +359,7 @@ class Job:
             reducer,
             loss=loss or _no_loss,
             update=update,
-            program=UnchangedProgram(model, optimizers.values(), [*parts.values(), *(also or {}).values()]),
+            program=UnchangedProgram(model, optimizers.values(), parts | dict(also or {})),
             digest_every=digest_every,
             checkpoint_manager=manager,
         )

@@ -326,10 +326,16 @@ class ElasticAgent:
                 deadline = time.monotonic() + REMIND_EVERY
                 names = ", ".join(process.name for process in live)
                 self._write_line(f"training finished, programs still running: workers={names}")
-            self._wake.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await self._wake.wait()
+            await self._wait_for_exit()
+        deadline = time.monotonic() + EXIT_WITHIN
+        while self.processes and time.monotonic() < deadline:  # they are ending, and their exit codes follow
+            await self._wait_for_exit()
+
+    async def _wait_for_exit(self) -> None:
+        self._wake.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await self._wake.wait()
 
     async def _drain_output(self, seconds: float = 2.0) -> None:
         """Copy the output that is there, then give up: a worker's own children may keep its pipe open."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # at run time it would import DCP, which only the writer proc
     from torchyard.elastic.checkpoint.writer import SaveReply
 
 
-RETRY_AFTER = (0.5, 2.0, 5.0)
+RETRY_AFTER = (0.5, 1.0, 2.0)
 """Seconds after which the checkpoint of the last step is tried again: a disk may have room later."""
 
 

@@ -83,14 +83,19 @@ class GradientLayout:
         for view, statistic in zip(into.statistics, self.statistics, strict=True):
             torch.mul(statistic, weight, out=view)
         for view, counter, initial in zip(into.increments, self.counters, self.initial_counters, strict=True):
-            view.copy_(counter.to(self.dtype) - initial.to(self.dtype)).mul_(weight)
+            view.copy_(_growth(counter, initial)).mul_(weight)
 
     def add_buffers(self, into: GradientBuffer, *, weight: float) -> None:
         """As `write_buffers`, but add to what is there."""
         for view, statistic in zip(into.statistics, self.statistics, strict=True):
             view.add_(statistic, alpha=weight)
         for view, counter, initial in zip(into.increments, self.counters, self.initial_counters, strict=True):
-            view.add_(counter.to(self.dtype) - initial.to(self.dtype), alpha=weight)
+            view.add_(_growth(counter, initial).to(self.dtype), alpha=weight)
+
+
+def _growth(counter: torch.Tensor, initial: torch.Tensor) -> torch.Tensor:
+    """Subtract as integers: a 16-bit float cannot hold a large count, but it can hold its growth in a step."""
+    return counter.to(torch.int64) - initial.to(torch.int64)
 
 
 def clear_gradients(layout: GradientLayout) -> None:

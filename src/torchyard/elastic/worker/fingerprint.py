@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +16,8 @@ from torchyard.elastic.world.state import raw_bytes
 SAMPLE = 1024
 """How many elements of a parameter its fingerprint contains: another seed changes all of them."""
 DIGITS = 16
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Functions in the text of a module have an address that differs in every process."""
 PROGRESS = frozenset({"last_epoch", "_step_count", "_last_lr", "_get_lr_called_within_step", "num_bad_epochs", "best"})
 """What a scheduler counts; the rest are its settings."""
 
@@ -35,7 +39,7 @@ def describe_training(
         strict: whether the initial parameters must have the same bits.
         settings: further values, which the program or `train` determines.
     """
-    values: dict[str, Any] = {"model": _short(repr(model).encode())}
+    values: dict[str, Any] = {"model": _short(_ADDRESS.sub("", repr(model)).encode())}
     if strict:
         values["initial parameters"] = _sample(model)
     for name, optimizer in optimizers.items():
@@ -53,7 +57,7 @@ def describe_training(
                 f"settings[{key!r}] is a {type(item).__name__}",
                 hint="use only numbers, strings, booleans and None, for example vars(args)",
             )
-        values[str(key)] = item
+        values[str(key)] = _json_value(item)
     return values
 
 
@@ -63,14 +67,19 @@ def _flat(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
     for key, item in state.items():
         path = f"{prefix}.{key}"
         if isinstance(item, torch.Tensor) and item.numel() == 1:
-            values[path] = item.item()
+            values[path] = _json_value(item.item())
         elif isinstance(item, Mapping):
             values |= _flat(path, item)
         elif isinstance(item, list | tuple) and all(_is_plain(entry) for entry in item):
-            values[path] = list(item)
+            values[path] = [_json_value(entry) for entry in item]
         elif _is_plain(item):
-            values[path] = item
+            values[path] = _json_value(item)
     return values
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value that is equal to itself after it was sent: NaN is not."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _is_plain(value: Any) -> bool:

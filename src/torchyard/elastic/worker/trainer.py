@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 
@@ -275,6 +275,7 @@ def close_after(trainer: Trainer, steps: Iterator[T], close: Callable[[], None])
     # If a program exits inside its loop, this generator is closed at the interpreter's exit: too late to join threads.
     at_exit = partial(_finish_early, runtime, close)
     atexit.register(at_exit)
+    _note_failing_exits()
     left_loop = False
     try:
         yield from steps
@@ -293,6 +294,24 @@ def close_after(trainer: Trainer, steps: Iterator[T], close: Callable[[], None])
         if not left_loop:
             atexit.unregister(at_exit)
             close()
+
+
+_exits_noted: list[bool] = []
+
+
+def _note_failing_exits() -> None:
+    """Let exit handlers see a `sys.exit` with an error code: the interpreter keeps no trace of it."""
+    if _exits_noted:
+        return
+    _exits_noted.append(True)
+    exit_program = sys.exit
+
+    def noting_exit(status: Any = None, /) -> NoReturn:
+        if status:
+            sys.last_value = SystemExit(status)
+        exit_program(status)
+
+    sys.exit = noting_exit
 
 
 def _finish_early(runtime: WorkerRuntime, close: Callable[[], None]) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.comparison import likely_cause
+from torchyard.elastic.world.state import TrainingState
 
 CHECKED_STEPS = frozenset({1, 2, 3, 50, 500})
 """After how many steps of this process modules outside of the state are looked at."""
@@ -26,13 +27,13 @@ class UnchangedProgram:
     Args:
         model: the model.
         optimizers: its optimizers.
-        parts: all objects of the state.
+        parts: all objects of the state, by name.
     """
 
-    def __init__(self, model: torch.nn.Module, optimizers: Iterable[Any], parts: Iterable[Any]) -> None:
+    def __init__(self, model: torch.nn.Module, optimizers: Iterable[Any], parts: Mapping[str, Any]) -> None:
         self._model = model
         self._optimizers = list(optimizers)
-        self._parts = list(parts)
+        self._parts = dict(parts)
         self._parameters = list(model.parameters())
         self._requires_grad = [parameter.requires_grad for parameter in self._parameters]
         self._optimized = self._count_optimized()
@@ -70,7 +71,7 @@ class UnchangedProgram:
 
     def _find_outside(self) -> list[tuple[weakref.ref[torch.nn.Module], int]]:
         """Return the modules of this process that are not part of the state, and the version of their tensors."""
-        inside = {id(module) for part in self._parts for module in _modules(part)}
+        inside = {id(module) for part in self._parts.values() for module in _modules(part)}
         # `type`, because `isinstance` asks a proxy for the class of what it stands for, which may be gone.
         modules = [item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module)]
         return [(weakref.ref(module), _version(module)) for module in modules if id(module) not in inside]
@@ -82,13 +83,18 @@ class UnchangedProgram:
             return
         for reference, version in self._outside:
             module = reference()
-            if module is not None and _version(module) != version and not _shares(module, self._model):
+            if module is not None and _version(module) != version and not self._is_state(module):
                 raise ElasticError(
                     "StateOutside",
                     f"a {type(module).__name__} that is not part of the state changed while training: a worker that "
                     "joins later, or a resumed job, would continue with another one",
                     hint="pass it to train in also=, for example also={'ema': ema}",
                 )
+
+    def _is_state(self, module: torch.nn.Module) -> bool:
+        """Return whether all tensors of a module are part of the state, for example inside of a wrapper."""
+        own = {tensor.data_ptr() for tensor in TrainingState(self._parts).capture().tensors}
+        return all(tensor.data_ptr() in own for tensor in _tensors(module))
 
 
 def _modules(part: Any) -> Iterable[torch.nn.Module]:
@@ -105,9 +111,3 @@ def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
 
 def _version(module: torch.nn.Module) -> int:
     return sum(tensor._version for tensor in _tensors(module))
-
-
-def _shares(module: torch.nn.Module, model: torch.nn.Module) -> bool:
-    """Return whether a module only wraps tensors of the model, as a compiled module does."""
-    own = {id(tensor) for tensor in [*model.parameters(), *model.buffers()]}
-    return all(id(tensor) in own for tensor in _tensors(module))

@@ -30,6 +30,8 @@ SEND_ROWS_EVERY = 0.05
 """Applied steps are sent in batches: a message for each step would take CPU time from workers on the same machine."""
 
 T = TypeVar("T")
+_jitter = random.Random()
+"""Not the global generator: the training seeds that one, and a thread must not draw from it."""
 
 
 class Superseded(Exception):
@@ -110,7 +112,7 @@ class CoordinatorClient:
                 connection = socket.create_connection(self._address, timeout=5)
             except OSError:
                 self.lost_at = self.lost_at or time.monotonic()
-                time.sleep(pause * random.uniform(0.7, 1.3))
+                time.sleep(pause * _jitter.uniform(0.7, 1.3))
                 pause = min(pause * 2, BACKOFF[1])
                 continue
             pause = BACKOFF[0]
