@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +71,15 @@ class ForkServer:
 class SmallJob:
     """One job: its coordinator and its workers."""
 
-    def __init__(self, server: ForkServer, argv: list[str], folder: Path, *, workers: int) -> None:
+    def __init__(self, server: ForkServer, argv: list[str], folder: Path, *, workers: int, lease: float = 30.0) -> None:
         self._server, self._argv, self._folder = server, argv, folder
         self.output = folder / "output"
         limits = WorldLimits(1, 8, 1, workers)
-        config = CoordinatorConfig("job", TOKEN, folder / "ledger.db", limits=limits, lease=30.0)
+        self._config = CoordinatorConfig("job", TOKEN, folder / "ledger.db", limits=limits, lease=lease)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._call(self._start(config))
+        self._call(self._start(self._config))
         self.pids: dict[str, int] = {}
         for _ in range(workers):
             self.add_worker()
@@ -89,6 +90,26 @@ class SmallJob:
     async def _start(self, config: CoordinatorConfig) -> None:
         self.server = CoordinatorServer(config)
         self.port = await self.server.start()
+
+    def restart_coordinator(self) -> None:
+        """Replace the coordinator by one with the same port and ledger. It knows nothing but what the ledger has."""
+        self._call(self.server.close())
+        self._call(self._start(replace(self._config, port=self.port)))
+
+    def scale(self, workers: int) -> None:
+        async def scale() -> None:
+            if self.server.coordinator.outcome is None:
+                self.server.coordinator.scale(workers)
+
+        self._call(scale())
+
+    def wait_for_end(self, seconds: float = 200.0) -> None:
+        """Wait until the job has ended; replace workers if all are gone."""
+        deadline = time.monotonic() + seconds
+        while self.server.coordinator.outcome is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the job did not end; {self.output.read_text()[-3000:]}")
+            time.sleep(0.02)
 
     def add_worker(self) -> str:
         name = f"worker-{len(self.pids)}"

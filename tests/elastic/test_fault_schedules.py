@@ -1,0 +1,134 @@
+"""Random faults on the programs of `programs/zoo.py`, by seed: `-k "[17]"` replays number 17."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.elastic.conftest import digest_of
+from tests.elastic.forked_workers import ForkServer, SmallJob
+from tests.elastic.test_programs import NAMES, TOLERANCE, ZOO, reference  # noqa: F401  # a fixture
+
+from torchyard.elastic.chaos import count_applied_records
+
+pytestmark = pytest.mark.train
+if importlib.util.find_spec("numpy") is None:
+    pytest.skip("the programs need NumPy, which is not installed", allow_module_level=True)
+SEEDS = range(500 if os.environ.get("TORCHYARD_TESTS") == "full" else 4)
+LEASE = 2.0
+"""Short, so that a stopped worker is expelled; the lease grows if a slow machine needs it."""
+
+
+class Faults:
+    """Faults of one job, in a random order."""
+
+    def __init__(self, job: SmallJob, rng: random.Random) -> None:
+        self._job = job
+        self._rng = rng
+        self._stopped: list[int] = []
+
+    def _world(self) -> list[str]:
+        return [name for name in self._job.server.coordinator.membership.world if name in self._job.pids]
+
+    def kill(self) -> None:
+        world = self._world()
+        for name in self._rng.sample(world, min(len(world), self._rng.choice([1, 1, 2]))):
+            self._job.kill(name)
+            self._job.add_worker()
+
+    def kill_all(self) -> None:
+        for name in self._world():
+            self._job.kill(name)
+            self._job.add_worker()
+
+    def stop(self) -> None:
+        """Stop a worker for good: its lease ends."""
+        for name in self._world()[:1]:
+            with suppress(ProcessLookupError):
+                os.kill(self._job.pids[name], signal.SIGSTOP)
+                self._stopped.append(self._job.pids[name])
+            self._job.add_worker()
+
+    def slow(self) -> None:
+        """Stop a worker for a moment."""
+        for name in self._world()[-1:]:
+            with suppress(ProcessLookupError):
+                os.kill(self._job.pids[name], signal.SIGSTOP)
+                time.sleep(self._rng.uniform(0.05, 0.3))
+                os.kill(self._job.pids[name], signal.SIGCONT)
+
+    def leave(self) -> None:
+        for name in self._world()[:1]:
+            with suppress(ProcessLookupError):
+                os.kill(self._job.pids[name], signal.SIGTERM)
+            self._job.add_worker()
+
+    def resize(self) -> None:
+        workers = self._rng.randint(1, 4)
+        self._job.scale(workers)
+        for _ in range(workers - len(self._world())):
+            self._job.add_worker()
+
+    def restart_coordinator(self) -> None:
+        self._job.restart_coordinator()
+
+    def run(self, count: int) -> list[str]:
+        """Cause `count` faults, and return their names."""
+        kinds: list[Callable[[], None]] = [
+            self.kill,
+            self.kill_all,
+            self.stop,
+            self.slow,
+            self.leave,
+            self.resize,
+            self.restart_coordinator,
+        ]
+        names = []
+        for _ in range(count):
+            fault = self._rng.choice(kinds)
+            names.append(fault.__name__)
+            fault()
+            time.sleep(self._rng.uniform(0.0, 0.4))
+        return names
+
+    def end(self) -> None:
+        for pid in self._stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_faults_lose_no_record_and_change_no_bit(
+    seed: int,
+    fork_server: ForkServer,
+    reference: Callable[[str], str],  # noqa: F811  # the fixture
+    tmp_path: Path,
+) -> None:
+    rng = random.Random(seed)
+    name = rng.choice([name for name in NAMES if name != "early_stop"])
+    job = SmallJob(fork_server, [str(ZOO), name], tmp_path, workers=rng.randint(1, 4), lease=LEASE)
+    try:
+        job.wait_until(lambda: job.server.coordinator.membership.step >= 1)
+        faults = Faults(job, rng)
+        names = faults.run(rng.randint(2, 5))
+        job.release()
+        job.wait_for_end()
+        faults.end()
+        output = job.finish()
+    except BaseException:
+        job.close()
+        raise
+    if name in TOLERANCE:
+        sums = [float(value) for value in re.findall(r"sum (\S+)", output + reference(name))]
+        assert max(sums) - min(sums) <= TOLERANCE[name], (names, sums)
+    else:
+        assert digest_of(output) == digest_of(reference(name)), (name, names)
+    assert set(count_applied_records(tmp_path).values()) == {1}, (name, names)
