@@ -137,9 +137,15 @@ class SmallJob:
                 raise TimeoutError(f"{self.server.coordinator.outcome}; {self.output.read_text()[-3000:]}")
             time.sleep(0.005)
 
-    def wait_step(self, step: int, world: int) -> None:
-        membership = self.server.coordinator.membership
-        self.wait_until(lambda: membership.running and membership.step >= step and len(membership.world) == world)
+    def wait_for_world(self, size: int, *, step: int, member: str | None = None) -> None:
+        """Wait until a world of this size, with this member, has reached a step."""
+
+        def reached() -> bool:
+            membership = self.server.coordinator.membership
+            complete = membership.running and len(membership.world) == size
+            return complete and membership.step >= step and (member is None or member in membership.world)
+
+        self.wait_until(reached)
 
     def finish(self) -> str:
         """Wait for the end, and return the output of all workers."""

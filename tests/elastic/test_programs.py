@@ -50,11 +50,10 @@ def test_a_program_gives_the_same_model_in_every_world_and_under_kills(
     name: str, workers: int, fork_server: ForkServer, reference: Callable[[str], str], tmp_path: Path
 ) -> None:
     job = SmallJob(fork_server, [str(ZOO), name], tmp_path, workers=workers)
-    job.wait_step(2, workers)
-    first = job.server.coordinator.membership.world[0]
-    job.kill(first)
-    job.add_worker()
-    job.wait_step(5, workers)
+    job.wait_for_world(workers, step=2)
+    job.kill(job.server.coordinator.membership.world[0])
+    replacement = job.add_worker()
+    job.wait_for_world(workers, step=2, member=replacement)
     if workers > 2:
         for victim in job.server.coordinator.membership.world[1:]:
             job.kill(victim)

@@ -1,6 +1,6 @@
 """Small training programs of the kinds that people write, by name: `python zoo.py NAME`.
 
-Each trains 18 steps of 16 records. With ZOO_HOLD, steps are slow until that file is there.
+Each trains 18 steps of 16 records. With ZOO_HOLD, a step waits until that file is there or the world must change.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 from torchyard import elastic
+from torchyard.elastic.world.coordinator_client import WorkerStopped
 
 BATCH, RECORDS, EPOCHS = 16, 90, 3
 SOURCE = torch.Generator().manual_seed(1)
@@ -37,9 +38,15 @@ def program(function: Program) -> Program:
 
 
 def hold() -> None:
-    path = os.environ.get("ZOO_HOLD")
-    if path and not Path(path).exists():
-        time.sleep(0.05)
+    """Wait for the file ZOO_HOLD after the first steps, but let the world change at every step."""
+    path, runtime = os.environ.get("ZOO_HOLD"), job._started()
+    while path and not Path(path).exists() and runtime.step >= 3:
+        try:
+            if runtime.rendezvous_pending():
+                return
+        except WorkerStopped:
+            return
+        time.sleep(0.005)
 
 
 def loss_with(model: nn.Module) -> Callable[[Any], torch.Tensor]:
