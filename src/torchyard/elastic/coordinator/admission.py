@@ -13,6 +13,8 @@ from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire_fields import MAX_INT
 
 LONGEST_NAME = 253
+WRONG_SETTINGS = frozenset({"ConfigChanged", "OrderChanged", "TooManyWorkers"})
+"""The codes of settings that a worker may not have; any other refusal says nothing about the job."""
 
 
 def is_token(text: str, token: str) -> bool:

@@ -126,7 +126,8 @@ class Coordinator:
         try:
             self._check_config(hello)
         except ElasticError as error:
-            if not self.workers and not self.membership.expected:  # no other worker could make it right
+            alone = not self.workers and not self.membership.expected
+            if alone and error.code in admission.WRONG_SETTINGS:  # no other worker could make it right
                 self.fail(f"{error.message}\n  what to do: {error.hint}" if error.hint else error.message)
             raise
         superseded = self.workers.get(hello.name)
