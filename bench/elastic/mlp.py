@@ -29,6 +29,7 @@ parser.add_argument("--checkpoints", default="")
 parser.add_argument("--checkpoint-every", type=int, default=100)
 parser.add_argument("--sleep", type=float, default=0.0, help="seconds of extra compute per micro-batch")
 parser.add_argument("--device", default="cpu")
+parser.add_argument("--digest-every", type=int, default=50)
 args = parser.parse_args()
 
 job = elastic.join(seed=7)
@@ -66,6 +67,7 @@ for step in job.train(
     mode=args.mode,
     snapshot_every=args.snapshot_every,
     checkpoints=saving,
+    digest_every=args.digest_every,
 ):
     if log is not None:
         row = {"step": step.number, "at": time.time(), "world": step.world, "rank": step.rank, "who": name}

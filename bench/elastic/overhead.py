@@ -1,4 +1,4 @@
-"""C2, C3, C10: the overhead of the runtime without failures. Plain DDP is measured in the same run."""
+"""C2, C3, C10, C16: the overhead of the runtime without failures. Plain DDP is measured in the same run."""
 
 from __future__ import annotations
 
@@ -86,6 +86,31 @@ def c2() -> bool:
 
 def c3() -> bool:
     return all([_compare("C3", "strict", 2, 25), _compare("C3", "strict", 2, 5, drag=0.05)])
+
+
+def c16() -> bool:
+    """The comparison of all states every 50 steps: the mean of many steps counts, not the median."""
+    met = True
+    for mode in ("strict", "fast"):
+        rounds = [[_mean_step(mode, digest_every=every) for every in (0, 50)] for _ in range(ROUNDS)]
+        without, compared = (median([times[index] for times in rounds]) for index in (0, 1))
+        extra = 100 * (compared / without - 1)
+        each = ", ".join(f"{a:.2f}/{b:.2f}" for a, b in rounds)
+        figures = f"{compared:.2f} ms a step, without {without:.2f} ms: {extra:+.2f} % (rounds {each})"
+        met &= show(
+            "C16", f"states compared every 50 steps, {mode} mode, 2 workers", figures, "0.5 %", met=extra <= 0.5
+        )
+    return met
+
+
+def _mean_step(mode: str, *, digest_every: int) -> float:
+    with workspace() as folder:
+        sizes = ("--mode", mode, "--micro-batches", "2", "--batch", "128", "--epochs", "2000")
+        sizes += ("--digest-every", str(digest_every))
+        with ChaosJob(common.options(folder, *sizes, workers=2, lease=5)) as chaos:
+            chaos.wait_until(lambda status: len(status["world"]) == 2 and status["step"] > 1100, seconds=300, every=1)
+        rows = [row["at"] for row in common.steps(folder) if row["rank"] == 0 and row["world"] == 2]
+    return (rows[1000] - rows[100]) / 900 * 1000
 
 
 def c10() -> bool:
