@@ -323,6 +323,8 @@ class ElasticAgent:
             if time.monotonic() >= deadline:
                 if not finished:
                     return
+                for process in [process for process in live if is_stopped(process.pid)]:
+                    os.kill(process.pid, signal.SIGKILL)  # it was expelled, and would never end
                 deadline = time.monotonic() + REMIND_EVERY
                 names = ", ".join(process.name for process in live)
                 self._write_line(f"training finished, programs still running: workers={names}")
@@ -383,6 +385,14 @@ def is_exiting(pid: int) -> bool:
     except OSError:
         return False
     return bool(int(fields[6]) & _PF_EXITING)
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal has stopped a process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
 
 
 def describe_exit(code: int) -> str:

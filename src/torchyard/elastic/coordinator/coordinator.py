@@ -152,7 +152,8 @@ class Coordinator:
         first = not self.workers and not hello.running
         self.ledger.fix_sampler(sampler, extend=first)
         self.membership.micro_batches = sampler.micro_batches
-        admission.check_workers(self.membership.limits, sampler.micro_batches)
+        if not self.membership.started:  # later, workers that do not fit into a world stand by
+            admission.check_workers(self.membership.limits, sampler.micro_batches)
         if not self.config or (first and hello.resume == "anyway" and config != self.config):
             if self.config:
                 self.ledger_writer.add_event("SettingsChanged", describe(self.config, config))
