@@ -19,11 +19,11 @@ from typing import Any
 from torchyard.elastic import job_record
 from torchyard.elastic import run as runner
 from torchyard.elastic.agent import pod as pod_agent
-from torchyard.elastic.agent.parent_death import die_with_parent
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.remote import CheckpointStore, is_remote
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.ledger import LedgerEvent, LedgerReader
+from torchyard.elastic.parent_death import die_with_parent
 
 DIRECTORY = Path(".torchyard/elastic")
 PROGRAM = "python -m torchyard.elastic"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.elastic.agent.fork_messages import ForkRequest, ZygoteReply
-from torchyard.elastic.agent.parent_death import die_with_parent
+from torchyard.elastic.parent_death import die_with_parent
 
 
 def serve(channel: socket.socket) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic.agent.parent_death import die_with_parent
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.parent_death import die_with_parent
 from torchyard.elastic.world.state import raw_bytes
 
 Load = Callable[[int, int], Any]
