@@ -6,6 +6,5 @@ Reading order:
 - `spawner`: starts workers, from the zygote where possible.
 - `fork_messages`: the messages between the spawner and the zygote.
 - `zygote`: a process that has imported torch and forks workers.
-- `parent_death`: ends a process together with its parent.
 - `pod`: the agent of a pod, which runs exactly one worker.
 """
