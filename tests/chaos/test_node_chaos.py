@@ -39,6 +39,7 @@ Object = dict[str, Any]
 T = TypeVar("T")
 PODS_AT_ONCE = rounds(8, 20)
 KILLS = rounds(5, 200)
+SPARE = ("yard-spare", "yard-ids")
 KILLS_IN_A_ROW = 5
 LINES = 50
 NODE = "here"
@@ -255,11 +256,14 @@ def _judge(machine: Machine, ended: Object, starts: int) -> None:
 
 
 async def _nothing_left(machine: Machine, marks: Path) -> None:
-    """No container, directory or process of the node remains, except its zygote, spare shims and namespace holder."""
+    """No container, directory or process of the node remains, except its zygote, namespace holder and spare shims.
+
+    A spare shim has a child that will map the ids of its pod.
+    """
     end = time.monotonic() + 60
     while time.monotonic() < end:
         containers = support.processes_with(f": {marks}")
-        own = [pid for pid in support.processes_with(str(machine.root)) if support.name_of(pid) != "yard-spare"]
+        own = [pid for pid in support.processes_with(str(machine.root)) if support.name_of(pid) not in SPARE]
         homes = list((machine.root / "pods").glob("*"))
         if not containers and not homes and len(own) <= 2:
             return

@@ -6,6 +6,7 @@ import contextlib
 import re
 import resource
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,12 +119,25 @@ def test_a_user_with_too_many_connections_gets_429(yard: Yard) -> None:
     eventually(lambda: get_anew(server, "alice-token", "/version") == 200, "a connection after the others are gone")
 
 
+def _settled_files(process: psutil.Process) -> int:
+    """The number of open files once the plane has loaded all its parts, which it does after its first answer."""
+    counts = [-1, process.num_fds()]
+
+    def is_settled() -> bool:
+        time.sleep(0.5)
+        counts.append(process.num_fds())
+        return len(set(counts[-3:])) == 1
+
+    eventually(is_settled, "the same number of open files three times")
+    return counts[-1]
+
+
 def test_a_process_out_of_files_closes_what_nobody_needs_and_says_so(tmp_path: Path) -> None:
     ours = Yard(tmp_path, controllers="-*")
     with ours as server:
         assert ours.process is not None
         process = psutil.Process(ours.process.pid)
-        used = process.num_fds()
+        used = _settled_files(process)
         _, hard = process.rlimit(resource.RLIMIT_NOFILE)
         process.rlimit(resource.RLIMIT_NOFILE, (used + 20, hard))
         with contextlib.ExitStack() as stack:
