@@ -74,7 +74,7 @@ def is_finished(pod: Object) -> bool:
 
 
 def required_anti_affinity(pod: Object) -> list[Object]:
-    """The terms by which a pod excludes others from its surroundings."""
+    """The terms by which a pod excludes others from its topology domain."""
     terms = ((pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}).get(REQUIRED)
     return terms or []
 
