@@ -172,6 +172,12 @@ INVALID: dict[str, tuple[str, Object, str, str]] = {
         "spec.fairSharing",
         "must be greater than or equal to 0",
     ),
+    "weight that is no quantity": (
+        "Cohort",
+        {"metadata": {"name": "a"}, "spec": {"fairSharing": {"weight": "a lot"}}},
+        "spec.fairSharing.weight",
+        "is not a valid quantity",
+    ),
     "tiny weight of a cohort": (
         "Cohort",
         {"metadata": {"name": "a"}, "spec": {"fairSharing": {"weight": "1n"}}},

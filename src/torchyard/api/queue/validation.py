@@ -11,6 +11,7 @@ from torchyard.api import checks, field_errors, quantity, selectors
 from torchyard.api import names as any_names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
+from torchyard.api.quantity import QuantityError
 from torchyard.api.queue import messages, names
 from torchyard.api.queue.quantities import parse_quantity
 from torchyard.api.queue.taints import check_taints, check_toleration_keys, taint_rules, toleration_rules
@@ -195,7 +196,12 @@ def _check_fair_sharing(spec: Object, errs: list[FieldError]) -> None:
     weight = (spec.get("fairSharing") or {}).get("weight")
     if weight is None:
         return
-    amount = quantity.parse(weight)
+    try:
+        amount = quantity.parse(weight)
+    except QuantityError:
+        detail = "is not a valid quantity; use for example 1 or 500m"
+        errs.append(field_errors.invalid("spec.fairSharing.weight", weight, detail))
+        return
     if amount.nano < 0:
         errs.append(field_errors.invalid("spec.fairSharing", str(weight), any_names.NOT_NEGATIVE))
     elif 0 < amount.nano <= 1:
