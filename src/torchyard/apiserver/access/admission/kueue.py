@@ -35,12 +35,20 @@ def suspend_queued_job(attributes: AdmissionAttributes) -> None:
     if kind == "Pod":
         obj["metadata"].setdefault("labels", {})[names.MANAGED] = "true"
         _add_gate(obj, names.ADMISSION_GATE)
-    elif kind == "Job":
-        obj["spec"]["suspend"] = True
-        if (obj["metadata"].get("annotations") or {}).get(names.ELASTIC) == "true":
-            _add_gate(obj["spec"]["template"], names.ELASTIC)
-    else:
-        obj["spec"].setdefault("runPolicy", {})["suspend"] = True
+    elif isinstance(spec := obj.get("spec"), dict):  # without a spec, validation rejects it
+        _suspend(obj, spec, kind)
+
+
+def _suspend(obj: Object, spec: Object, kind: str) -> None:
+    if kind == "Job":
+        spec["suspend"] = True
+        is_elastic = (obj["metadata"].get("annotations") or {}).get(names.ELASTIC) == "true"
+        if is_elastic and isinstance(spec.get("template"), dict):
+            _add_gate(spec["template"], names.ELASTIC)
+    elif spec.get("runPolicy") is None:
+        spec["runPolicy"] = {"suspend": True}
+    elif isinstance(spec["runPolicy"], dict):
+        spec["runPolicy"]["suspend"] = True
 
 
 def check_queue(attributes: AdmissionAttributes) -> None:
@@ -100,6 +108,9 @@ def _has_default_queue(attributes: AdmissionAttributes) -> bool:
 
 
 def _add_gate(pod: Object, name: str) -> None:
-    gates = pod["spec"].setdefault("schedulingGates", [])
+    spec = pod.get("spec")
+    if spec is None:
+        return  # validation rejects it
+    gates = spec["schedulingGates"] = spec.get("schedulingGates") or []
     if not any(gate["name"] == name for gate in gates):
         gates.append({"name": name})
