@@ -12,6 +12,7 @@ from torchyard.core.run.changes import content_diff, needs_new_pods, overlay
 from torchyard.core.run.state import RUNNABLE, run_state
 from torchyard.kube.client import Client
 from torchyard.kube.discovery import find_resource
+from torchyard.kube.job_lookup import qualified_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +120,3 @@ async def delete_replaced(client: Client, planned: Plan) -> None:
         async for change, _ in changes:
             if change == "DELETED":
                 return
-
-
-def qualified_name(gvr: GroupVersionResource, obj: Object) -> str:
-    """Return an object's name as kubectl prints it: `job.batch/mnist`."""
-    kind = obj["kind"].lower()
-    return f"{kind}.{gvr.group}/{obj['metadata']['name']}" if gvr.group else f"{kind}/{obj['metadata']['name']}"

@@ -11,12 +11,12 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod import columns
-from torchyard.cli.log_stream import follow_lines
+from torchyard.cli.log_stream import cancel, follow_lines
 from torchyard.cli.screen import Replica, Screen
 from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.progress import TrainingProgress, parse_progress
-from torchyard.core.run.state import RunState, pods_of, run_state, short_name
+from torchyard.core.run.state import RunState, belongs_to, pods_of, run_state, short_name
 from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
@@ -51,7 +51,7 @@ class Follower:
         """Return how the object finished and, if it failed, the container that failed first."""
         async with AsyncExitStack() as stack:
             for informer in (self._pods, self._objects):
-                stack.push_async_callback(_cancel, asyncio.ensure_future(informer.run()))
+                stack.push_async_callback(cancel, asyncio.ensure_future(informer.run()))
             for informer in (self._pods, self._objects):
                 await informer.synced.wait()
             stack.push_async_callback(self._stop_tasks)
@@ -89,13 +89,8 @@ class Follower:
             await self._changed.wait()
 
     def _own_pods(self) -> list[Object]:
-        """Return the pods of this object, not those of an earlier object of the same name."""
-        pods = [
-            pod
-            for pod in self._pods.all()
-            if pod["metadata"]["uid"] == self._uid
-            or any(owner["uid"] == self._uid for owner in pod["metadata"].get("ownerReferences") or ())
-        ]
+        """Return the pods of this object, sorted by name."""
+        pods = [pod for pod in self._pods.all() if belongs_to(pod, self._uid)]
         return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
     def _observe(self, pod: Object) -> None:
@@ -159,14 +154,9 @@ class Follower:
 
     async def _stop_tasks(self) -> None:
         for task in (*self._logs.values(), *((self._queue_task,) if self._queue_task else ())):
-            await _cancel(task)
+            await cancel(task)
 
 
 def _runs(pod: Object) -> bool:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return any("running" in (status.get("state") or {}) for status in statuses)
-
-
-async def _cancel(task: asyncio.Future[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -10,9 +10,9 @@ from torchyard.api.errors import StatusError
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.cli.log_selection import LogSelection
-from torchyard.cli.log_stream import follow_lines
+from torchyard.cli.log_stream import cancel, follow_lines
 from torchyard.core.run.line_splitter import LogLine
-from torchyard.core.run.state import pods_of, run_state
+from torchyard.core.run.state import belongs_to, pods_of, run_state
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.kube.job_lookup import JobHandle
@@ -31,14 +31,14 @@ async def follow_logs(client: Client, job: JobHandle, selection: LogSelection, s
     async with AsyncExitStack() as stack:
         for informer in (pods, objects):
             informer.on_change(lambda *_: changed.set())
-            stack.push_async_callback(_cancel, asyncio.ensure_future(informer.run()))
+            stack.push_async_callback(cancel, asyncio.ensure_future(informer.run()))
         stack.push_async_callback(_cancel_all, streams)
         for informer in (pods, objects):
             await informer.synced.wait()
         while True:
             changed.clear()
             for pod in pods.all():
-                if _belongs(pod, uid) and selection.matches(pod, job.name):
+                if belongs_to(pod, uid) and selection.matches(pod, job.name):
                     _start_streams(client, job, pod, selection, show, streams)
             obj = objects.get(job.namespace, job.name)
             if obj is None or obj["metadata"]["uid"] != uid or run_state({"kind": job.object["kind"], **obj}).done:
@@ -47,11 +47,6 @@ async def follow_logs(client: Client, job: JobHandle, selection: LogSelection, s
         running = {pod["metadata"]["uid"] for pod in pods.all() if (pod.get("status") or {}).get("phase") == "Running"}
         ending = [task for (pod_uid, _, _), task in streams.items() if pod_uid not in running]
         await asyncio.gather(*ending)
-
-
-def _belongs(pod: Object, uid: str) -> bool:
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return uid in (pod["metadata"]["uid"], *(owner["uid"] for owner in owners))
 
 
 def _start_streams(
@@ -86,11 +81,6 @@ async def _stream(client: Client, pod: str, namespace: str, container: str, labe
             raise
 
 
-async def _cancel(task: asyncio.Future[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
 async def _cancel_all(streams: dict[tuple[str, str, int], asyncio.Task[None]]) -> None:
     for task in streams.values():
-        await _cancel(task)
+        await cancel(task)

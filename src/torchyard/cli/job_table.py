@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from torchyard.api.times import human_duration
+from torchyard.core.run.state import has_controller
 from torchyard.core.run.summary import JobSummary, summarize
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
@@ -87,7 +88,7 @@ def _summaries(informers: dict[str, Informer]) -> list[JobSummary]:
         summarize({"kind": kind, **obj}, now)
         for kind, informer in informers.items()
         for obj in sorted(informer.all(), key=lambda obj: (obj["metadata"]["namespace"], obj["metadata"]["name"]))
-        if not any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())
+        if not has_controller(obj)
     ]
 
 

@@ -222,7 +222,7 @@ def _is_suspended(obj: Object) -> bool:
 
 
 async def _set_suspend(client: Client, job: JobHandle, *, suspended: bool) -> None:
-    from torchyard.core.run.state import run_state
+    from torchyard.core.run.state import run_state, suspend_patch
 
     kind = job.object["kind"]
     if kind == "Pod":
@@ -230,10 +230,7 @@ async def _set_suspend(client: Client, job: JobHandle, *, suspended: bool) -> No
     state = run_state(job.object)
     if state.done:
         raise YardError(f"{job.qualified_name} has finished ({state.state})", hint="run its manifest with --replace")
-    policy = {"suspend": suspended}
-    await client.patch(
-        job.gvr, job.name, {"spec": {"runPolicy": policy} if kind == "PyTorchJob" else policy}, job.namespace
-    )
+    await client.patch(job.gvr, job.name, suspend_patch(kind, suspended=suspended), job.namespace)
 
 
 async def _delete(client: Client, job: JobHandle) -> None:

@@ -34,6 +34,12 @@ async def follow_lines(client: Client, pod: str, namespace: str, container: str)
         yield LogLine(lines.rest)
 
 
+async def cancel(task: asyncio.Future[None]) -> None:
+    """Cancel a stream or another task, and wait for its end."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def read_lines(
     client: Client,
     pod: str,

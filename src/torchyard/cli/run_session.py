@@ -12,7 +12,7 @@ from torchyard.api import manifests
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.objects import Object
-from torchyard.cli.apply import Plan, apply, delete_replaced, dry_run, locate, plan, qualified_name
+from torchyard.cli.apply import Plan, apply, delete_replaced, dry_run, locate, plan
 from torchyard.cli.follow import Follower
 from torchyard.cli.run_options import OnInterrupt, RunOptions
 from torchyard.cli.screen import Screen, create_screen
@@ -21,7 +21,7 @@ from torchyard.core.run.script_job import ARCHIVE
 from torchyard.core.run.state import RUNNABLE
 from torchyard.kube.client import Client
 from torchyard.kube.connect import open_client
-from torchyard.kube.job_lookup import JobHandle
+from torchyard.kube.job_lookup import JobHandle, qualified_name
 from torchyard.kube.kubeconfig import Connection
 
 INTERRUPTED = 130  # the exit code that shells report after Ctrl-C

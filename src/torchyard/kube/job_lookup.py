@@ -12,7 +12,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import names as queue
 from torchyard.api.suggestions import closest
-from torchyard.core.run.state import pods_of
+from torchyard.core.run.state import belongs_to, has_controller, pods_of
 from torchyard.kube.client import Client
 
 KINDS: dict[str, GroupVersionResource] = {
@@ -21,6 +21,12 @@ KINDS: dict[str, GroupVersionResource] = {
     "Pod": PODS,
 }
 _WORKLOADS = tuple(GroupVersionResource(queue.GROUP, version, "workloads") for version in (queue.STORED, "v1beta1"))
+
+
+def qualified_name(gvr: GroupVersionResource, obj: Object) -> str:
+    """Return an object's name as kubectl prints it: `job.batch/mnist`."""
+    kind = obj["kind"].lower()
+    return f"{kind}.{gvr.group}/{obj['metadata']['name']}" if gvr.group else f"{kind}/{obj['metadata']['name']}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +46,7 @@ class JobHandle:
 
     @property
     def qualified_name(self) -> str:
-        """The name as kubectl prints it: `job.batch/mnist`."""
-        kind = str(self.object["kind"]).lower()
-        return f"{kind}.{self.gvr.group}/{self.name}" if self.gvr.group else f"{kind}/{self.name}"
+        return qualified_name(self.gvr, self.object)
 
 
 async def list_jobs(client: Client, namespace: str = "", *, labels: str = "") -> list[JobHandle]:
@@ -52,7 +56,7 @@ async def list_jobs(client: Client, namespace: str = "", *, labels: str = "") ->
         JobHandle(gvr, {"kind": kind, "apiVersion": gvr.api_version, **obj})
         for (kind, gvr), items in zip(KINDS.items(), lists, strict=True)
         for obj in items
-        if not any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())
+        if not has_controller(obj)
     ]
     return sorted(jobs, key=lambda job: (job.namespace, job.name))
 
@@ -101,12 +105,7 @@ async def pods_of_job(client: Client, job: JobHandle) -> list[Object]:
     labels, fields = pods_of(job.object)
     uid = job.object["metadata"]["uid"]
     pods = (await client.list(PODS, job.namespace, labels=labels, fields=fields)).items
-    own = [
-        pod
-        for pod in pods
-        if uid in (pod["metadata"]["uid"], *(owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()))
-    ]
-    return sorted(own, key=lambda pod: str(pod["metadata"]["name"]))
+    return sorted((pod for pod in pods if belongs_to(pod, uid)), key=lambda pod: str(pod["metadata"]["name"]))
 
 
 async def events_of(client: Client, job: JobHandle) -> list[Object]:

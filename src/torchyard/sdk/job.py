@@ -13,7 +13,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.line_splitter import LineSplitter
-from torchyard.core.run.state import RunState, default_container, pods_of, run_state
+from torchyard.core.run.state import RunState, default_container, pods_of, run_state, suspend_patch
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.sdk.event_loop_thread import EventLoopThread
@@ -101,8 +101,7 @@ class Job:
         self._loop.run(delete())
 
     def _set_suspend(self, *, suspended: bool) -> None:
-        policy = {"suspend": suspended}
-        patch = {"spec": {"runPolicy": policy} if self.object["kind"] == names.KIND else policy}
+        patch = suspend_patch(self.object["kind"], suspended=suspended)
         self._loop.run(self._client.patch(self._gvr, self.name, patch, self.namespace))
 
     async def _pods(self) -> list[Object]:

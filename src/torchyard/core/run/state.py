@@ -73,3 +73,20 @@ def default_container(pod: Object) -> str:
     names = [str(container["name"]) for container in pod["spec"]["containers"]]
     chosen = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER, "")
     return chosen if chosen in names else names[0]
+
+
+def belongs_to(pod: Object, uid: str) -> bool:
+    """Whether a pod is the object with this uid or is owned by it, and not by an earlier object of the same name."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return uid in (pod["metadata"]["uid"], *(owner["uid"] for owner in owners))
+
+
+def has_controller(obj: Object) -> bool:
+    """Whether another object controls this one."""
+    return any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())
+
+
+def suspend_patch(kind: str, *, suspended: bool) -> Object:
+    """The merge patch that suspends or resumes a PyTorchJob or a Job."""
+    policy = {"suspend": suspended}
+    return {"spec": {"runPolicy": policy} if kind == "PyTorchJob" else policy}
