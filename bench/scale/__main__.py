@@ -176,6 +176,8 @@ def measure(name: str, sizes: list[int]) -> list[Figures]:
 
 def _process(yard: Yard) -> psutil.Process:
     assert yard.process is not None
+    if not yard.process.running:
+        raise SystemExit(f"the plane ended with {yard.process.returncode}:\n{yard.process.log_tail()}")
     return psutil.Process(yard.process.pid)
 
 

@@ -6,6 +6,7 @@ themselves and whatever the controllers made for them. So fifty thousand of them
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from torchyard.apiserver.store.log import Log, Row
 from torchyard.core.service.slices import desired_slices
 
 _ROWS_PER_TRANSACTION = 1000
+_NUMBER_TEXT = re.compile("n[0-9]{6}z")
 
 
 def fill(database: Path, templates: range, numbers: range) -> int:
@@ -46,10 +48,9 @@ def _groups(log: Log, templates: range) -> dict[int, list[Row]]:
     groups: dict[int, list[Row]] = {number: [] for number in templates}
     tokens = {number_text(number): number for number in templates}
     for revision, key, value in log.current():
-        start = key.find("n0")
-        token = key[start : start + len(number_text(0))]
-        if start >= 0 and token in tokens:
-            groups[tokens[token]].append(Row(revision, key, 0, False, value))
+        match = _NUMBER_TEXT.search(key)
+        if match is not None and match[0] in tokens:
+            groups[tokens[match[0]]].append(Row(revision, key, 0, False, value))
     return groups
 
 

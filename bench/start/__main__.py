@@ -22,11 +22,14 @@ from pathlib import Path
 import psutil
 from tests.support.kubernetes import ROOT, Kubernetes, assets
 
+from bench.scale.fill import fill
 from bench.scale.kinds import KINDS
 from torchyard.kube.connect import open_client
 from torchyard.kube.kubeconfig import load
 
 _CONCURRENT = 32
+# Created by requests, of each kind; the others are copies. Each kind has numbers of its own.
+_TEMPLATES, _NUMBERS = 200, 100_000
 STORES = {
     "12,000 ConfigMaps": {"configmaps": 12_000},
     "8,000 Jobs": {"jobs-suspended": 8_000},
@@ -87,14 +90,18 @@ def _peer(directory: Path) -> float:
 
 
 def _fill(state: Path, objects: dict[str, int]) -> None:
-    """Create the objects in a plane without controllers, which would only slow the creation down."""
+    """Create some objects of each kind in a plane without controllers, and copy them in its store."""
+    starts = {name: number * _NUMBERS for number, name in enumerate(objects)}
     _yard("up", "--detach", "--no-node", "--port", "0", "--state", str(state), "--controllers", "-*")
-    asyncio.run(_create(state / "kubeconfig", objects))
+    asyncio.run(_create(state / "kubeconfig", starts))
     _yard("down", "--state", str(state))
+    for name, count in objects.items():
+        start = starts[name]
+        fill(state / "store.db", range(start, start + _TEMPLATES), range(start + _TEMPLATES, start + count))
 
 
-async def _create(kubeconfig: Path, objects: dict[str, int]) -> None:
-    pending = ((KINDS[name], number) for name, count in objects.items() for number in range(count))
+async def _create(kubeconfig: Path, starts: dict[str, int]) -> None:
+    pending = ((KINDS[name], start + number) for name, start in starts.items() for number in range(_TEMPLATES))
     async with open_client(load(kubeconfig), "bench") as client:
 
         async def create() -> None:

@@ -27,7 +27,7 @@ from torchyard.api.objects import Object
 from torchyard.apiserver.lifecycle import compactor
 from torchyard.apiserver.verbs import list as list_verb
 from torchyard.controllers import job
-from torchyard.controllers.pod_eviction import PodGarbageCollector
+from torchyard.controllers.pod_eviction import PodGarbageCollector, TaintEvictionController
 from torchyard.controllers.pytorchjob import JOBS as PYTORCHJOBS
 from torchyard.controllers.volume_binder import VolumeBinder
 from torchyard.core.job import adoption
@@ -296,3 +296,12 @@ async def test_the_pod_garbage_collector_reads_no_pod_that_may_stay(plane: Plane
     of_pods = {read for read in reads if read[0].startswith("pods")}
     assert of_pods <= {("pods by node", 1), ("pods by garbage", 0)}
     assert await client.find(PODS, "lost", "default") is None
+
+
+async def test_a_pod_without_a_node_is_not_looked_at_for_its_taints(plane: Plane) -> None:
+    client = plane.client("test")
+    evictions = TaintEvictionController(client, InformerFactory(client))
+    evictions._pod_changed("ADDED", _pod("waiting"), None)
+    assert len(evictions.controller.queue) == 0
+    evictions._pod_changed("MODIFIED", _pod("waiting", nodeName="machine"), _pod("waiting"))
+    assert len(evictions.controller.queue) == 1

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from tests.support import queues
+from tests.support.process import free_port
 from tests.support.waiting import first_answer
 
+from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import CONFIG_MAPS, EVENTS
 from torchyard.api.objects import Object
+from torchyard.apiserver.access.authentication import User
+from torchyard.apiserver.lifecycle import owned_objects
+from torchyard.apiserver.lifecycle.bootstrap import ensure_objects
+from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.controllers.queue import queue_status
@@ -20,6 +28,13 @@ from torchyard.controllers.queue.scheduler import SchedulerController
 from torchyard.kube.client import Client
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
+
+WEBHOOKS = {
+    f"{kind}WebhookConfiguration": GroupVersionResource(
+        "admissionregistration.k8s.io", "v1", f"{kind.lower()}webhookconfigurations", namespaced=False
+    )
+    for kind in ("Mutating", "Validating")
+}
 
 
 def _settings(tmp_path: Path, controllers: str) -> PlaneSettings:
@@ -164,3 +179,46 @@ async def test_the_parts_and_their_failures_are_reported(tmp_path: Path) -> None
         )
         assert parts["namespace-controller"].items() >= {"state": "Running", "failures": 0, "lastError": ""}.items()
         assert parts["namespace-controller"]["since"].endswith("Z")
+
+
+async def test_an_error_in_the_check_of_own_objects_does_not_end_a_plane_that_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, original, calls = _settings(tmp_path, "pytorchjob"), ensure_objects, 0
+    async with Plane(settings):
+        pass
+
+    async def fails_at_first(registry: Registry, user: User, objects: Iterable[Object]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise StatusError(500, "InternalError", "no")
+        await original(registry, user, objects)
+
+    monkeypatch.setattr(owned_objects, "ensure_objects", fails_at_first)
+    async with Plane(settings) as plane:
+        await first_answer(lambda: _count(plane, "owned-objects", 1))
+        await first_answer(lambda: _is_ready(plane))
+        assert calls == 2
+
+
+async def test_a_plane_starts_before_its_webhooks_do(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, "pytorchjob")
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
+    webhook = {
+        "name": "down.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{free_port()}/"},
+        "rules": [rule],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    async with Plane(settings) as plane:
+        for kind, ref in WEBHOOKS.items():
+            configuration = {"apiVersion": ref.api_version, "kind": kind, "metadata": {"name": "all"}}
+            await plane.client("test").create(ref, {**configuration, "webhooks": [webhook]})
+    settings.owned_digest.unlink()  # as after an update of this program
+    async with Plane(settings) as plane:
+        assert await _is_ready(plane)
+        with pytest.raises(StatusError, match="failed calling webhook"):
+            await plane.client("test").create(CONFIG_MAPS, _config_map(), "default")

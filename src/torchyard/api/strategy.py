@@ -35,6 +35,8 @@ class Strategy:
     default_propagation: ClassVar[Literal["Background", "Orphan"]] = "Background"
     # paths of lists that become null once stored if they are empty: Go's storage cannot distinguish the two
     empty_is_null: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    # a change of the status depends on no other field, and `default` sets nothing in the status
+    status_is_separate: ClassVar[bool] = False
     # top-level fields other than metadata whose change increments the generation; None: the kind has no generation
     generation_fields: ClassVar[tuple[str, ...] | None] = ("spec",)
 

@@ -54,7 +54,7 @@ class TaintEvictionController:
                 self.controller.queue.add(key_of(pod))
 
     def _pod_changed(self, _change: str, pod: Object, before: Object | None) -> None:
-        if before is None or before["spec"] != pod["spec"]:
+        if pod["spec"].get("nodeName") and (before is None or before["spec"] != pod["spec"]):
             self.controller.queue.add(key_of(pod))
 
     async def _reconcile(self, key: Key) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 
@@ -23,10 +24,14 @@ from torchyard.kube.event_recorder import EventRecorder
 log = logging.getLogger(__name__)
 
 _CONCURRENT_WRITES = 64
-_CONCURRENT_REPORTS = 16
+_CONCURRENT_REPORTS = 8
+# So many waiting pods are looked at before other tasks of the event loop run; most have their answer after a restart.
+_MAX_LOOKED_AT = 200
 _REPORT_RETRY_SECONDS = 1.0
-# After so many reports a pause, so that they take about a tenth of the time of a loop that has other work.
-_REPORT_PAUSE, _IDLE_DELAY, _BUSY_FACTOR, _MAX_REPORT_PAUSE = 0.005, 0.002, 9.0, 0.5
+# After each group of reports a pause, so that they take about a tenth of the time of a loop that has other work.
+_REPORT_PAUSE, _BUSY_FACTOR, _MAX_REPORT_PAUSE = 0.005, 9.0, 0.5
+# The loop has other work if a timer was late by so many seconds after one of the last reports.
+_IDLE_DELAY, _DELAYS = 0.003, 8
 
 
 class BindingOutcome(enum.Enum):
@@ -52,6 +57,7 @@ class SchedulerWrites:
         self._tasks: set[asyncio.Task[None]] = set()
         self._slot_freed = asyncio.Event()
         self._has_reports = asyncio.Event()
+        self._delays: deque[float] = deque(maxlen=_DELAYS)  # of the event loop, after the last reports
 
     # Bindings
 
@@ -122,16 +128,33 @@ class SchedulerWrites:
 
     async def run_reports(self) -> None:
         """Write into pending pods why they are pending, when the reason changes."""
+        loop = asyncio.get_running_loop()
         while True:
-            reports = [report for _ in range(_CONCURRENT_REPORTS) if (report := self._queue.next_report()) is not None]
-            if not reports:
+            reports, is_done = self._next_reports()
+            if reports:
+                start = loop.time()
+                await asyncio.gather(*(self._write_report(pod, message) for pod, message in reports))
+                await self._give_way(loop.time() - start)
+            elif is_done:
                 await self._has_reports.wait()
                 self._has_reports.clear()
-                continue
-            await asyncio.gather(*(self._write_report(pod, message) for pod, message in reports))
-            await self._give_way()
+            else:
+                await asyncio.sleep(0)
 
-    async def _give_way(self) -> None:
+    def _next_reports(self) -> tuple[list[tuple[Object, str]], bool]:
+        """Some pods that do not have their answer, with the answer, and whether there are no more."""
+        reports: list[tuple[Object, str]] = []
+        for _ in range(_MAX_LOOKED_AT):
+            report = self._queue.next_report()
+            if report is None:
+                return reports, True
+            if not has_answer(*report):
+                reports.append(report)
+                if len(reports) == _CONCURRENT_REPORTS:
+                    break
+        return reports, False
+
+    async def _give_way(self, spent: float) -> None:
         """Pause, and for longer while the loop is busy: nothing waits for a report, but clients wait for responses.
 
         kube-scheduler has a limit of 50 requests per second instead.
@@ -139,7 +162,8 @@ class SchedulerWrites:
         loop = asyncio.get_running_loop()
         start = loop.time()
         await asyncio.sleep(_REPORT_PAUSE)
-        pause = report_pause(loop.time() - start - _REPORT_PAUSE)
+        self._delays.append(loop.time() - start - _REPORT_PAUSE)
+        pause = report_pause(max(self._delays), spent)
         if pause:
             await asyncio.sleep(pause)
 
@@ -166,10 +190,7 @@ class SchedulerWrites:
 
     async def _mark_unschedulable(self, pod: Object, message: str) -> None:
         metadata = pod["metadata"]
-        known = (pod.get("status") or {}).get("conditions") or ()
-        if any(condition["type"] == "PodScheduled" and condition.get("message") == message for condition in known):
-            return  # by this process before, or by an earlier one
-        conditions = [condition for condition in known if condition["type"] != "PodScheduled"]
+        conditions = [condition for condition in _conditions(pod) if condition["type"] != "PodScheduled"]
         condition = {
             "type": "PodScheduled",
             "status": "False",
@@ -188,9 +209,16 @@ class SchedulerWrites:
         self._recorder.event(_subject(pod), "Warning", messages.FAILED_SCHEDULING, message)
 
 
-def report_pause(delay: float) -> float:
-    """How long reports pause when a timer of the loop was late by `delay` seconds."""
-    return min(delay * _BUSY_FACTOR, _MAX_REPORT_PAUSE) if delay > _IDLE_DELAY else 0.0
+def report_pause(delay: float, spent: float) -> float:
+    """How long reports pause that took `spent` seconds, when a timer of the loop was late by `delay` seconds."""
+    return min(spent * _BUSY_FACTOR, _MAX_REPORT_PAUSE) if delay > _IDLE_DELAY else 0.0
+
+
+def has_answer(pod: Object, message: str) -> bool:
+    """Whether this process, or an earlier one, has written the reason into the pod."""
+    return any(
+        condition["type"] == "PodScheduled" and condition.get("message") == message for condition in _conditions(pod)
+    )
 
 
 _NOT_BOUND = "pod not bound: pod=%s/%s node=%s error=%s"
@@ -203,3 +231,7 @@ def _name(pod: Object) -> tuple[str, str]:
 def _subject(pod: Object) -> Object:
     """What an event refers to."""
     return {"apiVersion": "v1", "kind": "Pod", **pod}
+
+
+def _conditions(pod: Object) -> list[Object]:
+    return (pod.get("status") or {}).get("conditions") or []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from torchyard.api.errors import YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.apiserver.registry.catalog import Catalog
 from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.controllers.autoscaler import AutoscalerController
 from torchyard.controllers.cronjob import CronJobController
@@ -44,6 +46,9 @@ from torchyard.kube.supervisor import Part
 from torchyard.yard.selection import LOCAL_QUEUES, SCHEDULER
 from torchyard.yard.settings import PlaneSettings
 
+# After so many objects, other tasks of the event loop run.
+_YIELD_INTERVAL = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
@@ -71,8 +76,15 @@ def _quotas(deps: Dependencies) -> Part:
 
 def _garbage(deps: Dependencies) -> Part:
     collector = GarbageCollector(deps.client, partial(_resource_of, deps.registry.catalog), deps.recorder)
-    deps.registry.store.listen("", partial(_report_change, collector))
-    return collector.run
+    store = deps.registry.store
+    store.listen("", partial(_report_change, collector))
+
+    async def run() -> None:
+        # It must know all dependents of an owner before it decides about the owner.
+        await _report_present(store, collector)
+        await collector.run()
+
+    return run
 
 
 def _pytorchjobs(deps: Dependencies) -> Part:
@@ -166,6 +178,7 @@ _ATTACHED: dict[str, dict[str, Callable[[Dependencies], Part]]] = {
 
 def controllers(
     client: Client,
+    informers: InformerFactory,
     registry: Registry,
     settings: PlaneSettings,
     *,
@@ -174,7 +187,7 @@ def controllers(
     sign: Callable[[dict[str, Any], str], str],
 ) -> Iterator[tuple[str, Part]]:
     """The parts that run the selected controllers, by name, and those that feed them."""
-    deps = Dependencies(client, InformerFactory(client), recorder, registry, authority, sign, settings)
+    deps = Dependencies(client, informers, recorder, registry, authority, sign, settings)
     for name in sorted(registry.controllers):
         makers = {name: BUILDERS[name]} if name in BUILDERS else {}
         for part, make in (makers | _ATTACHED.get(name, {})).items():
@@ -216,6 +229,17 @@ def _report_to_quotas(quotas: QuotaController, event: StoreEvent) -> None:
 def _report_change(collector: GarbageCollector, event: StoreEvent) -> None:
     record, previous = event.record, event.previous.data if event.previous else b""
     collector.observe_change(record.data, previous, record.object, is_gone=event.change == "DELETED")
+
+
+async def _report_present(store: Store, collector: GarbageCollector) -> None:
+    """Report the objects that exist, as they are by now. Other tasks run in between."""
+    keys = [record.key for collection in store.collections() for record in collection.all()]
+    for number, key in enumerate(keys, 1):
+        record = store.get(key)
+        if record is not None:
+            collector.observe_change(record.data, b"", record.object, is_gone=False)
+        if number % _YIELD_INTERVAL == 0:
+            await asyncio.sleep(0)
 
 
 def _namespaced(catalog: Catalog) -> list[GroupVersionResource]:

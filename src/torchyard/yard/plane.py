@@ -82,6 +82,7 @@ from torchyard.yard.supervisor_metrics import supervisor_metrics
 from torchyard.yard.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
+    from torchyard.kube.informer_factory import InformerFactory
     from torchyard.node.agent import NodeAgent
 
 log = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class Plane:
         self._failed: asyncio.Future[None] | None = None
         self.supervisor = Supervisor(self._part_failed)
         self._recorder: EventRecorder | None = None
+        self._informers: InformerFactory | None = None
 
     async def __aenter__(self) -> Plane:
         try:
@@ -129,6 +131,11 @@ class Plane:
 
     async def __aexit__(self, *_: object) -> None:
         await self._closing.aclose()
+
+    async def synced(self) -> None:
+        """Wait until the caches of the controllers are complete."""
+        if self._informers is not None:
+            await self._informers.synced()
 
     async def failed(self) -> None:
         """Never returns; raises when the store fails. Other parts that fail are started again."""
@@ -175,17 +182,22 @@ class Plane:
         self._start_part("crds", crd_controller.run)
         self._start_part("certificates", partial(renew_certificates, credentials, context, names=names))
         self._start_part("upkeep", Compactor(self.registry).run)
-        await owned.ensure(ADMIN)
+        self._start_part("owned-objects", partial(owned.run, ADMIN))
+        await owned.checked()
 
     async def _start_controllers(self) -> None:
         """Load the modules of the controllers in a thread, so that the server answers meanwhile, and run them."""
+        from torchyard.kube.informer_factory import InformerFactory
+
         loaded = await asyncio.to_thread(import_module, "torchyard.yard.controllers")
         if "pytorchjob" in self.registry.controllers:
             self._serve_controller_log()
         client = self.client("torchyard-controllers")
         self._recorder = EventRecorder(client, "torchyard")
+        self._informers = InformerFactory(client)
         for name, part in loaded.controllers(
             client,
+            self._informers,
             self.registry,
             self.settings,
             recorder=self._recorder,

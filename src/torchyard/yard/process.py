@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchyard import bytecode
 from torchyard.api.errors import YardError
@@ -22,8 +23,13 @@ from torchyard.yard.lock import AlreadyRunning, PlaneProcess, running
 from torchyard.yard.open_files import raise_open_file_limit
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 
-# The first garbage collection of a new plane: not while its first client waits.
+if TYPE_CHECKING:
+    from torchyard.yard.plane import Plane
+
+# The first garbage collection of a new plane: not while its first client waits, nor while the caches of the controllers
+# are filled with objects that stay.
 GC_DELAY_SECONDS = 2.0
+_MAX_SYNC_SECONDS = 60.0
 STOP_SECONDS = 20.0
 # The signal of `yard down`: stop, and leave the pods to the sender.
 LEAVE_PODS = signal.SIGUSR1
@@ -64,15 +70,24 @@ async def _run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
     for handled in (signal.SIGINT, signal.SIGTERM, LEAVE_PODS):
         loop.add_signal_handler(handled, on_signal, handled)
     async with plane:
-        loop.call_later(GC_DELAY_SECONDS, tune_garbage_collector)
+        collector = asyncio.ensure_future(_start_garbage_collector(plane))
         loop.run_in_executor(None, bytecode.save)
         stopped, failed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(plane.failed())
         await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
+        collector.cancel()
         if failed.done():
             failed.result()
         failed.cancel()
     return plane.stopped_pods
+
+
+async def _start_garbage_collector(plane: Plane) -> None:
+    await asyncio.sleep(GC_DELAY_SECONDS)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_MAX_SYNC_SECONDS):
+            await plane.synced()
+    tune_garbage_collector()
 
 
 def start_detached(settings: PlaneSettings) -> PlaneProcess | Callable[[str], None]:

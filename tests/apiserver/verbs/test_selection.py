@@ -1,4 +1,4 @@
-"""Field selectors: an object that cannot match is not decoded, and one that matches is selected."""
+"""Selectors: an object that cannot match is not decoded, and one that matches is selected."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class CountingRecord(Record):
         return super().object()
 
 
-def selection(selector: str) -> Selection:
-    query = Query(values={"fieldSelector": [selector]})
+def selection(selector: str, parameter: str = "fieldSelector") -> Selection:
+    query = Query(values={parameter: [selector]})
     return select(RequestContext(PODS, "list", "default", "", User("a"), datetime.now(UTC), query=query))
 
 
@@ -58,6 +58,34 @@ def test_objects_are_selected_and_those_without_the_text_are_not_decoded(
     selector: str, node: str, is_selected: bool, decoded: int
 ) -> None:
     record, matches = pod(node), selection(selector).matches
+    assert matches is not None
+    assert matches(record) is is_selected
+    assert record.decoded == decoded
+
+
+@pytest.mark.parametrize(
+    ("selector", "is_selected", "decoded"),
+    [
+        pytest.param("app=web", True, 1, id="equal"),
+        pytest.param("app=other", False, 1, id="another value"),
+        pytest.param("tier=web", False, 0, id="no such label"),
+        pytest.param("tier", False, 0, id="not present"),
+        pytest.param("app", True, 1, id="present"),
+        pytest.param("tier in (a,b)", False, 0, id="in"),
+        pytest.param("replica>1", True, 1, id="greater"),
+        pytest.param("number>1", False, 0, id="greater, no such label"),
+        pytest.param("tier!=web", True, 1, id="not equal"),
+        pytest.param("tier notin (a)", True, 1, id="not in"),
+        pytest.param("!tier", True, 1, id="absent"),
+        pytest.param("app=web,tier=a", False, 0, id="two requirements"),
+        pytest.param("name=a", False, 1, id="the key is elsewhere"),
+    ],
+)
+def test_objects_without_the_key_of_a_required_label_are_not_decoded(
+    selector: str, is_selected: bool, decoded: int
+) -> None:
+    record = CountingRecord({"metadata": {"name": "a", "labels": {"app": "web", "replica": "2"}}})
+    matches = selection(selector, "labelSelector").matches
     assert matches is not None
     assert matches(record) is is_selected
     assert record.decoded == decoded

@@ -76,6 +76,17 @@ def test_pods_are_tried_by_priority_and_age_across_classes() -> None:
     assert _heads(queue) == ["urgent", "a", "b"]
 
 
+def test_a_status_that_changes_does_not_change_the_class() -> None:
+    pod = _pod("a")
+    queue = _queue(pod, _pod("b"))
+    _heads(queue)
+    assert set(_reports(queue)) == {"a", "b"}
+    queue.put({**pod, "status": {"phase": "Pending"}})
+    assert (queue.class_count, _reports(queue), _heads(queue)) == (1, {}, [])
+    queue.put({**pod, "metadata": {**pod["metadata"], "annotations": {GANG_NAME: "g"}}})
+    assert queue.class_count == 2
+
+
 def test_a_report_is_due_when_the_answer_changes_and_only_then() -> None:
     queue = _queue(_pod("a"), _pod("b"))
     assert _heads(queue) == ["a"]

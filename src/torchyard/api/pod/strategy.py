@@ -58,6 +58,7 @@ class PodStrategy(Strategy):
     warns_on_update = False
     returns_deleted = True
     graceful = True
+    status_is_separate = True
 
     def default(self, obj: Object) -> None:
         default_pod(obj)

@@ -57,7 +57,7 @@ class AdmissionController:
         attributes = self._attributes(registry, ctx, operation, new, old)
         for sentence in await _compute(ctx, self._mutate, attributes):
             ctx.warn(sentence)
-        dynamic = self._dynamic_admission(registry)
+        dynamic = self._dynamic_admission(registry, ctx)
         is_changed = dynamic is not None and await dynamic.mutate(ctx, operation, new, old)
         self._built_in.authorize(attributes)
         return is_changed
@@ -73,7 +73,7 @@ class AdmissionController:
         """Reject what is not allowed; the last step before a write."""
         attributes = self._attributes(registry, ctx, operation, new, old)
         await _compute(ctx, self._built_in.validate, attributes)
-        dynamic = self._dynamic_admission(registry)
+        dynamic = self._dynamic_admission(registry, ctx)
         if dynamic is not None:
             await dynamic.validate(ctx, operation, new, old)
         for quota, used in self._built_in.charge(attributes).items():
@@ -82,7 +82,7 @@ class AdmissionController:
 
     async def review(self, registry: Registry, ctx: RequestContext, operation: Operation, obj: Object) -> None:
         """Let webhooks and policies reject a request that stores no object: a connection, an eviction, a token."""
-        dynamic = self._dynamic_admission(registry)
+        dynamic = self._dynamic_admission(registry, ctx)
         if dynamic is not None:
             await dynamic.mutate(ctx, operation, obj, None)
             await dynamic.validate(ctx, operation, obj, None)
@@ -95,11 +95,14 @@ class AdmissionController:
             return None
         return tuple([lookup.revision(group, plural) for group, plural in collections])
 
-    def _dynamic_admission(self, registry: Registry) -> DynamicAdmission | None:
-        """Webhooks and policies if any were ever configured; most planes never load them."""
+    def _dynamic_admission(self, registry: Registry, ctx: RequestContext) -> DynamicAdmission | None:
+        """Webhooks and policies if any were ever configured; most planes never load them.
+
+        They do not see the server's own writes: a plane starts before the pods of its webhooks do.
+        """
         if self._lookup is None:
             self._start(registry)
-        return self._dynamic
+        return None if ctx.trusted else self._dynamic
 
     def _start(self, registry: Registry) -> CachingLister:
         def configured(_: StoreEvent) -> None:

@@ -7,6 +7,7 @@ object is missing, clients are served only with the new objects.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class OwnedObjects:
         self._registry, self._objects, self._file = registry, objects, file
         self._digest = hashlib.sha256(orjson.dumps(objects)).hexdigest()
         self._is_written = False
+        self._checked = asyncio.Event()
 
     def are_present(self) -> bool:
         """Whether an earlier start has written these very objects, and they still exist."""
@@ -41,3 +43,15 @@ class OwnedObjects:
         await ensure_objects(self._registry, user, self._objects)
         write(self._file, self._digest.encode())
         self._is_written = True
+
+    async def run(self, user: User) -> None:
+        """Check the objects of a plane that serves already, which an error does not end."""
+        try:
+            await self.ensure(user)
+        finally:
+            self._checked.set()
+        await asyncio.Event().wait()
+
+    async def checked(self) -> None:
+        """Wait until `run` has checked the objects, or has failed for the first time."""
+        await self._checked.wait()

@@ -348,10 +348,10 @@ class Store:
     def listen(self, prefix: str, listener: Callable[[StoreEvent], None]) -> None:
         """Call `listener` with the present objects of a collection, and then with every change before watchers see it.
 
-        The prefix "" means all collections.
+        The prefix "" means all collections, and then only the changes: a plane may have many objects.
         """
-        for collection in [self.collection(prefix)] if prefix else self.collections():
-            for record in collection.all():
+        if prefix:
+            for record in self.collection(prefix).all():
                 listener(StoreEvent("ADDED", record, None))
         self._listeners.setdefault(prefix, []).append(listener)
 

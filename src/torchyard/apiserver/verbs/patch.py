@@ -48,14 +48,32 @@ async def patch(registry: Registry, ctx: RequestContext, body: bytes, content_ty
     if document.type == APPLY:
         return await _apply(registry, ctx, document)
     if _is_status_patch(ctx, document):
-        return await change_draft(registry, ctx, lambda obj: _patched_status(ctx, document, obj), replaces=True), False
+        compute = _patched_status if ctx.resource.custom is not None else _patched_built_in_status
+        return await change_draft(registry, ctx, lambda obj: compute(ctx, document, obj), replaces=True), False
     return await change(registry, ctx, lambda obj: patched(ctx, document, obj)), False
 
 
 def _is_status_patch(ctx: RequestContext, patch: Patch) -> bool:
-    """Whether a patch affects only the status of a custom resource, so that the rest of the object can be shared."""
-    is_status = ctx.resource.custom is not None and ctx.subresource == "status"
-    return is_status and patch.type == MERGE and patch.content.keys() <= _STATUS_PATCH_FIELDS
+    """Whether a patch affects only the status, of a kind for which the rest of the object can be shared."""
+    if ctx.subresource != "status" or patch.type not in (MERGE, STRATEGIC):
+        return False
+    is_separate = patch.type == MERGE if ctx.resource.custom is not None else ctx.resource.strategy.status_is_separate
+    return is_separate and patch.content.keys() <= _STATUS_PATCH_FIELDS
+
+
+def _patched_built_in_status(ctx: RequestContext, patch: Patch, obj: Object) -> Draft:
+    """Only metadata and status are patched and decoded; the new object shares the other parts with the stored one."""
+    affected = {name: part for name, part in obj.items() if name in _STATUS_PATCH_FIELDS}
+    try:
+        result = patched(ctx, patch, _copy(affected))
+    except StatusError:  # its message has the whole object
+        return Draft(patched(ctx, patch, _copy(obj)))
+    return Draft({**result, **{name: part for name, part in obj.items() if name not in _STATUS_PATCH_FIELDS}})
+
+
+def _copy(obj: Object) -> Object:
+    copied: Object = orjson.loads(orjson.dumps(obj))
+    return copied
 
 
 def _patched_status(ctx: RequestContext, patch: Patch, obj: Object) -> Draft:

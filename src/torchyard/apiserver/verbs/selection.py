@@ -9,6 +9,7 @@ import orjson
 
 from torchyard.api.objects import Object
 from torchyard.api.selectors import FieldSelector, LabelSelector, Term, check_fields, parse_fields, parse_labels
+from torchyard.api.selectors.grammar import DOES_NOT_EXIST, NOT_EQUALS, NOT_IN
 from torchyard.api.strategy import Strategy
 from torchyard.apiserver.registry.catalog import collection_key
 from torchyard.apiserver.request.context import RequestContext
@@ -19,6 +20,7 @@ from torchyard.apiserver.store.watch import Filter
 # its pods in this way, and most pods are not its own. In custom objects other fields may be numbers.
 _METADATA_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 _STRING_FIELDS = _METADATA_FIELDS | {"spec.nodeName"}
+_FULFILLED_WITHOUT_LABEL = (NOT_EQUALS, NOT_IN, DOES_NOT_EXIST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,9 @@ def _filter(
     selectable: Callable[[Object], dict[str, str]],
     string_fields: frozenset[str],
 ) -> Filter | None:
+    matches_labels = _label_filter(labels)
     if fields.everything:
-        if labels.everything:
-            return None
-        return lambda record: labels.matches(record.labels)
+        return matches_labels
     texts = tuple(
         orjson.dumps(value)
         for field, value in fields.equalities.items()
@@ -75,9 +76,21 @@ def _filter(
     def matches_fields(record: Record) -> bool:
         return all(text in record.data for text in texts) and fields.matches(record.selectable(selectable))
 
-    if labels.everything:
+    if matches_labels is None:
         return matches_fields
-    return lambda record: labels.matches(record.labels) and matches_fields(record)
+    return lambda record: matches_labels(record) and matches_fields(record)
+
+
+def _label_filter(labels: LabelSelector) -> Filter | None:
+    """An object without the key of a required label in its bytes need not be decoded either."""
+    if labels.everything:
+        return None
+    keys = tuple(
+        orjson.dumps(requirement.key)
+        for requirement in labels.requirements
+        if requirement.operator not in _FULFILLED_WITHOUT_LABEL
+    )
+    return lambda record: all(key in record.data for key in keys) and labels.matches(record.labels)
 
 
 def _selectable(strategy: Strategy) -> Callable[[Object], dict[str, str]]:

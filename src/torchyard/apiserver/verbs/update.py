@@ -204,7 +204,7 @@ def _default_change(
     carry_over(draft.obj, old)
     if ctx.subresource == "status" and storage.custom is not None:
         draft.obj = _with_status_only(None if draft.status_normalized else strategy, draft.obj, old)
-    else:
+    elif not (strategy.status_is_separate and draft.obj.get("spec") is old.get("spec")):
         strategy.default(draft.obj)
     if not managed_fields_set:
         # before the kind's own rules, as upstream: a field that those reset has an owner all the same

@@ -20,6 +20,9 @@ from torchyard.core.scheduling.pod_class import Order, PodClass, order_of
 from torchyard.core.scheduling.schedule import GANG_SIZE, Unschedulable, gang_of
 from torchyard.core.scheduling.waiting import WaitingClasses
 
+# The metadata on which the class of a pod depends.
+_CLASS_METADATA = ("labels", "annotations")
+
 
 class SchedulingQueue:
     """`claims_of` returns the names of the claims that a pod uses."""
@@ -47,8 +50,11 @@ class SchedulingQueue:
     def put(self, pod: Object) -> None:
         """Add a pod, or take its newer version."""
         uid = uid_of(pod)
-        key = self._key(pod)
         known = self._class_of.get(uid)
+        if known is not None and _is_alike(known.pods[uid], pod):
+            known.pods[uid] = pod
+            return
+        key = self._key(pod)
         if known is not None and known.key != key:
             self.remove(uid)
             known = None
@@ -248,6 +254,12 @@ class SchedulingQueue:
         divided = self._class_of[uid_of(head)]
         divided.is_waiting = True
         return divided
+
+
+def _is_alike(known: Object, pod: Object) -> bool:
+    """Whether only the status of a pod has changed: an informer keeps an unchanged spec."""
+    before, after = known["metadata"], pod["metadata"]
+    return known["spec"] is pod["spec"] and all(before.get(name) == after.get(name) for name in _CLASS_METADATA)
 
 
 def _smallest(pods: Iterable[Object]) -> dict[str, int]:

@@ -13,8 +13,8 @@ from torchyard.core.scheduling.hints import hint
 from torchyard.core.scheduling.node_info import NodeInfo, requests
 
 GANG_NAME, GANG_SIZE = "torchyard.dev/gang", "torchyard.dev/gang-size"
-# The labels of Kubernetes' gang plugins. The gang's size is then the number of pods with the same label.
-_GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
+# Ours, and the labels of Kubernetes' gang plugins. A gang of theirs is as large as the number of pods with its label.
+_GANG_KEYS = (GANG_NAME, "scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 
 _RESOLVED_BY_PREEMPTION = frozenset((messages.NODE_PORTS, messages.POD_ANTI_AFFINITY, messages.EXISTING_ANTI_AFFINITY))
 
@@ -116,10 +116,10 @@ def _least_allocated_score(pod: Object, node_info: NodeInfo) -> float:
 def gang_of(pod: Object) -> tuple[str, str] | None:
     """(namespace, name) of the gang a pod belongs to."""
     metadata = pod["metadata"]
-    labels = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
-    for key in (GANG_NAME, *_GANG_LABELS):
-        if labels.get(key):
-            return metadata.get("namespace", ""), labels[key]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    for key in _GANG_KEYS:
+        if name := annotations.get(key, labels.get(key)):
+            return metadata.get("namespace", ""), name
     return None
 
 
