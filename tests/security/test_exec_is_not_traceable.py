@@ -24,7 +24,7 @@ while True:
         if not name.isdigit() or name == "1": continue
         try:
             with open(f"/proc/{name}/comm") as file: comm = file.read().strip()
-            if comm not in ("yard-shim", "yard-spare", "yard-ids", "yard-zygote"): continue
+            if comm not in ("yard-shim", "yard-spare", "yard-zygote"): continue
             names.add(name)
             os.close(os.open(f"/proc/{name}/mem", os.O_RDWR))
             with open(f"/proc/{name}/comm") as file:

@@ -11,6 +11,7 @@ Reading order:
 - `wire`, `event_loop`, `socket_server`: packets, epoll, requests by name
 - `namespace_holder`: holds the node's user and network namespaces
 - `sealed_program`, `zygote`, `__main__`: run from a copy of the interpreter that no container can change; fork shims
+- `shim_pool`: shims that enter their namespaces before they have a pod
 - `pod_namespaces`, `shifted_ids`, `pids`: the namespaces of one pod, its ids, the limit on its processes
 - `shim_server`: the requests about one pod
 - `container`, `output`, `memory`: one attempt of a container, its log, its memory limit

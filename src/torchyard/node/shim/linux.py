@@ -48,6 +48,8 @@ _NUMBERS = {
         "openat2": 437,
         "open_tree": 428,
         "move_mount": 429,
+        "setresgid": 119,
+        "setresuid": 117,
     },
     "aarch64": {
         "clone": 220,
@@ -59,6 +61,8 @@ _NUMBERS = {
         "openat2": 437,
         "open_tree": 428,
         "move_mount": 429,
+        "setresgid": 149,
+        "setresuid": 147,
     },
 }
 _SYSCALL = _NUMBERS.get(platform.machine(), {})
@@ -213,6 +217,12 @@ def pivot_root(new_root: str, put_old: str) -> None:
 def set_hostname(name: str) -> None:
     encoded = name.encode()
     _check(_libc.sethostname(encoded, len(encoded)), "sethostname")
+
+
+def set_thread_ids(uid: int, gid: int) -> None:
+    """Change the user and the group of this thread alone. `os.setresuid` changes those of the whole process."""
+    _syscall("setresgid", gid, gid, gid)
+    _syscall("setresuid", uid, uid, uid)
 
 
 def set_process_name(name: str) -> None:

@@ -1,4 +1,7 @@
-"""A pod's namespaces, entered by its shim in two steps: `prepare` needs no pod, `configure` applies the config of one.
+"""A pod's namespaces, entered by its shim in two steps: `create_own` or `enter_shared` needs no pod,
+`configure` applies the config of one.
+
+The first step creates the network namespace, if the pod has one: it takes the kernel longest.
 
 Containers get mount, pid and cgroup namespaces of their own on top.
 """
@@ -14,43 +17,42 @@ from torchyard.node.shim import linux, namespace_holder, netlink, shifted_ids
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import PodNetwork, SandboxConfig, TmpfsVolume
-    from torchyard.node.shim.shifted_ids import IdMapper
 
 INTERFACE = "eth0"
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
-def prepare(namespaces: namespace_holder.Namespaces, *, has_network: bool, shifted: bool) -> IdMapper | None:
-    """User and UTS namespaces, and for a pod with a network that namespace too: it takes the kernel longest.
+def create_own() -> None:
+    """A user namespace of the pod's own, which has no ids yet, with UTS and network namespaces that belong to it.
 
-    With `shifted` the user namespace is the pod's own; the returned mapper completes it in `configure`. It is no child
-    of the one that other pods share: root of a parent has all capabilities in it.
+    It is no child of the one that other pods share: root of a parent has all capabilities in it. The zygote connects
+    the network namespace, from outside.
     """
-    if shifted:
-        mapper = shifted_ids.enter((lambda shim: _attach_network(namespaces, shim)) if has_network else None)
-        if has_network:
-            _set_up_network()
-        return mapper
+    linux.unshare(linux.NEWUSER | linux.NEWUTS | linux.NEWNET)
+
+
+def enter_shared(namespaces: namespace_holder.Namespaces, *, has_network: bool) -> None:
+    """The user namespace of the node, a UTS namespace and, for a pod with a network, that namespace too."""
     linux.setns(namespaces.user, linux.NEWUSER)
     linux.unshare(linux.NEWUTS)
     if has_network:
         _add_veth(namespaces)
-    return None
 
 
-def configure(config: SandboxConfig, mapper: IdMapper | None = None) -> None:
+def configure(config: SandboxConfig) -> None:
     """Mounts, IPC, host name, tmpfs volumes, address. The mount namespace only now: it has the newest mounts."""
     sysctls = config.get("sysctls", {})
     for name in sysctls:
         if not _is_of_pod(name, config):
             raise PermissionError(errno.EPERM, f"sysctl {name} is the machine's, not the pod's")
-    if mapper:
+    shifted = bool(config.get("ids"))
+    if shifted:
         of_ipc = {name: value for name, value in sysctls.items() if name.startswith(_IPC_SYSCTLS)}
         sysctls = {name: value for name, value in sysctls.items() if name not in of_ipc}
-        mapper.finish(config["ids"], of_ipc)
+        shifted_ids.enter_ipc_namespace(of_ipc)
         if config["network"]:
             _allow_pings(shifted_ids.COUNT - 1)
-    linux.unshare(linux.NEWNS | (0 if mapper or config.get("ipc") == "NODE" else linux.NEWIPC))
+    linux.unshare(linux.NEWNS | (0 if shifted or config.get("ipc") == "NODE" else linux.NEWIPC))
     # What the machine mounts later (a disk, a share) still shows up in hostPath volumes.
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_SLAVE)
     linux.set_hostname(config["hostname"])
@@ -86,17 +88,25 @@ def _add_veth(namespaces: namespace_holder.Namespaces) -> None:
     _connect(peer, own, namespaces.bridge)
     linux.setns(own, linux.NEWNET)
     os.close(own)
-    _set_up_network()
 
 
-def _attach_network(namespaces: namespace_holder.Namespaces, shim: int) -> None:
-    """Connect the network namespace of a shim with the cluster's bridge, from a process outside it."""
+def attach_network(namespaces: namespace_holder.Namespaces, shim: int) -> None:
+    """Connect the network namespace of a shim with the cluster's bridge, from a process that is outside both."""
+    machine = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     own = os.open(f"/proc/{shim}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    linux.setns(namespaces.network, linux.NEWNET)
-    _connect(f"yard{shim}", own, namespaces.bridge)
+    try:
+        linux.setns(namespaces.network, linux.NEWNET)
+        try:
+            _connect(f"yard{shim}", own, namespaces.bridge)
+        finally:
+            linux.setns(machine, linux.NEWNET)
+    finally:
+        os.close(own)
+        os.close(machine)
 
 
-def _set_up_network() -> None:
+def set_up_network() -> None:
+    """What needs no address."""
     netlink.link_up("lo")
     # As container runtimes do: any user of the pod may serve port 80 and ping.
     _sysctl("net/ipv4/ip_unprivileged_port_start", "0")

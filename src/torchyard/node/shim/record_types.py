@@ -202,6 +202,19 @@ class StartShimRequest(TypedDict):
     pod: str  # the pod's directory
 
 
+class ReadyReply(TypedDict):
+    """To a shim without a pod that has entered its namespaces."""
+
+    error: NotRequired[str]  # its network cannot be attached
+
+
+class PodAssignment(TypedDict):
+    """To a shim that is ready. The file sent along is the connection of the client who asked for the shim."""
+
+    pod: str  # the pod's directory
+    error: NotRequired[str]  # the ids of the pod cannot be mapped
+
+
 class StartRequest(TypedDict):
     """The files sent along are the mounts that the container's config refers to."""
 

@@ -18,21 +18,20 @@ import time
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from torchyard.node.shim import legacy, linux, namespace_holder, pids, pod_namespaces, records, wire
+from torchyard.node.shim import legacy, linux, namespace_holder, pids, pod_namespaces, records, shim_pool, wire
 from torchyard.node.shim.output import timestamp
+from torchyard.node.shim.shim_pool import ShimPool, WaitingPod
 from torchyard.node.shim.shim_server import ShimServer
 from torchyard.node.shim.socket_server import UnixSocketServer, close_inherited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchyard.node.shim.record_types import ErrorReply, HelloReply, PidsLimit, StartShimRequest, ZygoteSettings
-    from torchyard.node.shim.shifted_ids import IdMapper
+    from torchyard.node.shim.record_types import HelloReply, PidsLimit, PodAssignment, StartShimRequest, ZygoteSettings
 
 SOCKET, SETTINGS, LOG, LOCK = "zygote.sock", "zygote.json", "zygote.log", "zygote.lock"
 SOFT_LIMIT_VARIABLE = "TORCHYARD_SOFT_NOFILE"  # set by the plane
 SPARE_SHIMS = 4  # forked ahead, already attached to the network: as many as a usual job has replicas
-REFILL_SECONDS = 0.2
 HANDOVER_SECONDS = 30.0
 
 
@@ -94,11 +93,30 @@ class ShimZygote(UnixSocketServer):
         shifted: bool = False,
     ) -> None:
         super().__init__(root, SOCKET)
-        self._namespaces, self._pids_limit, self._shifted = namespaces, pids_limit, shifted
-        self._spares: list[socket.socket] = []
-        self._refill_due = False
+        self._namespaces, self._pids_limit = namespaces, pids_limit
+        self._pools: dict[bool, ShimPool] = {}  # by whether their pods have ids of their own
         if namespaces and namespaces.bridge:
-            self._refill_later()
+            for kind in (False, True):
+                self._pools[kind] = self._pool(namespaces, shifted=kind, spares=SPARE_SHIMS if kind == shifted else 0)
+
+    def _pool(self, namespaces: namespace_holder.Namespaces, *, shifted: bool, spares: int) -> ShimPool:
+        def enter(link: socket.socket) -> None:
+            try:
+                if shifted:
+                    pod_namespaces.create_own()
+                else:
+                    pod_namespaces.enter_shared(namespaces, has_network=True)
+            except OSError as error:
+                shim_pool.announce(link, problem=str(error))
+                raise
+            shim_pool.announce(link)
+            pod_namespaces.set_up_network()
+
+        def run(link: socket.socket) -> NoReturn:
+            keep = [link.fileno(), *namespaces.files]
+            _run_shim(lambda: enter(link), lambda: shim_pool.await_pod(link), self._pids_limit, keep=keep)
+
+        return ShimPool(self.loop, namespaces, run, shifted=shifted, spares=spares)
 
     def on_hello(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         reply: HelloReply = {"pid": os.getpid()}
@@ -108,95 +126,57 @@ class ShimZygote(UnixSocketServer):
         """Have a shim for the pod in the given directory. The shim itself replies, once it serves requests."""
         pod = message["pod"]
         config = records.read_pod(pod)
-        has_network = config is not None and bool(config.get("network"))
-        shifted = config is not None and bool(config.get("ids"))
-        fits = has_network and shifted == self._shifted
+        ids = config.get("ids", 0) if config is not None else 0
+        if self._pools and config is not None and config.get("network"):
+            self.loop.unwatch(channel.fileno())
+            self._pools[bool(ids)].assign(WaitingPod(pod, ids, channel))
+            return
         # One fork is enough: SIGCHLD is ignored, so a child that ends leaves no zombie.
-        if not (fits and self._assign_spare(channel, pod)) and os.fork() == 0:
-            namespaces = self._namespaces if config is not None and config.get("sandboxed") else None
-            _run_shim(
-                lambda: (channel, pod),
-                namespaces,
-                self._pids_limit,
-                keep=channel.fileno(),
-                has_network=has_network,
-                shifted=shifted,
-            )
+        if os.fork() == 0:
+            self._run_without_network(channel, pod, sandboxed=config is not None and config["sandboxed"])
         self.close_channel(channel)
 
-    def _assign_spare(self, channel: socket.socket, pod: str) -> bool:
-        """Give the pod to a spare shim, if there is one."""
-        while self._spares:
-            with self._spares.pop(0) as spare, contextlib.suppress(OSError):  # the spare may have died
-                wire.send(spare, {"pod": pod}, [channel.fileno()])
-                self._refill_later()
-                return True
-        return False
+    def _run_without_network(self, channel: socket.socket, pod: str, *, sandboxed: bool) -> NoReturn:
+        """The life of a shim whose pod uses the machine's network."""
+        namespaces = self._namespaces if sandboxed else None
 
-    def _refill_later(self) -> None:
-        """Not now: the pod that got the spare shim is about to start a process."""
-        if not self._refill_due:
-            self._refill_due = True
-            self.loop.call_later(REFILL_SECONDS, self._refill)
+        def enter() -> None:
+            if namespaces is None:
+                raise OSError("this zygote was started without namespaces")
+            pod_namespaces.enter_shared(namespaces, has_network=False)
 
-    def _refill(self) -> None:
-        self._refill_due = False
-        if len(self._spares) >= SPARE_SHIMS:
-            return
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if os.fork() == 0:
-            _run_shim(
-                lambda: _await_pod(far),
-                self._namespaces,
-                self._pids_limit,
-                keep=far.fileno(),
-                has_network=True,
-                shifted=self._shifted,
-            )
-        far.close()
-        self._spares.append(near)
-        self._refill_later()
+        keep = [channel.fileno(), *(namespaces.files if namespaces else ())]
+        _run_shim(enter, lambda: (channel, {"pod": pod}), self._pids_limit, keep=keep)
 
     def on_shutdown(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         self.reply(channel, {})
         self.close()
 
 
-def _await_pod(link: socket.socket) -> tuple[socket.socket, str]:
-    """A spare shim waits here. When the zygote ends, so does it."""
-    linux.set_process_name("yard-spare")
-    message, files = wire.receive(link)
-    if message is None:
-        os._exit(0)
-    link.close()
-    return socket.socket(fileno=files[0]), message["pod"]
-
-
 def _run_shim(
-    assignment: Callable[[], tuple[socket.socket, str]],
-    namespaces: namespace_holder.Namespaces | None,
+    enter: Callable[[], None],
+    assignment: Callable[[], tuple[socket.socket, PodAssignment]],
     pids_limit: PidsLimit | None,
     *,
-    keep: int,
-    has_network: bool,
-    shifted: bool,
+    keep: list[int],
 ) -> NoReturn:
-    """A forked child's whole life. `assignment` returns the client's connection and the pod's directory."""
+    """A forked child's whole life: it enters its namespaces, then gets the client's connection and the pod."""
     channel: socket.socket | None = None
     try:
         os.setsid()
-        close_inherited([keep, *(namespaces.files if namespaces else ())])
+        close_inherited(keep)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if pids_limit:
             _join_pids_group(pids_limit)
-        mapper, problem = _prepare(namespaces, has_network=has_network, shifted=shifted)
-        channel, pod = assignment()
+        problem = _problem_of(enter)
+        channel, assigned = assignment()
+        pod = assigned["pod"]
         linux.set_process_name("yard-shim")
         linux.set_dumpable(False)  # its children neither, until they exec: a container must not trace them
         _redirect_output(f"{pod}/shim.log")
         lock = lock_file(f"{pod}/{records.SHIM_LOCK}")
         if lock is None:
-            _refuse(channel, "the pod's shim is running already", wire.ALREADY_RUNNING)
+            shim_pool.refuse(channel, "the pod's shim is running already", wire.ALREADY_RUNNING)
             os._exit(0)
         records.mark_lost(pod, timestamp())  # the containers of an earlier shim died with it
         config = records.read_pod(pod)
@@ -206,7 +186,9 @@ def _run_shim(
         if config["sandboxed"]:
             if problem:
                 raise problem
-            pod_namespaces.configure(config, mapper)
+            if "error" in assigned:
+                raise OSError(assigned["error"])
+            pod_namespaces.configure(config)
         shim = ShimServer(pod)
         reply: HelloReply = {"pid": os.getpid()}
         wire.send(channel, reply)
@@ -217,14 +199,19 @@ def _run_shim(
         traceback.print_exc()
         sys.stderr.flush()
         if channel:
-            _refuse(channel, str(error), wire.SYSTEM_ERROR)
+            shim_pool.refuse(channel, str(error), wire.SYSTEM_ERROR)
         os._exit(1)
 
 
-def _refuse(channel: socket.socket, text: str, code: str) -> None:
-    reply: ErrorReply = {"error": text, "code": code}
-    with contextlib.suppress(OSError):  # the client may be gone
-        wire.send(channel, reply)
+def _problem_of(enter: Callable[[], None]) -> OSError | None:
+    """Enter the namespaces. An error is reported later, once the shim has a client."""
+    with contextlib.suppress(OSError):  # a kernel without keyrings, or no more are allowed to this user
+        linux.join_session_keyring()
+    try:
+        enter()
+    except OSError as error:
+        return error
+    return None
 
 
 def _join_pids_group(limit: PidsLimit) -> None:
@@ -232,20 +219,6 @@ def _join_pids_group(limit: PidsLimit) -> None:
         pids.join(limit)
     except OSError as error:
         os.write(2, f"the pod's processes are not limited: reason={str(error)!r}\n".encode())
-
-
-def _prepare(
-    namespaces: namespace_holder.Namespaces | None, *, has_network: bool, shifted: bool
-) -> tuple[IdMapper | None, OSError | None]:
-    """Enter the namespaces. An error is returned and reported later, once the shim has a client."""
-    if namespaces is None:
-        return None, OSError("this zygote was started without namespaces")
-    with contextlib.suppress(OSError):  # a kernel without keyrings, or no more are allowed to this user
-        linux.join_session_keyring()
-    try:
-        return pod_namespaces.prepare(namespaces, has_network=has_network, shifted=shifted), None
-    except OSError as error:
-        return None, error
 
 
 def daemonize(log: str) -> None:
