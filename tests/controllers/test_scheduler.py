@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.scheduling import create_node, running_scheduler
+from tests.support.scheduling import create_node, create_starting_node, make_ready, running_scheduler
 from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
@@ -170,3 +171,22 @@ async def test_a_restarted_scheduler_repeats_no_event(tmp_path: Path) -> None:
             await _create(client, _pod("fits"))
             await first_answer(_on_node(client, "fits"))
         assert ((await event()) or {}).get("count") == 1
+
+
+async def test_pods_created_before_the_first_node_is_ready_are_not_unschedulable(tmp_path: Path) -> None:
+    """A plane answers before its node is ready. A pod that is created meanwhile only waits."""
+    async with Plane(_settings(tmp_path)) as plane:
+        client = plane.client("test")
+        await first_answer(lambda: client.find(SERVICE_ACCOUNTS, "default", "default"))
+        await create_starting_node(client, "machine")
+        await _create(client, _pod("early"))
+        async with running_scheduler(plane):
+            async with asyncio.timeout(30):
+                await plane.synced()
+            for _ in range(20):  # turns of the scheduler, which would report at the first
+                await asyncio.sleep(0.01)
+            assert await _pending_messages(client) == {}
+            await make_ready(client, "machine")
+            await first_answer(_on_node(client, "early"))
+        events = (await client.list(EVENTS, "default")).items
+        assert [event for event in events if event["reason"] == "FailedScheduling"] == []

@@ -33,10 +33,20 @@ async def running_scheduler(plane: Plane) -> AsyncIterator[Scheduler]:
 
 async def create_node(client: Client, name: str, *, cpu: str = "64", pods: str = "110") -> None:
     """Create a node that is ready."""
-    resources = {"cpu": cpu, "memory": "64Gi", "pods": pods}
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+    await create_starting_node(client, name)
+    await make_ready(client, name, cpu=cpu, pods=pods)
+
+
+async def create_starting_node(client: Client, name: str) -> None:
+    """Create a node whose agent has not reported yet."""
     metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
     await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+
+
+async def make_ready(client: Client, name: str, *, cpu: str = "64", pods: str = "110") -> None:
+    """Report as a node's agent does."""
+    resources = {"cpu": cpu, "memory": "64Gi", "pods": pods}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
     status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
     await client.patch(NODES, name, {"status": status}, subresource="status")
     await client.patch(NODES, name, {"spec": {"taints": None}})  # "not ready", which the server adds to a new node

@@ -7,6 +7,7 @@ one class of equal pods at a time, and starts the writes; it never looks at pods
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
 from torchyard.controllers.scheduler_writes import BindingOutcome, SchedulerWrites
 from torchyard.controllers.volume_binder import by_claim, candidate_volumes, unbound, unbound_claims_of
+from torchyard.core.node.taints import NOT_READY
 from torchyard.core.scheduling.cache import SchedulerCache
 from torchyard.core.scheduling.node_info import NodeInfo, is_finished
 from torchyard.core.scheduling.pod_class import PodClass
@@ -35,6 +37,7 @@ log = logging.getLogger(__name__)
 
 NAME = "default-scheduler"
 _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 10.0  # kube-scheduler's podInitialBackoff and podMaxBackoff
+_FIRST_NODE_SECONDS = 10.0
 _LONGEST_TURN = 0.005  # seconds of the event loop that a cycle takes at once
 _CLAIM_INDEX, _GANG_INDEX = "claim", "gang"
 
@@ -142,6 +145,7 @@ class Scheduler:
     async def _run_cycles(self) -> None:
         for informer in self._sources:
             await informer.synced.wait()
+        await self._first_node()
         started = time.perf_counter()
         while True:
             pod_class = self._queue.pop()
@@ -160,6 +164,14 @@ class Scheduler:
             if time.perf_counter() - started > _LONGEST_TURN:
                 await asyncio.sleep(0)
                 started = time.perf_counter()
+
+    async def _first_node(self) -> None:
+        """Wait for a node that starts with this scheduler: pods created before it is ready are not unschedulable."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_NODE_SECONDS):
+                while self._nodes.all() and all(_is_starting(info.node) for info in self._cache.nodes()):
+                    self._changed.clear()
+                    await self._changed.wait()
 
     def _activate(self, pod_class: PodClass) -> None:
         self._queue.activate(pod_class)
@@ -254,6 +266,11 @@ class Scheduler:
 def _gangs_of(pod: Object) -> list[str]:
     gang = gang_of(pod)
     return ["/".join(gang)] if gang else []
+
+
+def _is_starting(node: Object) -> bool:
+    """Whether a node that has reported still has the taint of a new one."""
+    return any(taint["key"] == NOT_READY for taint in node["spec"].get("taints") or ())
 
 
 def _annotations(pod: Object) -> Object:

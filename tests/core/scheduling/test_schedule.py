@@ -114,7 +114,7 @@ def test_an_unschedulable_pod_gets_a_reason_and_a_hint(
 def test_without_nodes_the_hint_says_how_to_get_one() -> None:
     assert str(schedule_pod(pod(), [])) == (
         "no nodes available to schedule pods. "
-        "A plane creates its node when it starts: yard down, then yard up without --no-node."
+        "yard status shows whether the plane has a node, and what keeps it from being ready."
     )
 
 

@@ -18,7 +18,7 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 PREEMPTION_NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_NODES = "no nodes available to schedule pods."
 
-NO_NODES_HINT = "A plane creates its node when it starts: yard down, then yard up without --no-node."
+NO_NODES_HINT = "yard status shows whether the plane has a node, and what keeps it from being ready."
 TOO_MANY_PODS_HINT = "Delete finished pods, or give the node a larger limit."
 NODE_PORTS_HINT = "Leave out hostPort, or delete the pod that uses it."
 CLAIM_HINT = "Create the claim, or a volume that it can bind to."

@@ -5,9 +5,10 @@ from __future__ import annotations
 from torchyard.api.objects import Object
 
 _PREFIX = "node.kubernetes.io/"
+NOT_READY = f"{_PREFIX}not-ready"
 _UNSCHEDULABLE = f"{_PREFIX}unschedulable"
 _BY_CONDITION = {
-    ("Ready", "False"): f"{_PREFIX}not-ready",
+    ("Ready", "False"): NOT_READY,
     ("Ready", "Unknown"): f"{_PREFIX}unreachable",
     ("MemoryPressure", "True"): f"{_PREFIX}memory-pressure",
     ("DiskPressure", "True"): f"{_PREFIX}disk-pressure",
