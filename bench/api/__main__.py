@@ -2,8 +2,10 @@
 
 Both servers do the same work one after the other on the same machine, both without controllers: kube-apiserver with
 etcd (writes synced to disk, as in production) and `yard up`. With `--with-controllers` both are whole: the plane with
-all its controllers and its node, kube-apiserver with kube-controller-manager and kube-scheduler. Needs wrk and curl,
-and for the peer the binaries of a real Kubernetes (KUBEBUILDER_ASSETS). `--seconds` is the length of each load.
+all its controllers and its node, kube-apiserver with kube-controller-manager and kube-scheduler. The pods wait then:
+the peer has no node, and ours are for another one. With `--run-pods` our node runs those that fit, one after the other,
+and the peer's still wait. Needs wrk and curl, and for the peer the binaries of a real Kubernetes (KUBEBUILDER_ASSETS).
+`--seconds` is the length of each load.
 """
 
 from __future__ import annotations
@@ -85,20 +87,20 @@ def _rss(directory: Path) -> float:
     return total / 1e6
 
 
-def _measure(server: Server, startup: float, directory: Path, seconds: float) -> Figures:
+def _measure(server: Server, startup: float, directory: Path, seconds: float, *, waiting: bool) -> Figures:
     _prepare(server)
     created, batch = 0, 0
     while created < PODS:  # also warms the server up
         batch += 1
-        created += int(load.creates(server, f"fill-{batch}", 1))
+        created += int(load.creates(server, f"fill-{batch}", 1, waiting=waiting))
     name = _trim(server)
     rss = _rss(directory)
     listed = load.list_seconds(server, "/api/v1/namespaces/default/pods")
-    creates = load.creates(server, "create", seconds)
+    creates = load.creates(server, "create", seconds, waiting=waiting)
     gets = load.gets(server, f"/api/v1/namespaces/default/pods/{name}", seconds)
     revision = server.admin.get("/api/v1/namespaces?limit=1").json["metadata"]["resourceVersion"]
     watchers = load.Watchers(server, f"/api/v1/pods?watch=true&resourceVersion={revision}", WATCHERS)
-    watched = load.creates(server, "watched", seconds)
+    watched = load.creates(server, "watched", seconds, waiting=waiting)
     events = watchers.stop() / seconds
     return Figures(startup, creates, gets, listed * 1000, watched, events, rss)
 
@@ -117,9 +119,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--fsync", choices=("normal", "full"), default="full", help="how our store writes")
     parser.add_argument("--with-controllers", action="store_true", help="the whole planes, not only their API servers")
+    parser.add_argument(
+        "--run-pods", action="store_true", help="with controllers: pods that fit our node, which runs them"
+    )
     parser.add_argument("--ours", action="store_true", help="only our server")
     arguments = parser.parse_args()
     whole = arguments.with_controllers
+    waiting = whole and not arguments.run_pods
     if lacking := load.missing():
         raise SystemExit(f"needs {lacking}: install it from the system's packages")
     with tempfile.TemporaryDirectory(prefix="bench-api-") as temporary:
@@ -128,6 +134,7 @@ def main() -> None:
             _yard(Path(temporary) / "yard", "--fsync", arguments.fsync, with_controllers=whole),
             Path(temporary) / "yard",
             arguments.seconds,
+            waiting=waiting,
         )
         if arguments.ours:
             return
@@ -139,6 +146,7 @@ def main() -> None:
             _kube(Path(temporary) / "kube", with_controllers=whole),
             Path(temporary) / "kube",
             arguments.seconds,
+            waiting=waiting,
         )
     ratios = []
     for field, mine, theirs in zip(fields(Figures), astuple(ours), astuple(peer), strict=True):
@@ -148,10 +156,15 @@ def main() -> None:
 
 
 def _run(
-    name: str, running: contextlib.AbstractContextManager[tuple[Server, float]], directory: Path, seconds: float
+    name: str,
+    running: contextlib.AbstractContextManager[tuple[Server, float]],
+    directory: Path,
+    seconds: float,
+    *,
+    waiting: bool,
 ) -> Figures:
     with running as (server, startup):
-        figures = _measure(server, startup, directory, seconds)
+        figures = _measure(server, startup, directory, seconds, waiting=waiting)
     print(
         f"{name}: " + ", ".join(f"{f.name} {v:,.1f}" for f, v in zip(fields(Figures), astuple(figures), strict=True)),
         flush=True,

@@ -35,6 +35,8 @@ SPEC = {
     "volumes": [{"name": "data", "emptyDir": {}}],
 }
 
+NO_NODE = {"kubernetes.io/hostname": "none"}
+
 
 def missing() -> str:
     """Which program is missing, or nothing."""
@@ -53,8 +55,10 @@ def _wrk(server: Server, script: str, seconds: float, *arguments: str) -> float:
     return float(match.group(1))
 
 
-def creates(server: Server, prefix: str, seconds: float) -> float:
-    return _wrk(server, "pod.lua", seconds, prefix, json.dumps(SPEC))
+def creates(server: Server, prefix: str, seconds: float, *, waiting: bool = False) -> float:
+    """Create pods. `waiting`: for no node that exists."""
+    spec = {**SPEC, "nodeSelector": NO_NODE} if waiting else SPEC
+    return _wrk(server, "pod.lua", seconds, prefix, json.dumps(spec))
 
 
 def gets(server: Server, path: str, seconds: float) -> float:

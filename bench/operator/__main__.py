@@ -223,6 +223,24 @@ class Measure:
         print(f"operator: {jobs} jobs x {REPLICAS}: {rate:.0f} replicas/s; {spent}", flush=True)
         return rate
 
+    async def growth(self, jobs: int, others: int) -> None:
+        """What the operator spends on some jobs, at first and beside many others, whose pods wait."""
+        operator = await self._started()
+        each = []
+        for space, count in (("first", jobs), ("others", others), ("last", jobs)):
+            run = Run(self.client, operator, await namespace(self.client, space), count)
+            before = operator.cpu()
+            rate = await run.make()
+            await operator.quiet()
+            each.append((operator.cpu() - before) / count / REPLICAS * 1000)
+            print(
+                f"{space}: {count} jobs x {REPLICAS}: {rate:.0f} replicas/s; operator {each[-1]:.2f} ms of CPU each, "
+                f"RSS {operator.rss():.0f} MB",
+                flush=True,
+            )
+        print(f"CPU per replica beside {others} jobs: {each[-1] / each[0]:.2f} of that beside none", flush=True)
+        operator.stop()
+
     async def idle(self, jobs: int, others: int) -> None:
         await finished(self.client, max(0, jobs - others))
         operator = await self._started()
@@ -240,10 +258,14 @@ class Measure:
         return operator
 
 
-async def measure(server: Server, cluster: Kubernetes, directory: Path, *, jobs: int, idle: int) -> None:
+async def measure(server: Server, cluster: Kubernetes, directory: Path, *, jobs: int, idle: int, growth: int) -> None:
     it = Measure(server, cluster, directory)
     await install(it.client, None, lambda _: None)
     await namespace(it.client, NAMESPACE)
+    if growth:
+        await it.growth(jobs, growth)
+        await it.client.close()
+        return
     await hand_over(it.client, server, directory)
     few = min(FEW, jobs)
     limit = Limit(it.connection, await it.few(few), jobs)
@@ -265,13 +287,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.operator")
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--idle", type=int, default=5000, help="finished jobs, those of this run among them")
+    parser.add_argument("--growth", type=int, default=0, help="only the CPU per job beside so many other jobs")
     arguments = parser.parse_args()
     prefer_uvloop()
     with tempfile.TemporaryDirectory(prefix="bench-operator-") as name:
         directory = Path(os.environ.get("BENCH_KEEP") or name)
         cluster = Kubernetes(directory / "kube", fsync=True)
         with cluster as server:
-            asyncio.run(measure(server, cluster, directory, jobs=arguments.jobs, idle=arguments.idle))
+            asyncio.run(
+                measure(
+                    server,
+                    cluster,
+                    directory,
+                    jobs=arguments.jobs,
+                    idle=arguments.idle,
+                    growth=arguments.growth,
+                )
+            )
 
 
 if __name__ == "__main__":

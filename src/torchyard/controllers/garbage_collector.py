@@ -28,7 +28,7 @@ from torchyard.kube.workqueue import WorkQueue
 log = logging.getLogger(__name__)
 
 # Metadata that makes an object relevant here, as it appears in its JSON.
-_MARKERS = (b'"ownerReferences":', b'"foregroundDeletion"', b'"orphan"')
+_OWNERS, _FOREGROUND, _ORPHAN = b'"ownerReferences":', b'"foregroundDeletion"', b'"orphan"'
 
 
 # An owner in another namespace counts as gone like one that does not exist; the search is only for the event that says
@@ -64,7 +64,7 @@ class GarbageCollector:
         Only objects that have owners, wait for their dependents or are gone matter; their JSON contains one of the
         markers.
         """
-        if not is_gone and not any(marker in encoded or marker in previous for marker in _MARKERS):
+        if not is_gone and not _is_relevant(encoded) and not (previous and _is_relevant(previous)):
             return
         obj = decode()
         ref = self._resource_of(obj["apiVersion"], obj["kind"])
@@ -209,6 +209,10 @@ class GarbageCollector:
         remaining = [finalizer for finalizer in metadata["finalizers"] if finalizer != name]
         patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": remaining or None}}
         await self._client.patch(node.resource[0], node.name, patch, node.namespace)
+
+
+def _is_relevant(encoded: bytes) -> bool:
+    return _OWNERS in encoded or _FOREGROUND in encoded or _ORPHAN in encoded
 
 
 def _reference(node: GraphNode) -> Object:

@@ -68,7 +68,10 @@ def _patched_built_in_status(ctx: RequestContext, patch: Patch, obj: Object) -> 
         result = patched(ctx, patch, _copy(affected))
     except StatusError:  # its message has the whole object
         return Draft(patched(ctx, patch, _copy(obj)))
-    return Draft({**result, **{name: part for name, part in obj.items() if name not in _STATUS_PATCH_FIELDS}})
+    shared = {name: part for name, part in obj.items() if name not in _STATUS_PATCH_FIELDS}
+    order = {**obj, **result}  # the stored bytes keep their order
+    new = {**result, **shared}
+    return Draft({name: new[name] for name in order if name in new})
 
 
 def _copy(obj: Object) -> Object:
