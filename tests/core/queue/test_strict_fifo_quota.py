@@ -59,7 +59,7 @@ def test_queueing_and_reclaim_policy_decide_whether_quota_is_held(owner: dict[st
     assert sim.reserving() == reserving
 
 
-def test_blocked_borrower_gets_the_owner_of_the_quota_and_smaller_ones_pass() -> None:
+def test_blocked_borrower_gets_the_owner_of_the_quota_and_is_not_passed() -> None:
     sim = simulate_lent_quota(STRICT)
     sim.put(workload("large", cpu=2, queue="theirs", at=6), workload("small", cpu=1, queue="theirs", at=7))
     sim.finish("a")
@@ -91,9 +91,11 @@ def test_deleted_head_lets_others_borrow_again() -> None:
 
 def test_higher_priority_head_leaves_quota_held_for_the_next_head() -> None:
     sim = simulate_lent_quota(STRICT)
-    sim.put(workload("urgent", cpu=1, queue="mine", priority=9), workload("c", cpu=1, queue="theirs", at=6))
+    sim.put(workload("urgent", cpu=1, queue="mine", priority=9))
     sim.finish("a")
     assert sim.run_until_idle() == ["urgent"]
+    sim.put(workload("c", cpu=1, queue="theirs", at=6))
+    assert sim.run_until_idle() == []
     sim.finish("b")
     assert sim.run_until_idle() == ["c"], (
         "three of four are held for `whole`, `urgent` uses the fourth, and `c` fits into its own queue's quota"

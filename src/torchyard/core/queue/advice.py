@@ -25,8 +25,9 @@ def _advice(state: QueueState, info: WorkloadInfo, cause: str) -> str:
         return ""
     if cause == messages.REASON_EXCEEDS_MAX_QUOTA:
         return messages.never_fits(cq.name)
-    if cause == messages.REASON_QUOTA_HELD and (held := state.cache.quota_held_from(cq)):
-        return messages.quota_held_for(held)
+    if cause == messages.REASON_QUOTA_HELD:
+        heads = state.cache.blocked_heads([cq.node.root])
+        return messages.quota_held_for(head.cq.name for head in heads if head.cq is not cq)
     return ""
 
 

@@ -9,7 +9,8 @@ from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.eligibility import NamespaceLabels, ineligible_reason
 from torchyard.core.queue.hierarchy import QuotaHierarchy
-from torchyard.core.queue.quota import NodeUsage, QuotaNode
+from torchyard.core.queue.nomination import BlockedHead
+from torchyard.core.queue.quota import QuotaNode
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
@@ -141,14 +142,14 @@ class QueueCache:
         local_queues = [key for key, spec in self.local_queues.items() if spec.get("clusterQueue") == name]
         return [*self.reserving_workloads("", name), *self.by_local_queue.pending(local_queues)]
 
-    def quota_held_from(self, cq: ClusterQueue) -> dict[str, NodeUsage]:
-        """By StrictFIFO queue: quota that others must not borrow, because its head needs it and cannot reclaim it."""
-        strict = self._strict_members.get(cq.node.root, ())
-        return {
-            other.name: NodeUsage(other.node, held)
-            for other in strict
-            if other is not cq and (held := other.quota_for_blocked_head())
-        }
+    def blocked_heads(self, roots: Iterable[QuotaNode]) -> list[BlockedHead]:
+        """The heads of StrictFIFO queues that take part in every cycle, because quota is reserved for them."""
+        heads = ((cq, cq.blocked_head()) for root in roots for cq in self._strict_members.get(root, ()))
+        return [
+            BlockedHead(cq, head.info, head.heap.blocked)
+            for cq, head in heads
+            if head is not None and head.heap.blocked is not None
+        ]
 
     @property
     def is_admission_blocked(self) -> bool:

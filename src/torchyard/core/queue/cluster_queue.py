@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torchyard.api.queue import names
 from torchyard.api.queue.messages import ReasonMessage
-from torchyard.core.queue.flavor_assigner import FlavorAssigner
+from torchyard.core.queue.flavor_assigner import Assignment, FlavorAssigner, FlavorScan
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.quota import QuotaNode
 from torchyard.core.queue.requirements import SchedulingRequirements
@@ -31,10 +31,11 @@ class PendingHeap:
         "_heap",
         "_stale",
         "assigner",
+        "blocked",
         "is_inadmissible",
         "pending_reason",
         "retry_thresholds",
-        "unreclaimable",
+        "scans",
         "unreported",
         "workloads",
     )
@@ -46,10 +47,11 @@ class PendingHeap:
         self._stale = 0  # entries of the heap whose workload left
         self.is_inadmissible = False
         self.unreported: dict[Key, None] = {}  # workloads whose status does not say yet why they are pending
+        self.scans: list[FlavorScan] = []  # where the attempts of its head went on; the next one goes on at the last
         # While it is inadmissible:
         self.pending_reason = _NO_REASON
         self.retry_thresholds: FlavorResourceQuantities = {}  # when this much of one of them is available, retry
-        self.unreclaimable: FlavorResourceQuantities = {}  # the queue's own quota it needs but cannot reclaim
+        self.blocked: Assignment | None = None  # what its head needs, if others use that and it cannot reclaim it
 
     def add(self, info: WorkloadInfo) -> None:
         self.workloads[info.key] = info
@@ -66,10 +68,8 @@ class PendingHeap:
                 heapify(self._heap)
                 self._stale = 0
 
-    def mark_inadmissible(
-        self, retry_thresholds: FlavorResourceQuantities, *, unreclaimable: FlavorResourceQuantities
-    ) -> None:
-        self.is_inadmissible, self.retry_thresholds, self.unreclaimable = True, retry_thresholds, unreclaimable
+    def mark_inadmissible(self, retry_thresholds: FlavorResourceQuantities) -> None:
+        self.is_inadmissible, self.retry_thresholds, self.blocked, self.scans = True, retry_thresholds, None, []
 
     @property
     def head(self) -> WorkloadInfo | None:
@@ -103,7 +103,8 @@ class ClusterQueue:
             heap = self.heaps[info.equivalence_key] = PendingHeap(self.assigner_for(info.requirements))
         previous_head = heap.head
         heap.add(info)
-        if heap.is_inadmissible and heap.head is not previous_head:
+        if heap.head is not previous_head:
+            heap.scans = []
             heap.is_inadmissible = False  # the new head has a higher priority, so it may preempt
         return heap
 
@@ -120,7 +121,9 @@ class ClusterQueue:
             if not heap.workloads:
                 del self.heaps[info.equivalence_key]
             elif previous_head is info:
-                heap.is_inadmissible = False
+                heap.is_inadmissible, heap.scans = False, []
+        if self.spec.is_strict_fifo and (head := _first(self.heaps.values())) is not None:
+            head.heap.is_inadmissible = False  # as in Kueue, the head of a StrictFIFO queue is always tried
 
     def head(self) -> QueueHead | None:
         """The next workload to schedule: the first of the admissible heaps; with StrictFIFO only the very first."""
@@ -131,14 +134,18 @@ class ClusterQueue:
             return None if head is not None and head.heap.is_inadmissible else head
         return _first(heap for heap in self.heaps.values() if not heap.is_inadmissible)
 
-    def quota_for_blocked_head(self) -> FlavorResourceQuantities:
-        """The unused quota of a StrictFIFO queue that its inadmissible head needs, so that no other may borrow it."""
+    def retry_head(self) -> bool:
+        """Make the head admissible again if it waits for quota. Returns whether it does."""
         head = _first(self.heaps.values()) if self.inactive is None else None
-        if head is None or not head.heap.is_inadmissible:
-            return {}
-        nominal, usage = self.node.nominal, self.node.usage
-        unused = {key: min(need, nominal(key) - usage.get(key, 0)) for key, need in head.heap.unreclaimable.items()}
-        return {key: amount for key, amount in unused.items() if amount > 0}
+        if head is None or not head.heap.is_inadmissible or not head.heap.retry_thresholds:
+            return False
+        head.heap.is_inadmissible = False
+        return True
+
+    def blocked_head(self) -> QueueHead | None:
+        """The first workload of a StrictFIFO queue, if it waits for quota that it cannot reclaim."""
+        head = _first(self.heaps.values()) if self.inactive is None and self.spec.is_strict_fifo else None
+        return head if head is not None and head.heap.is_inadmissible and head.heap.blocked is not None else None
 
     def retry_preemptors_of(self, priority: int) -> None:
         """A workload of this priority got quota here: pending ones of a higher priority may preempt it."""

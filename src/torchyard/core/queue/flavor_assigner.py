@@ -47,8 +47,11 @@ class PreemptionPossibility(IntEnum):
 class SimulatedPreemption(NamedTuple):
     possibility: PreemptionPossibility
     borrowing: int  # the borrowing height after the preemption
+    shortage: int = 0  # what is missing even without all workloads that may be preempted
 
 
+# By pod set and resource group: the first flavor to try.
+FlavorScan = dict[tuple[str, int], int]
 # Simulates the preemption that frees this much of one flavor and resource, as Kueue's preemption oracle does.
 PreemptionOracle = Callable[[FlavorResource, int], SimulatedPreemption]
 _T = TypeVar("_T")
@@ -93,7 +96,9 @@ class Assignment:
     usage: FlavorResourceQuantities = field(default_factory=dict)
     borrowing: int = 0  # the largest borrowing height
     need_preemption: FlavorResourceQuantities = field(default_factory=dict)  # of the assigned flavors
-    insufficient: FlavorResourceQuantities = field(default_factory=dict)  # of all flavors that were tried
+    # Of all flavors that were tried: how much must be available before another attempt can have another result.
+    insufficient: FlavorResourceQuantities = field(default_factory=dict)
+    scan: FlavorScan = field(default_factory=dict)  # where a next attempt goes on, if flavors are left to try
     reason: str = messages.REASON_WAITING_FOR_QUOTA
 
     @property
@@ -112,7 +117,8 @@ class _FlavorAttempt:
     flavor: str
     mode: FlavorAssignmentMode = FlavorAssignmentMode.FIT
     possibility: PreemptionPossibility = PreemptionPossibility.NOT_NEEDED
-    borrowing: int = 0
+    borrowing: int = 0  # the largest borrowing height of its resources
+    representative_borrowing: int = 0  # the borrowing height of the resource that it suits least
     insufficient: FlavorResourceQuantities = field(default_factory=dict)
     reasons: list[str | InsufficientQuota] = field(default_factory=list)
     reason: str = messages.REASON_WAITING_FOR_QUOTA
@@ -165,11 +171,12 @@ class FlavorAssigner:
         *,
         allowed: frozenset[str] | None = None,
         oracle: PreemptionOracle | None = None,
+        scan: FlavorScan | None = None,
     ) -> Assignment:
         """Assign a flavor to each resource of each pod set.
 
         `counts`: fewer pods than required, by pod set. `allowed`: only these flavors. `oracle`: chooses between
-        flavors that need preemption.
+        flavors that need preemption. `scan`: the flavors before these were tried in an earlier attempt.
         """
         result = Assignment()
         for request in self._requests:
@@ -182,9 +189,12 @@ class FlavorAssigner:
                 result.mode, result.reason = FlavorAssignmentMode.NO_FIT, messages.REASON_NO_MATCHING_FLAVOR
                 return result
             assigned.usage = {resource: amount * count for resource, amount in request.per_pod.items()}
-            for group in request.groups:
+            for index, group in enumerate(request.groups):
                 group_request = group if allowed is None else group.restrict(allowed)
-                best, insufficient = self._find_flavor(group_request, assigned.usage, node, result.usage, oracle)
+                first = scan.get((pod_set.name, index), 0) if scan else 0
+                best, insufficient, tried = self._find_flavor(
+                    group_request, assigned.usage, node, result.usage, oracle=oracle, first=first
+                )
                 assigned.reasons += best.reasons
                 result.mode = min(result.mode, best.mode)
                 result.borrowing = max(result.borrowing, best.borrowing)
@@ -193,6 +203,8 @@ class FlavorAssigner:
                 if best.mode is FlavorAssignmentMode.NO_FIT:
                     result.reason = best.reason
                     return result
+                if tried < len(group.flavors):
+                    result.scan[pod_set.name, index] = tried
                 for resource in group.per_pod:
                     assigned.flavors[resource] = best.flavor
                     key = (best.flavor, resource)
@@ -243,13 +255,15 @@ class FlavorAssigner:
         usage: dict[str, int],
         node: QuotaNode,
         assigned: FlavorResourceQuantities,
+        *,
         oracle: PreemptionOracle | None,
-    ) -> tuple[_FlavorAttempt, FlavorResourceQuantities]:
-        """The best flavor of a resource group, and what was insufficient in all flavors that were tried."""
+        first: int,
+    ) -> tuple[_FlavorAttempt, FlavorResourceQuantities, int]:
+        """The best flavor of a resource group, what was insufficient in all that were tried, and how many were."""
         attempts: list[_FlavorAttempt] = []
         if not group.has_alternatives:
             oracle = None
-        for name, mismatch in group.flavors:
+        for name, mismatch in group.flavors[first:]:
             if mismatch:
                 attempt = _FlavorAttempt(
                     name,
@@ -264,29 +278,37 @@ class FlavorAssigner:
                     self._check_quota(node, attempt, key, usage[resource], assigned=assigned, oracle=oracle)
             attempts.append(attempt)
             if not self._should_try_next_flavor(attempt):
+                best = attempt
                 break
+        else:
+            best = max(attempts, key=self._preference)
+        tried = first + len(attempts)
         if len(attempts) == 1:
-            return attempts[0], attempts[0].insufficient
-        best = max(attempts, key=self._preference)
+            return best, best.insufficient, tried
         if best.mode is FlavorAssignmentMode.FIT:
-            return best, {}
+            return best, {}, tried
         best.reasons = [reason for attempt in attempts for reason in attempt.reasons]
         best.reason = min((attempt.reason for attempt in attempts), key=_REASON_PRECEDENCE.index)
-        return best, {key: amount for attempt in attempts for key, amount in attempt.insufficient.items()}
+        insufficient = {key: amount for attempt in attempts for key, amount in attempt.insufficient.items()}
+        return best, insufficient, tried
 
     def _should_try_next_flavor(self, attempt: _FlavorAttempt) -> bool:
         if attempt.mode is FlavorAssignmentMode.NO_FIT or attempt.possibility is PreemptionPossibility.NO_CANDIDATES:
             return True
         if attempt.mode is FlavorAssignmentMode.PREEMPT and not self._spec.stop_at_preemption:
             return True
-        return attempt.borrowing > 0 and not self._spec.stop_at_borrowing
+        return attempt.representative_borrowing > 0 and not self._spec.stop_at_borrowing
 
-    def _preference(self, attempt: _FlavorAttempt) -> tuple[bool, bool, int, int]:
+    def _preference(self, attempt: _FlavorAttempt) -> tuple[bool, tuple[bool, int, int]]:
         can_fit = attempt.mode is not FlavorAssignmentMode.NO_FIT
-        has_candidates = attempt.possibility is not PreemptionPossibility.NO_CANDIDATES
+        return can_fit, self._rank(attempt.possibility, attempt.representative_borrowing)
+
+    def _rank(self, possibility: PreemptionPossibility, borrowing: int) -> tuple[bool, int, int]:
+        """The larger the better."""
+        has_candidates = possibility is not PreemptionPossibility.NO_CANDIDATES
         if self._spec.prefer_preemption:
-            return can_fit, has_candidates, -attempt.borrowing, attempt.possibility
-        return can_fit, has_candidates, attempt.possibility, -attempt.borrowing
+            return has_candidates, -borrowing, possibility
+        return has_candidates, possibility, -borrowing
 
     def _check_quota(
         self,
@@ -304,7 +326,7 @@ class FlavorAssigner:
         available = node.available(key)
         if needed <= available:
             if node.parent is not None:
-                attempt.borrowing = max(attempt.borrowing, node.borrowing_height(key, needed))
+                self._record(attempt, PreemptionPossibility.NOT_NEEDED, node.borrowing_height(key, needed))
             return
         capacity = node.potential_available(key)
         if needed > capacity:
@@ -314,19 +336,27 @@ class FlavorAssigner:
         attempt.insufficient[key] = needed
         attempt.reasons.append(InsufficientQuota(key, before, requested, available, False))
         policy = self._spec.preemption
-        may_reclaim = node.parent is not None and policy.reclaim_within_cohort != names.NEVER
-        may_preempt = policy.within_cluster_queue != names.NEVER or may_reclaim
-        if needed > node.nominal(key) and not (may_preempt and policy.borrow_within_cohort):
+        may_reclaim_in_hierarchy = node.lowest_subtree(key, needed).parent is not None
+        if needed > node.nominal(key) and not may_reclaim_in_hierarchy and not policy.borrow_within_cohort:
             attempt.mode = FlavorAssignmentMode.NO_FIT
             return
+        may_reclaim = node.parent is not None and policy.reclaim_within_cohort != names.NEVER
+        may_preempt = policy.within_cluster_queue != names.NEVER or may_reclaim
         if oracle is not None and may_preempt:
-            possibility, borrowing = oracle(key, needed)
+            possibility, borrowing, shortage = oracle(key, needed)
+            if shortage:
+                attempt.insufficient[key] = min(needed, available + shortage)
         else:
             possibility = PreemptionPossibility.RECLAIM if may_preempt else PreemptionPossibility.NO_CANDIDATES
             borrowing = node.borrowing_height(key, needed)
         attempt.mode = min(attempt.mode, FlavorAssignmentMode.PREEMPT)
-        attempt.possibility = min(attempt.possibility, possibility)
+        self._record(attempt, possibility, borrowing)
+
+    def _record(self, attempt: _FlavorAttempt, possibility: PreemptionPossibility, borrowing: int) -> None:
+        """The flavor is as good as the resource that suits it least."""
         attempt.borrowing = max(attempt.borrowing, borrowing)
+        if self._rank(possibility, borrowing) < self._rank(attempt.possibility, attempt.representative_borrowing):
+            attempt.possibility, attempt.representative_borrowing = possibility, borrowing
 
 
 def _pod_set_request(pod_set: PodSet, spec: ClusterQueueSpec, flavors: Mapping[str, Flavor]) -> _PodSetRequest:

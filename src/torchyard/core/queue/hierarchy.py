@@ -40,6 +40,9 @@ def build_hierarchy(
                 node.attach_to(cohort_node(cohort.parent))
         return nodes[name]
 
+    for name in cohorts:
+        if name not in cycles:
+            cohort_node(name)  # a cohort without queues lends its quota, too
     for name in sorted(cluster_queues):
         spec = cluster_queues[name]
         cq = hierarchy.cluster_queues[name] = ClusterQueue(spec, QuotaNode(name, spec.quotas), flavors)

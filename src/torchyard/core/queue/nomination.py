@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap, QueueHead
-from torchyard.core.queue.flavor_assigner import Assignment, FlavorAssignmentMode
+from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap
+from torchyard.core.queue.flavor_assigner import Assignment
 from torchyard.core.queue.preemption import PreemptionTarget
-from torchyard.core.queue.quota import NodeUsage, simulate_removal
+from torchyard.core.queue.quota import NO_QUOTA, NodeUsage, simulate_removal
+from torchyard.core.queue.resources import FlavorResourceQuantities
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
+
+
+@dataclass(frozen=True)
+class BlockedHead:
+    """The head of a ClusterQueue that needs quota which others use and which it cannot reclaim."""
+
+    cq: ClusterQueue
+    info: WorkloadInfo
+    assignment: Assignment
+
+    @property
+    def order(self) -> tuple[bool, int, int, float, Key]:
+        return True, self.assignment.borrowing, *self.info.order
+
+    @property
+    def reserved(self) -> FlavorResourceQuantities:
+        """What nothing after it in the cycle may use: as much of its request as its queue may still use."""
+        node, borrows = self.cq.node, self.assignment.borrowing > 0
+        reserved: FlavorResourceQuantities = {}
+        for key, amount in self.assignment.usage.items():
+            quota, used = node.quotas.get(key, NO_QUOTA), node.usage.get(key, 0)
+            if not borrows:
+                reserved[key] = max(0, min(amount, quota.nominal - used))
+            elif quota.borrowing_limit is None:
+                reserved[key] = amount
+            else:
+                reserved[key] = min(amount, quota.nominal + quota.borrowing_limit - used)
+        return reserved
 
 
 @dataclass
@@ -24,8 +53,12 @@ class NominatedWorkload:
 
     @property
     def order(self) -> tuple[bool, int, int, float, Key]:
-        """Kueue's, with its gate PrioritizePreemptorWorkloads: quota that was freed for a workload goes to it."""
-        return not self.is_preemptor, self.assignment.borrowing, *self.info.order
+        """Those that borrow less first, then by priority and age.
+
+        A workload that had to preempt again and again, because others took what it freed, is before all of them.
+        """
+        is_first = self.is_preemptor and self.info.has_preempted_often
+        return not is_first, self.assignment.borrowing, *self.info.order
 
     @property
     def target_keys(self) -> list[Key]:
@@ -40,18 +73,6 @@ class NominatedWorkload:
     def fits_without(self, usages: list[NodeUsage]) -> bool:
         with simulate_removal(usages):
             return self.fits
-
-    def complete_preemption(self, head: QueueHead) -> NominatedWorkload:
-        """The workload in its current version, with the flavors that were freed for it.
-
-        Kueue would assign flavors again. They depend on what is free for this pod set and for those before it, so
-        the new ones can be others than those that were freed. Then the preempted workloads take the freed ones again,
-        are preempted again, and so on without end.
-        """
-        with without_replaced(self.replaced, self.cq):
-            borrowing = self.cq.node.max_borrowing_height(self.assignment.usage)
-        assignment = replace(self.assignment, mode=FlavorAssignmentMode.FIT, borrowing=borrowing)
-        return replace(self, heap=head.heap, info=head.info, assignment=assignment, targets=[])
 
 
 def replaced_slice(info: WorkloadInfo, cq: ClusterQueue) -> WorkloadInfo | None:

@@ -21,7 +21,7 @@ class PendingQueues:
         self.ineligible: dict[Key, ReasonMessage] = {}  # workloads that no queue admits
         self.unreported: dict[Key, None] = {}  # of these: those whose status does not say why yet
         self.joined: dict[PendingHeap, None] = {}  # inadmissible heaps with new workloads, which get the heap's reason
-        self.preemptors = PendingPreemptors(cache.workloads)
+        self.preemptors = PendingPreemptors(cache)
         self.requeuer = InadmissibleRequeuer(self.active, self.preemptors, cache.members_of)
         self._waiting_for_pods: dict[str, None] = {}  # ClusterQueues whose head fits, but admission is blocked
 
@@ -59,22 +59,24 @@ class PendingQueues:
         self.ineligible.pop(key, None)
         self.unreported.pop(key, None)
 
+    def head(self, cq: ClusterQueue) -> QueueHead | None:
+        """The next workload to schedule: the preemptor if there is one, unless a StrictFIFO queue has another head."""
+        head = None if cq.spec.is_strict_fifo else self.preemptors.head(cq)
+        if head is None:
+            head = cq.head()
+        if cq in self.preemptors and (head is None or not self.preemptors.is_preemptor(cq, head.info.key)):
+            self.remove_preemptor(cq)
+        return head
+
     def add_preemptor(self, entry: NominatedWorkload) -> None:
         """Workloads are evicted for it. As in Kueue, no workload of its queue passes it until it has its quota."""
-        self.preemptors.add(entry)
+        self.preemptors.add(entry.cq, entry.info.key, entry.assignment)
         self.park(entry.cq)
 
-    def valid_preemptor(self, cq: ClusterQueue, head: QueueHead | None) -> NominatedWorkload | None:
-        """The preemptor of a ClusterQueue, if it still is one; otherwise it is removed."""
-        preemptor = self.preemptors.get(cq)
-        if preemptor is None or self.preemptors.is_valid(preemptor, head):
-            return preemptor
-        self.remove_preemptor(cq)
-        return None
-
     def remove_preemptor(self, cq: ClusterQueue) -> None:
-        self.preemptors.remove(cq)
-        self.requeuer.preemptor_removed(cq.node.root)
+        if cq in self.preemptors:
+            self.preemptors.remove(cq)
+            self.requeuer.preemptor_removed(cq.node.root)
 
     def wait_for_preemptors(self, cq: ClusterQueue) -> None:
         """Its head needs what preemptors get: it is active again when quota is released or one of them is gone."""

@@ -1,13 +1,20 @@
-"""Which workloads to preempt so that another fits: Kueue's classic preemption.
+"""Which workloads to preempt so that another fits: Kueue's classic preemption in a tree of cohorts.
 
-Candidates are removed one by one until the workload fits: first those of ClusterQueues that borrow, then by low
-priority, then the most recently admitted. Afterwards each one that turns out not to be needed is added back.
+Candidates are removed one by one until the workload fits. Afterwards each one that turns out not to be needed is added
+back. In the order of preference, candidates are
+
+- workloads of other ClusterQueues that use quota of a subtree in which the workload would not borrow. It has a
+  hierarchical advantage over them;
+- workloads of other ClusterQueues that borrow. It may preempt them without borrowing itself, or while it borrows if the
+  policy allows that for their priority;
+- workloads of its own ClusterQueue.
+
+Among them, those that are evicted already are first, then low priorities, then the most recently admitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from heapq import merge
 from typing import NamedTuple
 
 from torchyard.api.queue import messages, names
@@ -23,12 +30,21 @@ class PreemptionTarget(NamedTuple):
     reason: str
 
 
-_Candidate = tuple[WorkloadInfo, ClusterQueue]
+class PreemptionSearch(NamedTuple):
+    targets: list[PreemptionTarget]  # empty if no preemption that is allowed helps
+    shortage: FlavorResourceQuantities  # what is missing then, even without all workloads that may be preempted
+
+
+class _Candidate(NamedTuple):
+    info: WorkloadInfo
+    cq: ClusterQueue
+
+
 _Resources = frozenset[FlavorResource]
 
 
 class ReclaimCandidates:
-    """The workloads that use borrowed quota, computed once for all nominations of a scheduling cycle.
+    """The workloads of ClusterQueues that borrow, computed once for all nominations of a scheduling cycle.
 
     Otherwise a cohort of a hundred ClusterQueues would collect and sort them a hundred times. The usage must not change
     between two calls, except inside a simulation.
@@ -36,135 +52,185 @@ class ReclaimCandidates:
 
     def __init__(self, members: Callable[[ClusterQueue], Iterable[ClusterQueue]]) -> None:
         self._members = members
-        self._candidates: dict[tuple[QuotaNode, _Resources], list[_Candidate]] = {}
+        self._candidates: dict[tuple[QuotaNode, _Resources], dict[bool, list[_Candidate]]] = {}
 
-    def outside(self, cq: ClusterQueue, keys: _Resources, *, below: int | None) -> Iterator[_Candidate]:
-        """The candidates in the other ClusterQueues of the cohort with a priority less than `below`, in order."""
+    def outside(
+        self, cq: ClusterQueue, keys: _Resources, *, below: int | None, is_evicted: bool
+    ) -> Iterator[_Candidate]:
+        """Those of the other ClusterQueues under the root, evicted or not, with a priority less than `below`."""
         cache_key = cq.node.root, keys
         if cache_key not in self._candidates:
+            self._candidates[cache_key] = self._collect(cq, keys)
+        for candidate in self._candidates[cache_key][is_evicted]:
+            if below is not None and candidate.info.priority >= below:
+                return
+            if candidate.cq is not cq:
+                yield candidate
+
+    def _collect(self, cq: ClusterQueue, keys: _Resources) -> dict[bool, list[_Candidate]]:
+        """By whether they are evicted, in order."""
+        by_evicted: dict[bool, list[_Candidate]] = {True: [], False: []}
+        for member in self._members(cq):
+            if member.inactive is not None:
+                continue  # as in Kueue, whose snapshot has only the active ones
             # The workloads of `cq` itself are candidates for the other queues. They are always included, because a
             # simulation may be going on that hides that it borrows.
-            borrowing = (
-                member
-                for member in self._members(cq)
-                if member is cq or any(member.node.is_borrowing(key) for key in keys)
-            )
-            self._candidates[cache_key] = sorted(
-                (
-                    (info, member)
-                    for member in borrowing
-                    for info in member.reserving.values()
-                    if not keys.isdisjoint(info.usage)
-                ),
-                key=_candidate_order,
-            )
-        for info, member in self._candidates[cache_key]:
-            if below is not None and info.priority >= below:
-                if not info.is_evicted:
-                    return
-            elif member is not cq and _uses_borrowed(info, member, keys):
-                yield info, member
+            if member is cq or member.node.is_borrowing_any(keys):
+                for info in member.reserving.values():
+                    if not keys.isdisjoint(info.usage):
+                        by_evicted[info.is_evicted].append(_Candidate(info, member))
+        for candidates in by_evicted.values():
+            candidates.sort(key=_candidate_order)
+        return by_evicted
 
 
 def find_targets(
     info: WorkloadInfo, cq: ClusterQueue, assignment: Assignment, candidates: ReclaimCandidates
-) -> list[PreemptionTarget]:
-    """The workloads to preempt; empty if no preemption that is allowed helps. The quotas are unchanged afterwards."""
-    keys = frozenset(assignment.need_preemption)
-    policy = cq.spec.preemption
-    own = sorted(_own_candidates(info, cq, keys), key=_candidate_order)
-    # Kueue would let it borrow again, be reclaimed again and preempt again, without end.
-    may_borrow = not info.lost_borrowed_quota
-    search = _TargetSearch(cq, assignment.usage, keys)
-    is_under_nominal = all(cq.node.usage.get(key, 0) < cq.node.nominal(key) for key in keys)
-    below = None if policy.reclaim_within_cohort == names.ANY else info.priority
-    # A queue that already uses its nominal quota reclaims nothing, unless it may preempt while it borrows.
-    may_reclaim = policy.reclaim_within_cohort != names.NEVER and (is_under_nominal or policy.borrow_within_cohort)
-    if not may_reclaim or next(candidates.outside(cq, keys, below=below), None) is None:
-        return search.minimal_targets(own, may_borrow=may_borrow)
-    if policy.borrow_within_cohort:
-        threshold = info.priority
-        if policy.max_priority_threshold is not None and policy.max_priority_threshold < threshold:
-            threshold = policy.max_priority_threshold + 1
-        if not is_under_nominal:
-            below = threshold
-        merged = _merge_candidates(candidates.outside(cq, keys, below=below), own, cq)
-        return search.minimal_targets(merged, may_borrow=may_borrow, borrow_below=threshold)
-    merged = _merge_candidates(candidates.outside(cq, keys, below=below), own, cq)
-    targets = search.minimal_targets(merged, may_borrow=False)
-    return targets or search.minimal_targets(own, may_borrow=may_borrow)
-
-
-def _own_candidates(info: WorkloadInfo, cq: ClusterQueue, keys: _Resources) -> Iterator[_Candidate]:
-    policy = cq.spec.preemption.within_cluster_queue
-    if policy == names.NEVER:
-        return
-    is_preemptible = _priority_filter(info, newer_equal=policy == names.LOWER_OR_NEWER)
-    for candidate in cq.reserving.values():
-        is_replaced = candidate.key == info.replaces
-        if not is_replaced and is_preemptible(candidate) and not keys.isdisjoint(candidate.usage):
-            yield candidate, cq
-
-
-def _merge_candidates(outside: Iterator[_Candidate], own: list[_Candidate], cq: ClusterQueue) -> Iterable[_Candidate]:
-    """Evicted ones first; among the evicted and among the rest, those of other ClusterQueues first."""
-    if not own:
-        return outside
-    return merge(outside, own, key=lambda candidate: (not candidate[0].is_evicted, candidate[1] is cq))
-
-
-def _uses_borrowed(info: WorkloadInfo, cq: ClusterQueue, keys: _Resources) -> bool:
-    """Whether the workload itself uses a resource that is needed and that its ClusterQueue borrows.
-
-    Kueue only asks whether the ClusterQueue borrows any of them, and then also preempts workloads that use another.
-    """
-    return any(key in keys and cq.node.is_borrowing(key) for key in info.usage)
-
-
-def _priority_filter(info: WorkloadInfo, *, newer_equal: bool) -> Callable[[WorkloadInfo], bool]:
-    def is_preemptible(candidate: WorkloadInfo) -> bool:
-        if candidate.priority != info.priority:
-            return candidate.priority < info.priority
-        return newer_equal and candidate.queued_at > info.queued_at
-
-    return is_preemptible
-
-
-def _candidate_order(candidate: _Candidate) -> tuple[bool, int, float, float, Key]:
-    """Times of reservations have whole seconds once they are written; within a second the newer workload is first."""
-    info, _ = candidate
-    return not info.is_evicted, info.priority, -info.reserved_at, -info.queued_at, info.key
+) -> PreemptionSearch:
+    """The workloads to preempt. The quotas are unchanged afterwards."""
+    search = _TargetSearch(info, cq, assignment, candidates)
+    for may_borrow in search.attempts():
+        targets = search.minimal_targets(may_borrow=may_borrow)
+        if targets:
+            return PreemptionSearch(targets, {})
+    return PreemptionSearch([], search.shortage)
 
 
 class _TargetSearch:
-    def __init__(self, cq: ClusterQueue, usage: FlavorResourceQuantities, keys: _Resources) -> None:
-        self._cq, self._usage, self._keys = cq, usage, keys
+    def __init__(
+        self, info: WorkloadInfo, cq: ClusterQueue, assignment: Assignment, candidates: ReclaimCandidates
+    ) -> None:
+        self._info, self._cq, self._usage = info, cq, assignment.usage
+        self._keys = frozenset(assignment.need_preemption)
+        self._policy = cq.spec.preemption
+        self._candidates = candidates
+        self._own = sorted(self._own_candidates(), key=_candidate_order)
+        self._has_advantage = self._advantages()
+        self._common: dict[ClusterQueue, QuotaNode] = {}
+        self.shortage: FlavorResourceQuantities = {}
 
-    def minimal_targets(
-        self, candidates: Iterable[_Candidate], *, may_borrow: bool, borrow_below: int | None = None
-    ) -> list[PreemptionTarget]:
-        """`borrow_below`: while it borrows, it may preempt in other queues only workloads of a lower priority."""
+    def attempts(self) -> list[bool]:
+        """Whether it may borrow, in the order in which to try it."""
+        if self._info.lost_borrowed_quota and self._info.has_preempted_often:
+            return [False]  # Kueue lets it borrow again, be reclaimed again and preempt again, without end.
+        is_forbidden = not self._policy.borrow_within_cohort
+        node = self._cq.node
+        is_under_nominal = all(node.usage.get(key, 0) < node.nominal(key) for key in self._keys)
+        if (is_forbidden and not is_under_nominal) or not self._has_outside((True, False)):
+            return [True]
+        if is_forbidden and not self._has_outside((True,)):
+            return [False, True]
+        return [True, False]
+
+    def minimal_targets(self, *, may_borrow: bool) -> list[PreemptionTarget]:
         removed: list[tuple[PreemptionTarget, ClusterQueue]] = []
         fits = False
-        for info, cq in candidates:
-            reason = messages.REASON_IN_CLUSTER_QUEUE
-            if cq is not self._cq:
-                if not _uses_borrowed(info, cq, self._keys):
-                    continue
-                reason = messages.REASON_IN_COHORT_RECLAMATION
-                if borrow_below is not None and info.priority >= borrow_below:
-                    may_borrow = False
-                elif borrow_below is not None:
-                    reason = messages.REASON_IN_COHORT_RECLAIM_WHILE_BORROWING
+        for info, cq in self._ordered(may_borrow=may_borrow):
             cq.node.remove_usage(info.usage)
-            removed.append((PreemptionTarget(info, reason), cq))
+            removed.append((PreemptionTarget(info, self._reason(info, cq)), cq))
             if self._fits(may_borrow=may_borrow):
                 fits = True
                 break
+        if not fits:
+            self._record_shortage(may_borrow=may_borrow)
         needed = self._fill_back(removed, may_borrow=may_borrow) if fits else removed
         for target, cq in needed:
             cq.node.add_usage(target.info.usage)
         return [target for target, _ in needed] if fits else []
+
+    def _record_shortage(self, *, may_borrow: bool) -> None:
+        """After all candidates were removed. Of several attempts, the one that lacks least counts."""
+        node = self._cq.node
+        for key, amount in self._usage.items():
+            missing = amount - node.available(key)
+            if not may_borrow:
+                missing = max(missing, node.usage.get(key, 0) + amount - node.nominal(key))
+            if missing > 0:
+                self.shortage[key] = min(missing, self.shortage.get(key, missing))
+
+    def _own_candidates(self) -> Iterator[_Candidate]:
+        policy, info = self._policy.within_cluster_queue, self._info
+        if policy == names.NEVER:
+            return
+        for candidate in self._cq.reserving.values():
+            if candidate.priority == info.priority:
+                is_preemptible = policy == names.LOWER_OR_NEWER and candidate.queued_at > info.queued_at
+            else:
+                is_preemptible = candidate.priority < info.priority
+            if is_preemptible and candidate.key != info.replaces and not self._keys.isdisjoint(candidate.usage):
+                yield _Candidate(candidate, self._cq)
+
+    def _advantages(self) -> dict[QuotaNode, bool]:
+        """The cohorts above it, each with whether a subtree of it has all that is requested unused."""
+        advantages: dict[QuotaNode, bool] = {}
+        if self._policy.reclaim_within_cohort == names.NEVER:
+            return advantages
+        has_advantage, remaining = self._cq.node.fits_in_quota(self._usage)
+        node = self._cq.node.parent
+        while node is not None:
+            advantages[node] = has_advantage
+            fits, remaining = node.fits_in_quota(remaining)
+            has_advantage = has_advantage or fits
+            node = node.parent
+        return advantages
+
+    def _has_outside(self, advantages: Iterable[bool]) -> bool:
+        return any(
+            True
+            for is_evicted in (True, False)
+            for has_advantage in advantages
+            for _ in self._outside(has_advantage, is_evicted=is_evicted, may_borrow=False)
+        )
+
+    def _ordered(self, *, may_borrow: bool) -> Iterator[_Candidate]:
+        """The candidates in order. Those whose queue or cohort does not borrow any more are left out."""
+        for is_evicted in (True, False):
+            for has_advantage in (True, False):
+                yield from self._outside(has_advantage, is_evicted=is_evicted, may_borrow=may_borrow)
+            yield from (candidate for candidate in self._own if candidate.info.is_evicted is is_evicted)
+
+    def _outside(self, has_advantage: bool, *, is_evicted: bool, may_borrow: bool) -> Iterator[_Candidate]:
+        if has_advantage not in self._has_advantage.values():
+            return
+        below = None if self._policy.reclaim_within_cohort == names.ANY else self._info.priority
+        for candidate in self._candidates.outside(self._cq, self._keys, below=below, is_evicted=is_evicted):
+            common = self._common_cohort(candidate.cq)
+            is_allowed = has_advantage or not may_borrow or self._is_below_threshold(candidate.info)
+            if is_allowed and self._has_advantage[common] is has_advantage and self._is_borrowing(candidate.cq, common):
+                yield candidate
+
+    def _common_cohort(self, cq: ClusterQueue) -> QuotaNode:
+        """The lowest cohort above both queues."""
+        common = self._common.get(cq)
+        if common is None:
+            node = cq.node
+            while node not in self._has_advantage and node.parent is not None:
+                node = node.parent
+            common = self._common[cq] = node
+        return common
+
+    def _is_borrowing(self, cq: ClusterQueue, common: QuotaNode) -> bool:
+        """Whether a queue borrows, and every cohort between it and the common one, too."""
+        node: QuotaNode | None = cq.node
+        while node is not None and node is not common:
+            if not node.is_borrowing_any(self._keys):
+                return False
+            node = node.parent
+        return True
+
+    def _is_below_threshold(self, candidate: WorkloadInfo) -> bool:
+        """Whether it may be preempted in another queue while this workload borrows."""
+        if not self._policy.borrow_within_cohort or candidate.priority >= self._info.priority:
+            return False
+        threshold = self._policy.max_priority_threshold
+        return threshold is None or candidate.priority <= threshold
+
+    def _reason(self, candidate: WorkloadInfo, cq: ClusterQueue) -> str:
+        if cq is self._cq:
+            return messages.REASON_IN_CLUSTER_QUEUE
+        if not self._has_advantage[self._common_cohort(cq)] and self._is_below_threshold(candidate):
+            return messages.REASON_IN_COHORT_RECLAIM_WHILE_BORROWING
+        return messages.REASON_IN_COHORT_RECLAMATION
 
     def _fill_back(
         self, removed: list[tuple[PreemptionTarget, ClusterQueue]], *, may_borrow: bool
@@ -188,3 +254,9 @@ class _TargetSearch:
             if not may_borrow and node.usage.get(key, 0) + amount > node.nominal(key):
                 return False
         return True
+
+
+def _candidate_order(candidate: _Candidate) -> tuple[int, float, float, Key]:
+    """Times of reservations have whole seconds once they are written; within a second the newer workload is first."""
+    info, _ = candidate
+    return info.priority, -info.reserved_at, -info.queued_at, info.key

@@ -6,7 +6,7 @@ counts at the parent, so what is available at a node is a sum along one path to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Quota:
     lending_limit: int | None = None
 
 
-_NO_QUOTA = Quota(0)
+NO_QUOTA = Quota(0)
 
 
 class QuotaNode:
@@ -35,6 +35,7 @@ class QuotaNode:
         self.subtree_quota: FlavorResourceQuantities = {}
         self.guaranteed: FlavorResourceQuantities = {}
         self.usage: FlavorResourceQuantities = {}
+        self.height = 0  # the distance to the farthest leaf
 
     @property
     def root(self) -> QuotaNode:
@@ -58,8 +59,10 @@ class QuotaNode:
         for the garbage collector to find cycles.
         """
         self.subtree_quota = {key: quota.nominal for key, quota in self.quotas.items()}
+        self.height = 0
         for child in self._children:
             child.compute_subtree_quota()
+            self.height = max(self.height, child.height + 1)
             for key, amount in child.subtree_quota.items():
                 self.subtree_quota[key] = self.subtree_quota.get(key, 0) + amount - child.guaranteed.get(key, 0)
         self._children = []
@@ -73,7 +76,7 @@ class QuotaNode:
             return subtree - used
         guaranteed = self.guaranteed.get(key, 0)
         from_parent = self.parent.available(key)
-        limit = self.quotas.get(key, _NO_QUOTA).borrowing_limit
+        limit = self.quotas.get(key, NO_QUOTA).borrowing_limit
         if limit is not None:
             from_parent = min(from_parent, subtree - guaranteed - max(0, used - guaranteed) + limit)
         return max(0, guaranteed - used) + from_parent
@@ -84,22 +87,46 @@ class QuotaNode:
         if self.parent is None:
             return subtree
         maximum = self.guaranteed.get(key, 0) + self.parent.potential_available(key)
-        limit = self.quotas.get(key, _NO_QUOTA).borrowing_limit
+        limit = self.quotas.get(key, NO_QUOTA).borrowing_limit
         return maximum if limit is None else min(maximum, subtree + limit)
 
     def nominal(self, key: FlavorResource) -> int:
-        return self.quotas.get(key, _NO_QUOTA).nominal
+        return self.quotas.get(key, NO_QUOTA).nominal
 
-    def is_borrowing(self, key: FlavorResource) -> bool:
-        return self.parent is not None and self.usage.get(key, 0) > self.subtree_quota.get(key, 0)
+    def is_borrowing_any(self, keys: Iterable[FlavorResource]) -> bool:
+        """Whether more of one of these is used than this subtree has."""
+        usage, subtree_quota = self.usage, self.subtree_quota
+        return any(usage.get(key, 0) > subtree_quota.get(key, 0) for key in keys)
+
+    def fits_in_quota(self, quantities: Mapping[FlavorResource, int]) -> tuple[bool, FlavorResourceQuantities]:
+        """Whether this subtree has all of it unused, and what its guaranteed quota leaves for the parent to provide."""
+        usage, subtree_quota = self.usage, self.subtree_quota
+        fits = all(usage.get(key, 0) + amount <= subtree_quota.get(key, 0) for key, amount in quantities.items())
+        return fits, {key: max(0, amount - self._local_available(key)) for key, amount in quantities.items()}
+
+    def needed_from_root(self, key: FlavorResource, amount: int) -> int:
+        """What the guaranteed quotas below the root do not provide of an amount."""
+        node = self
+        while node.parent is not None and amount > 0:
+            amount -= node._local_available(key)
+            node = node.parent
+        return max(0, amount)
+
+    def _local_available(self, key: FlavorResource) -> int:
+        """The unused part of the guaranteed quota, which the parent does not see."""
+        return max(0, self.guaranteed.get(key, 0) - self.usage.get(key, 0))
 
     def borrowing_height(self, key: FlavorResource, more: int) -> int:
-        """The height of the lowest subtree that has `more` unused: 0 is this node, 1 its cohort, and so on."""
-        height, node = 0, self
+        """The height of the lowest subtree that has `more` unused: 0 is this node. The root's if none has it."""
+        return self.lowest_subtree(key, more).height
+
+    def lowest_subtree(self, key: FlavorResource, more: int) -> QuotaNode:
+        """The lowest subtree that has `more` unused, the root if none has it."""
+        node = self
         while node.parent is not None and node.usage.get(key, 0) + more > node.subtree_quota.get(key, 0):
-            more = node.usage.get(key, 0) + more - node.subtree_quota.get(key, 0)
-            height, node = height + 1, node.parent
-        return height
+            more -= node._local_available(key)
+            node = node.parent
+        return node
 
     def max_borrowing_height(self, quantities: Mapping[FlavorResource, int]) -> int:
         return max((self.borrowing_height(key, amount) for key, amount in quantities.items()), default=0)

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from torchyard.api.queue import names
 from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap
-from torchyard.core.queue.nomination import NominatedWorkload
 from torchyard.core.queue.preemptors import PendingPreemptors
 from torchyard.core.queue.quota import QuotaNode
 from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
 from torchyard.core.queue.workload_info import QueueOrder
+
+_MAX_DELAY = 100  # cycles
 
 
 class InadmissibleRequeuer:
@@ -34,7 +35,7 @@ class InadmissibleRequeuer:
         self._released: dict[QuotaNode, None] = {}
         self._skipped: dict[QuotaNode, None] = {}  # roots where heaps were left out, since quota was too little for all
         self._retry: dict[QuotaNode, bool] = {}  # roots to look at again in this cycle; whether for reclaim, too
-        self._borrowers: dict[QuotaNode, dict[PendingHeap, ClusterQueue]] = {}
+        self._delayed: dict[QuotaNode, int] = {}  # roots with released quota that heads try first; for how many cycles
 
     def quota_released(self, root: QuotaNode) -> None:
         self._released[root] = None
@@ -45,7 +46,7 @@ class InadmissibleRequeuer:
 
     def pending_removed(self, cq: ClusterQueue) -> None:
         """Less quota may be held for the new head of a StrictFIFO queue."""
-        if cq.spec.is_strict_fifo and cq.node.root in self._borrowers:
+        if cq.spec.is_strict_fifo and self._preemptors.has_waiting(cq.node.root):
             self._retry[cq.node.root] = True
 
     def nothing_admitted(self, cq: ClusterQueue) -> None:
@@ -54,34 +55,47 @@ class InadmissibleRequeuer:
         if root in self._skipped:
             self._retry.setdefault(root, False)
 
-    def block_borrowing(self, entry: NominatedWorkload) -> None:
-        """It would borrow quota that is held for others. Other heaps of its queue go on: they may borrow less."""
-        entry.heap.mark_inadmissible({}, unreclaimable={})
-        self._borrowers.setdefault(entry.cq.node.root, {})[entry.heap] = entry.cq
-
     def requeue_released(self) -> None:
-        """At the start of a cycle."""
+        """At the start of a cycle.
+
+        As in Kueue, the heads that take part in every cycle try the quota first: those of StrictFIFO queues,
+        preemptors, those that wait for preemptors, and new ones.
+        """
         released, self._released = self._released, {}
         for root in released:
-            self._requeue(root, reclaim=True)
+            self._activate_heads(root)
+            self._delayed[root] = 0
+        self._requeue_delayed()
+
+    def _requeue_delayed(self) -> None:
+        for root in list(self._delayed):
+            self._delayed[root] += 1
+            if self._delayed[root] > _MAX_DELAY or not self._is_active(root):
+                del self._delayed[root]
+                self._requeue(root, reclaim=True)
+
+    def _activate_heads(self, root: QuotaNode) -> None:
+        for cq in self._members_of(root):
+            if self._preemptors.pop_due(cq) or (cq.spec.is_strict_fifo and cq.retry_head()):
+                self._active[cq.name] = None
+
+    def _is_active(self, root: QuotaNode) -> bool:
+        return any(cq.name in self._active for cq in self._members_of(root))
 
     def requeue_retries(self) -> None:
         """At the end of a cycle."""
         retry, self._retry = self._retry, {}
         for root, reclaim in retry.items():
             self._requeue(root, reclaim=reclaim)
+        self._requeue_delayed()
 
     def clear(self) -> None:
-        self._released, self._skipped, self._retry, self._borrowers = {}, {}, {}, {}
+        self._released, self._skipped, self._retry, self._delayed = {}, {}, {}, {}
 
     def _requeue(self, root: QuotaNode, *, reclaim: bool) -> None:
         members = self._members_of(root)
         for cq in members:
             if self._preemptors.pop_due(cq):
-                self._active[cq.name] = None
-        if reclaim:
-            for heap, cq in self._borrowers.pop(root, {}).items():
-                heap.is_inadmissible = False
                 self._active[cq.name] = None
         requeued, is_complete = requeue_inadmissible(
             root, [cq for cq in members if cq not in self._preemptors], reclaim=reclaim
@@ -153,8 +167,11 @@ def _add_candidate(
 def _may_reclaim(cq: ClusterQueue, heap: PendingHeap) -> bool:
     if cq.spec.preemption.reclaim_within_cohort == names.NEVER or cq.node.parent is None:
         return False
-    usage, nominal = cq.node.usage, cq.node.nominal
-    return any(usage.get(key, 0) + need <= nominal(key) for key, need in heap.retry_thresholds.items())
+    # While it borrows less than all cohorts above it have, it has an advantage over others that borrow more.
+    return any(
+        cq.node.lowest_subtree(key, need).parent is not None or cq.spec.preemption.borrow_within_cohort
+        for key, need in heap.retry_thresholds.items()
+    )
 
 
 def _take(candidate: _Candidate, free: FlavorResourceQuantities) -> bool:
@@ -162,8 +179,7 @@ def _take(candidate: _Candidate, free: FlavorResourceQuantities) -> bool:
     node, is_served = candidate.cq.node, False
     for key in candidate.available:
         left = free[key]
-        own = 0 if node.parent is None else max(0, node.guaranteed.get(key, 0) - node.usage.get(key, 0))
-        from_root = max(0, candidate.heap.retry_thresholds[key] - own)
+        from_root = node.needed_from_root(key, candidate.heap.retry_thresholds[key])
         if from_root <= left:
             free[key] = left - from_root
             is_served = True

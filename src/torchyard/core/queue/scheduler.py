@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from torchyard.api.queue import messages, names
 from torchyard.api.queue.messages import ReasonMessage
@@ -15,7 +15,7 @@ from torchyard.core.queue.flavor_assigner import (
     PreemptionPossibility,
     SimulatedPreemption,
 )
-from torchyard.core.queue.nomination import NominatedWorkload, replaced_slice, without_replaced
+from torchyard.core.queue.nomination import BlockedHead, NominatedWorkload, replaced_slice, without_replaced
 from torchyard.core.queue.preemption import PreemptionTarget, find_targets
 from torchyard.core.queue.quota import NodeUsage, simulate_removal
 from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
@@ -77,24 +77,32 @@ class SchedulingCycle:
         self._decisions: list[SchedulingDecision] = []
 
     def run(self) -> list[SchedulingDecision]:
-        nominated = self._nominate_heads()
-        preemptors = self._pending.preemptors.under({entry.cq.node.root for entry in nominated})
-        targeted = {key for entry in preemptors for key in entry.target_keys}
-        for entry in sorted([*nominated, *preemptors], key=lambda entry: entry.order):
+        nominated = self._nominate_all(self._active_queues())
+        roots = {entry.cq.node.root for entry in nominated}
+        queues = {entry.cq.name for entry in nominated}
+        nominated += self._nominate_all(cq for cq in self._pending.preemptors.under(roots) if cq.name not in queues)
+        entries: list[NominatedWorkload | BlockedHead] = [*nominated, *self._cache.blocked_heads(roots)]
+        targeted: set[Key] = set()
+        for entry in sorted(entries, key=lambda entry: entry.order):
             try:
-                self._process(entry, targeted)
+                if isinstance(entry, BlockedHead):
+                    self._snapshot.promise_to_head(entry)
+                else:
+                    self._process(entry, targeted)
             except Exception as error:  # what was decided for the other queues is already counted, and must be written
                 self._fail(entry.cq, error)
         self._pending.requeuer.requeue_retries()
         return self._decisions
 
-    def _nominate_heads(self) -> list[NominatedWorkload]:
+    def _active_queues(self) -> list[ClusterQueue]:
+        active, cluster_queues = self._pending.active, self._cache.cluster_queues
+        for name in active.keys() - cluster_queues.keys():
+            del active[name]
+        return [cluster_queues[name] for name in sorted(active)]
+
+    def _nominate_all(self, cluster_queues: Iterable[ClusterQueue]) -> list[NominatedWorkload]:
         nominated: list[NominatedWorkload] = []
-        for name in sorted(self._pending.active):
-            cq = self._cache.cluster_queues.get(name)
-            if cq is None:
-                del self._pending.active[name]
-                continue
+        for cq in cluster_queues:
             try:
                 entry = self._nominate(cq)
             except Exception as error:
@@ -110,16 +118,15 @@ class SchedulingCycle:
 
     def _process(self, entry: NominatedWorkload, targeted: set[Key]) -> None:
         snapshot = self._snapshot
-        if self._pending.preemptors.has(entry):
-            snapshot.promise(entry)
+        if entry.assignment.mode is FlavorAssignmentMode.PREEMPT and not entry.targets:
+            self._wait_for_quota(entry)
         elif not targeted.isdisjoint(entry.target_keys):
             self._wait_for_preemptors(entry, messages.OVERLAPPING_TARGETS)
         elif not snapshot.fits(entry):
-            # Otherwise another workload was admitted in this cycle, and this one stays active for the next.
+            # Otherwise another workload was admitted in this cycle, or quota is reserved for this cycle only. Then it
+            # stays active for the next one.
             if snapshot.fits_without_promises(entry):
                 self._wait_for_preemptors(entry, messages.NO_LONGER_FITS)
-        elif (held := self._quota_held_from(entry)) and not snapshot.fits(entry, held.values()):
-            self._block_borrowing(entry)
         elif entry.targets:
             targeted.update(entry.target_keys)
             self._preempt(entry)
@@ -132,30 +139,45 @@ class SchedulingCycle:
         else:
             self._admit(entry)
 
-    def _nominate(self, cq: ClusterQueue) -> NominatedWorkload | None:
-        """The first workload that fits, with or without preemption. The heaps before it become inadmissible."""
-        head = cq.head()
-        preemptor = self._pending.valid_preemptor(cq, head)
-        if preemptor is not None and not preemptor.fits:
+    def _wait_for_quota(self, entry: NominatedWorkload) -> None:
+        """It needs quota that others use and that it cannot reclaim. As in Kueue, it keeps others from using more."""
+        assignment, heap, cq = entry.assignment, entry.heap, entry.cq
+        self._mark_inadmissible(entry)
+        if cq.spec.preemption.reclaim_within_cohort != names.ANY:
+            heap.blocked = assignment
+            head = BlockedHead(cq, entry.info, assignment)
+            self._snapshot.promise_to_head(head, is_transient=not cq.spec.is_strict_fifo)
+        if cq.head() is None:
             self._pending.park(cq)
-            return None
-        if preemptor is not None and head is not None:
-            self._pending.remove_preemptor(cq)
-            return preemptor.complete_preemption(head)
-        while head is not None:
+
+    def _nominate(self, cq: ClusterQueue) -> NominatedWorkload | None:
+        """The first workload of a queue, if it fits with or without preemption. Otherwise its heap is inadmissible."""
+        head = self._pending.head(cq)
+        entry: NominatedWorkload | None = None
+        if head is not None:
             replaced = replaced_slice(head.info, cq)
             with without_replaced(replaced, cq):
-                entry = self._assign(cq, head, replaced)
-            if entry is not None:
-                return entry
-            head = cq.head()
-        self._pending.park(cq)
-        return None
+                entry = self._assign_freed(cq, head, replaced) or self._assign(cq, head, replaced)
+        if entry is not None:
+            entry.is_preemptor = self._pending.preemptors.is_preemptor(cq, entry.info.key)
+        elif cq.head() is None:
+            self._pending.park(cq)
+        return entry
+
+    def _assign_freed(
+        self, cq: ClusterQueue, head: QueueHead, replaced: WorkloadInfo | None
+    ) -> NominatedWorkload | None:
+        freed = self._pending.preemptors.freed_assignment(cq, head.info)
+        if freed is None or any(amount > cq.node.available(key) for key, amount in freed.usage.items()):
+            return None
+        borrowing = cq.node.max_borrowing_height(freed.usage)
+        assignment = replace(freed, mode=FlavorAssignmentMode.FIT, borrowing=borrowing)
+        return NominatedWorkload(head.info, cq, head.heap, assignment, [], replaced)
 
     def _assign(self, cq: ClusterQueue, head: QueueHead, replaced: WorkloadInfo | None) -> NominatedWorkload | None:
         heap, info = head
         if info.requirements.invalid:
-            heap.mark_inadmissible({}, unreclaimable={})
+            heap.mark_inadmissible({})
             self._stay_pending(head, ReasonMessage(messages.REASON_PENDING, info.requirements.invalid))
             return None
         allowed = None if replaced is None else frozenset(flavor for flavor, _ in replaced.usage)
@@ -166,8 +188,12 @@ class SchedulingCycle:
                 return NominatedWorkload(info, cq, heap, assignment, [], replaced)
             if assignment.mode is FlavorAssignmentMode.NO_FIT:
                 return None
-            targets = find_targets(info, cq, assignment, self._snapshot.candidates)
+            targets, shortage = find_targets(info, cq, assignment, self._snapshot.candidates)
             if not targets:
+                for key, missing in shortage.items():
+                    if key in assignment.insufficient:
+                        enough = cq.node.available(key) + missing
+                        assignment.insufficient[key] = min(enough, assignment.insufficient[key])
                 return None
             with simulate_removal(self._usages(targets)):
                 assignment.borrowing = cq.node.max_borrowing_height(assignment.usage)
@@ -176,22 +202,38 @@ class SchedulingCycle:
         def nominate_partial(counts: Mapping[str, int]) -> NominatedWorkload | None:
             return nominate(heap.assigner.assign(cq.node, counts, oracle=oracle))
 
-        assignment = heap.assigner.assign(cq.node, allowed=allowed, oracle=oracle)
+        scan = heap.scans[-1] if heap.scans else None
+        assignment = heap.assigner.assign(cq.node, allowed=allowed, oracle=oracle, scan=scan)
         entry = nominate(assignment) or heap.assigner.find_largest(nominate_partial)
-        if entry is None:
-            _mark_inadmissible(heap, cq, heap.assigner.assign_min_count(cq.node) or assignment, replaced)
-            self._stay_pending(head, ReasonMessage(assignment.reason, assignment.message))
-        return entry
+        if entry is not None:
+            heap.scans = []
+            return entry
+        if assignment.mode is FlavorAssignmentMode.PREEMPT:
+            return NominatedWorkload(info, cq, heap, assignment, [], replaced)
+        self._mark_inadmissible(NominatedWorkload(info, cq, heap, assignment, [], replaced))
+        return None
+
+    def _mark_inadmissible(self, entry: NominatedWorkload) -> None:
+        """No workload of the heap fits, unless the next cycle goes on with other flavors."""
+        self._pending.remove_preemptor(entry.cq)
+        heap, assignment = entry.heap, entry.assignment
+        if assignment.scan and assignment.scan not in heap.scans:
+            heap.scans.append(assignment.scan)
+            return
+        least = heap.assigner.assign_min_count(entry.cq.node) or assignment
+        usage = {} if entry.replaced is None else entry.replaced.usage
+        heap.mark_inadmissible(_subtract(heap.assigner.retry_thresholds(entry.cq.node, least), usage))
+        self._stay_pending(QueueHead(heap, entry.info), ReasonMessage(assignment.reason, assignment.message))
 
     def _preemption_oracle(self, info: WorkloadInfo, cq: ClusterQueue) -> PreemptionOracle:
         def simulate(key: FlavorResource, amount: int) -> SimulatedPreemption:
             requested = {key: amount}
             assignment = Assignment(usage=requested, need_preemption=requested)
-            targets = find_targets(info, cq, assignment, self._snapshot.candidates)
+            targets, shortage = find_targets(info, cq, assignment, self._snapshot.candidates)
             with simulate_removal(self._usages(targets)):
                 borrowing = cq.node.max_borrowing_height(requested)
             if not targets:
-                return SimulatedPreemption(PreemptionPossibility.NO_CANDIDATES, borrowing)
+                return SimulatedPreemption(PreemptionPossibility.NO_CANDIDATES, borrowing, shortage.get(key, 0))
             if any(target.reason == messages.REASON_IN_CLUSTER_QUEUE for target in targets):
                 return SimulatedPreemption(PreemptionPossibility.PREEMPT, borrowing)
             return SimulatedPreemption(PreemptionPossibility.RECLAIM, borrowing)
@@ -202,6 +244,7 @@ class SchedulingCycle:
         return [*self._snapshot.usages(target.info.key for target in targets).values()]
 
     def _admit(self, entry: NominatedWorkload) -> None:
+        self._pending.remove_preemptor(entry.cq)
         if entry.replaced is not None:
             self._state.retire(entry.replaced)
         self._state.assume(entry.info, entry.cq.name, entry.assignment.usage, self._now)
@@ -214,43 +257,25 @@ class SchedulingCycle:
         self._decisions.append(StayPending(entry.info, entry.heap, why))
         to_evict = [target for target in entry.targets if not target.info.is_evicted]
         if to_evict:
+            entry.info.preemption_rounds += 1
             cluster_queues = self._cache.cluster_queues
             paths = {target.info.key: cluster_queues[target.info.reserved_in].node.path for target in entry.targets}
             self._decisions.append(Preempt(entry.info, entry.cq.name, to_evict, paths, entry.cq.node.path))
         for target in to_evict:
             target.info.is_evicted = True
 
-    def _quota_held_from(self, entry: NominatedWorkload) -> dict[str, NodeUsage]:
-        """Quota that a workload may not borrow, because it is held for the heads of StrictFIFO queues."""
-        is_borrower = entry.assignment.borrowing and not entry.is_preemptor
-        return self._cache.quota_held_from(entry.cq) if is_borrower else {}
-
-    def _block_borrowing(self, entry: NominatedWorkload) -> None:
-        self._pending.requeuer.block_borrowing(entry)
-        why = ReasonMessage(messages.REASON_QUOTA_HELD, messages.NO_LONGER_FITS)
-        self._stay_pending(QueueHead(entry.heap, entry.info), why)
-
     def _wait_for_preemptors(self, entry: NominatedWorkload, message: str) -> None:
-        """Preemptors get what it needs. As in Kueue, no other workload of its queue passes it meanwhile."""
+        """Preemptors or blocked heads get what it needs. As in Kueue, no workload of its queue passes it meanwhile."""
+        self._pending.remove_preemptor(entry.cq)
         self._pending.wait_for_preemptors(entry.cq)
-        why = ReasonMessage(messages.REASON_WAITING_FOR_QUOTA, message)
+        roots = [entry.cq.node.root]
+        is_held = not self._pending.preemptors.under(roots) and bool(self._cache.blocked_heads(roots))
+        why = ReasonMessage(messages.REASON_QUOTA_HELD if is_held else messages.REASON_WAITING_FOR_QUOTA, message)
         self._stay_pending(QueueHead(entry.heap, entry.info), why)
 
     def _stay_pending(self, head: QueueHead, why: ReasonMessage) -> None:
         head.heap.pending_reason = why
         self._decisions.append(StayPending(head.info, head.heap, why))
-
-
-def _mark_inadmissible(
-    heap: PendingHeap, cq: ClusterQueue, assignment: Assignment, replaced: WorkloadInfo | None
-) -> None:
-    usage = {} if replaced is None else replaced.usage
-    thresholds = heap.assigner.retry_thresholds(cq.node, assignment)
-    # As in Kueue: a queue that may reclaim everything that was borrowed from it lets others borrow meanwhile.
-    can_reclaim_all = cq.spec.preemption.reclaim_within_cohort == names.ANY
-    is_unreclaimable = assignment.mode is FlavorAssignmentMode.PREEMPT and not can_reclaim_all
-    unreclaimable = _subtract(assignment.usage, usage) if is_unreclaimable else {}
-    heap.mark_inadmissible(_subtract(thresholds, usage), unreclaimable=unreclaimable)
 
 
 def _subtract(quantities: FlavorResourceQuantities, usage: FlavorResourceQuantities) -> FlavorResourceQuantities:

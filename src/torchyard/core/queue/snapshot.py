@@ -6,13 +6,13 @@ and takes them back, so that a cycle costs what it looks at, however many Cluste
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from types import TracebackType
 
 from torchyard.core.queue.cache import QueueCache
-from torchyard.core.queue.nomination import NominatedWorkload
+from torchyard.core.queue.nomination import BlockedHead, NominatedWorkload
 from torchyard.core.queue.preemption import ReclaimCandidates
-from torchyard.core.queue.quota import NodeUsage, QuotaNode, simulate_addition
+from torchyard.core.queue.quota import NodeUsage, QuotaNode
 from torchyard.core.queue.workload_info import Key
 
 
@@ -27,6 +27,7 @@ class QuotaSnapshot:
         self._cache = cache
         self.candidates = ReclaimCandidates(cache.members)
         self._promised: dict[QuotaNode, list[NodeUsage]] = {}  # by root
+        self._transient: dict[QuotaNode, list[NodeUsage]] = {}  # by root: promised for this cycle only
         self._leaving: dict[QuotaNode, dict[Key, NodeUsage]] = {}  # by root: what preemption will release
 
     def __enter__(self) -> QuotaSnapshot:
@@ -35,7 +36,7 @@ class QuotaSnapshot:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
     ) -> None:
-        for usages in self._promised.values():
+        for usages in (*self._promised.values(), *self._transient.values()):
             for node, quantities in usages:
                 node.remove_usage(quantities)
 
@@ -55,17 +56,19 @@ class QuotaSnapshot:
         self._promised.setdefault(root, []).append(NodeUsage(entry.cq.node, entry.assignment.usage))
         entry.cq.node.add_usage(entry.assignment.usage)
 
-    def fits(self, entry: NominatedWorkload, held: Collection[NodeUsage] = ()) -> bool:
-        """Whether a workload fits now, or without its targets, and also after all promises are fulfilled.
+    def promise_to_head(self, head: BlockedHead, *, is_transient: bool = False) -> None:
+        """Count what is reserved for a blocked head as used."""
+        reserved = NodeUsage(head.cq.node, head.reserved)
+        (self._transient if is_transient else self._promised).setdefault(head.cq.node.root, []).append(reserved)
+        head.cq.node.add_usage(reserved.quantities)
 
-        `held`: quota that is held for others, too.
-        """
-        with simulate_addition(held):
-            if not entry.targets and entry.fits:
-                return True
-            leaving = {**self._leaving.get(entry.cq.node.root, {}), **self.usages(entry.target_keys)}
-            may_wait = bool(entry.targets) or self.fits_without_promises(entry)
-            return may_wait and entry.fits_without([*leaving.values()])
+    def fits(self, entry: NominatedWorkload) -> bool:
+        """Whether a workload fits now, or without its targets, and also after all promises are fulfilled."""
+        if not entry.targets and entry.fits:
+            return True
+        leaving = {**self._leaving.get(entry.cq.node.root, {}), **self.usages(entry.target_keys)}
+        may_wait = bool(entry.targets) or self.fits_without_promises(entry)
+        return may_wait and entry.fits_without([*leaving.values()])
 
     def fits_without_promises(self, entry: NominatedWorkload) -> bool:
         """Whether only promises to preemptors keep a workload from being admitted."""

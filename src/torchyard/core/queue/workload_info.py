@@ -16,6 +16,7 @@ from torchyard.core.queue.resources import FlavorResourceQuantities, to_milli
 
 Key = tuple[str, str]  # namespace, name
 QueueOrder = tuple[int, float, Key]
+_MANY_PREEMPTIONS = 3
 EquivalenceKey = tuple[SchedulingRequirements, Key | None]
 
 
@@ -44,6 +45,7 @@ class WorkloadInfo:
         "obj",
         "pending_cause",
         "pending_message",
+        "preemption_rounds",
         "priority",
         "queue_name",
         "queued_at",
@@ -101,6 +103,11 @@ class WorkloadInfo:
         self.pending_cause: str = ""
         if previous is not None and previous.pending_message == self.pending_message:
             self.pending_cause = previous.pending_cause
+
+        # How often it preempted others. Only the scheduler knows.
+        self.preemption_rounds: int = 0
+        if previous is not None and previous.uid == self.uid:
+            self.preemption_rounds = previous.preemption_rounds
 
         annotations = metadata.get("annotations")
         self.replaces = _parse_key(annotations.get(names.REPLACES)) if annotations else None
@@ -163,6 +170,11 @@ class WorkloadInfo:
             and preempted["status"] == "True"
             and preempted["reason"] != messages.REASON_IN_CLUSTER_QUEUE
         )
+
+    @property
+    def has_preempted_often(self) -> bool:
+        """Whether it may be one of several workloads that preempt each other in turn."""
+        return self.preemption_rounds > _MANY_PREEMPTIONS
 
     @property
     def job_uid(self) -> str:
