@@ -118,6 +118,7 @@ class SmallJob:
             "TORCHYARD_ELASTIC_JOB": "job",
             "TORCHYARD_ELASTIC_TOKEN": TOKEN,
             "TORCHYARD_ELASTIC_WORKER": name,
+            "TORCHYARD_ELASTIC_MEMORY": str(self._folder / "memory"),
             "ZOO_HOLD": str(self._folder / "go"),
         }
         self.pids[name] = self._server.fork(self._argv, environment, self.output)

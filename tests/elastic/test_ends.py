@@ -61,12 +61,12 @@ def test_a_program_that_leaves_its_loop_is_not_started_again(tmp_path: Path) -> 
     assert len(started) == 2
 
 
-def test_a_second_training_is_refused_and_the_job_says_so(tmp_path: Path) -> None:
+def test_a_second_training_that_is_not_declared_is_refused_and_the_job_says_so(tmp_path: Path) -> None:
     with ChaosJob(options(tmp_path, "--twice", workers=1)) as chaos:
         stop = chaos.wait(120)
     assert stop.cause == "failed", (stop, chaos.output)
     assert "local-0 exited with code 1 after it" in stop.message
-    assert any("train was called before in this program" in line for line in chaos.output)
+    assert any("this is training 2 of the program, but the job ends with training 1" in line for line in chaos.output)
 
 
 def test_an_error_after_the_training_is_not_hidden_and_long_evaluations_are_not_killed(

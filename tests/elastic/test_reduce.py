@@ -22,6 +22,7 @@ from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import Permutation, StepSampler, split_micro_batches
 from torchyard.elastic.worker.data_source import DataSource
 from torchyard.elastic.worker.loader import MicroBatchLoader, RecordIds
+from torchyard.elastic.worker.training import JobContext
 from torchyard.elastic.world.process_group import ProcessGroup
 from torchyard.elastic.world.runtime import pack, unpack
 from torchyard.elastic.world.state import Snapshot, TrainingState
@@ -129,7 +130,7 @@ def test_the_loader_serves_any_order_of_requests_with_the_same_records() -> None
 
 
 def train(**changes: Any) -> str:
-    job = api.Job(3, None)
+    job = api.Job(JobContext(3))
     torch.manual_seed(5)
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3), torch.nn.Linear(3, 2))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

@@ -18,6 +18,7 @@ DISTRIBUTIONS = {
     "prometheus_client": "prometheus-client",
     "pynvml": "nvidia-ml-py",
     "re2": "google-re2",
+    "streaming": "mosaicml-streaming",
     "yaml": "pyyaml",
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

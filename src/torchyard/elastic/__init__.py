@@ -17,6 +17,7 @@ Reading order:
 - `checkpoint`: snapshots in shared memory, checkpoints on disk and in object stores.
 - `agent`: starts and restarts the workers of one machine.
 - `job_record`, `run`, `sidecar`, `cli`: a job on one machine, a coordinator next to a worker, the commands.
+- `huggingface`, `lightning`: the loops of `transformers.Trainer` and of Lightning.
 - `elasticai`, `compat`: programs written for ElasticDL.
 - `bundle`: the runtime as a zip file for pods without torchyard.
 - `chaos`: fault injection for tests and benchmarks.
@@ -27,15 +28,29 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Checkpoints", "ElasticError", "Job", "JobFailed", "Step", "Streams", "join"]
+__all__ = [
+    "Checkpoints",
+    "ElasticError",
+    "HuggingFaceShards",
+    "Job",
+    "JobFailed",
+    "ShardedDataset",
+    "Step",
+    "Streams",
+    "TarShards",
+    "join",
+]
 
 _MODULES = {
     "Checkpoints": "torchyard.elastic.checkpoint.manager",
     "ElasticError": "torchyard.elastic.errors",
     "JobFailed": "torchyard.elastic.errors",
+    "HuggingFaceShards": "torchyard.elastic.worker.streaming",
     "Job": "torchyard.elastic.api",
+    "ShardedDataset": "torchyard.elastic.worker.shards",
     "Step": "torchyard.elastic.worker.trainer",
     "Streams": "torchyard.elastic.worker.streams",
+    "TarShards": "torchyard.elastic.worker.streaming",
     "join": "torchyard.elastic.api",
 }
 

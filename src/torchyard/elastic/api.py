@@ -9,47 +9,30 @@ for step in job.train(model, optimizer, loss=loss_of, data=dataset, batch=256, m
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
-from pathlib import Path
-from tempfile import mkdtemp
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from torchyard.elastic.checkpoint.manager import CheckpointManager, Checkpoints
+from torchyard.elastic.checkpoint.manager import Checkpoints
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.identity import ResumePolicy
-from torchyard.elastic.reduce.buffers import MutableBuffers
-from torchyard.elastic.reduce.fast import FastReducer
-from torchyard.elastic.reduce.strict import StrictReducer
-from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.sidecar import start_sidecar
-from torchyard.elastic.worker.data_source import DataSource, read_data
-from torchyard.elastic.worker.fingerprint import apply_changes, describe_training
-from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.worker.hosted_loop import HostedLoop
+from torchyard.elastic.worker.leaving import leave_on_sigterm
 from torchyard.elastic.worker.own_loop import OwnLoop
-from torchyard.elastic.worker.startup_check import DryRun, check_model, check_optimizers, check_schedulers
-from torchyard.elastic.worker.streams import Streams
-from torchyard.elastic.worker.trainer import Step, Trainer, close_after
-from torchyard.elastic.worker.unchanged import UnchangedProgram
-from torchyard.elastic.worker.update import OptimizerUpdate, named
-from torchyard.elastic.world.runtime import ALONE, WorkerConfig, WorkerRuntime
-from torchyard.elastic.world.state import Stateful, TrainingState
+from torchyard.elastic.worker.settings import TrainingSettings
+from torchyard.elastic.worker.trainer import Step
+from torchyard.elastic.worker.training import JobContext, Training, create_training
+from torchyard.elastic.worker.training_end import close_after, finish_left_loop, require_trainings
+from torchyard.elastic.world.runtime import WorkerConfig, WorkerRuntime
+from torchyard.elastic.world.state import Stateful
 
-MODES: dict[str, type[StrictReducer] | type[FastReducer]] = {"strict": StrictReducer, "fast": FastReducer}
-
-
-BACKENDS = ("gloo", "nccl")
-"""What carries gradients. NCCL needs a GPU for each worker; with gloo several workers may share one."""
-
-
-_jobs_trained: set[str] = set()
+_trainings_begun: list[int] = []
+"""The numbers of the trainings that this process has begun: a process takes part in one job."""
 
 
 def join(
@@ -58,6 +41,7 @@ def join(
     threads: int | None = None,
     settings: Mapping[str, Any] | None = None,
     resume: str | None = None,
+    trainings: int = 1,
 ) -> Job:
     """Prepare this process for a job.
 
@@ -72,44 +56,43 @@ def join(
         resume: "auto" continues an earlier run of the same training and refuses that of another one, "fresh" starts
             again and sets earlier checkpoints aside, "anyway" continues with changed settings. None is what the `run`
             command was told, or "auto".
+        trainings: how often the program calls `train` or `batches`; the job ends with the last of them.
 
     Returns:
         the job; call its `train` next.
     """
+    if trainings < 1:
+        raise ElasticError("BadTrainings", f"trainings is {trainings}", hint="use 1 or more")
     torch.manual_seed(seed)
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
     start_sidecar()
-    return Job(seed, WorkerConfig.from_environment(), settings or {}, ResumePolicy.from_environment(resume))
+    config = WorkerConfig.from_environment()
+    if config is not None and trainings > 1:
+        require_trainings(trainings, _trainings_begun)
+    return Job(JobContext(seed, config, settings or {}, ResumePolicy.from_environment(resume), trainings))
 
 
 class Job:
     """A training job, as one worker sees it. `join` creates it.
 
     Args:
-        seed: the seed of the job.
-        config: how to reach the coordinator; None trains alone.
-        settings: values of the program that are part of the training's identity.
-        resume: whether to continue from what an earlier run has left.
+        context: how this process takes part in it.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        config: WorkerConfig | None,
-        settings: Mapping[str, Any] | None = None,
-        resume: ResumePolicy | None = None,
-    ) -> None:
-        self.seed = seed
-        self._config = config
-        self._settings = dict(settings or {})
-        self._resume = resume or ResumePolicy()
-        self._runtime: WorkerRuntime | None = None
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._training: Training | None = None
+        self._steps: Generator[Any, None, None] | None = None
         self._loop: OwnLoop | None = None
+
+    @property
+    def seed(self) -> int:
+        return self._context.seed
 
     @property
     def alone(self) -> bool:
         """Whether this process trains without a coordinator."""
-        return self._config is None
+        return self._context.config is None
 
     @property
     def digest(self) -> str:
@@ -122,9 +105,9 @@ class Job:
         return self._started().recomputed
 
     def _started(self) -> WorkerRuntime:
-        if self._runtime is None:
+        if self._training is None:
             raise ElasticError("NotStarted", "the job has not started to train", hint="call train first")
-        return self._runtime
+        return self._training.trainer.runtime
 
     def train(  # noqa: PLR0913  # all settings of a training, as keyword arguments
         self,
@@ -188,9 +171,7 @@ class Job:
             ElasticError: an argument is not valid, or the coordinator refused this worker.
             JobFailed: the job has failed; raised from the iterator.
         """
-        trainer, _, close = self._create_trainer(
-            model,
-            optimizer,
+        settings = TrainingSettings(
             loss=loss,
             data=data,
             batch=batch,
@@ -211,7 +192,9 @@ class Job:
             checkpoints=checkpoints,
             snapshot_every=snapshot_every,
         )
-        return close_after(trainer, self._run(trainer, trainer.steps), close)
+        training = self._begin(model, optimizer, settings)
+        self._steps = close_after(training, self._run(training, training.trainer.steps))
+        return self._steps
 
     def batches(  # noqa: PLR0913  # all settings of a training, as keyword arguments
         self,
@@ -242,10 +225,7 @@ class Job:
         Returns:
             an iterator over the micro-batches of this worker, of all epochs.
         """
-        trainer, buffers, close = self._create_trainer(
-            model,
-            optimizer,
-            loss=None,
+        settings = TrainingSettings(
             data=data,
             batch=batch,
             micro_batches=micro_batches,
@@ -255,8 +235,6 @@ class Job:
             shuffle=shuffle,
             sampler=sampler,
             clip_norm=clip_norm,
-            scheduler=None,
-            scaler=None,
             also=also,
             collate=collate,
             loaders=loaders,
@@ -265,8 +243,31 @@ class Job:
             checkpoints=checkpoints,
             snapshot_every=snapshot_every,
         )
-        loop = self._loop = OwnLoop(trainer, model, optimizer, buffers)
-        return close_after(trainer, self._run(trainer, loop.batches), close)
+        training = self._begin(model, optimizer, settings)
+        loop = self._loop = OwnLoop(training.trainer, model, optimizer, training.buffers)
+        self._steps = close_after(training, self._run(training, loop.batches))
+        return self._steps
+
+    def host(
+        self,
+        model: torch.nn.Module,
+        optimizer: Any,
+        settings: TrainingSettings,
+        *,
+        facts: Mapping[str, Any],
+        steps: int | None = None,
+    ) -> HostedLoop:
+        """Begin a training whose loop belongs to a framework; see `huggingface` and `lightning`.
+
+        Args:
+            model: the model itself.
+            optimizer: its optimizer, or several.
+            settings: the settings of the training.
+            facts: settings of the framework that are part of the training's identity.
+            steps: the last step, if the framework ends before the last epoch does.
+        """
+        training = self._begin(model, optimizer, settings, facts)
+        return HostedLoop(training, self._context.config, steps=steps)
 
     @contextmanager
     def step(self) -> Iterator[Job]:
@@ -284,184 +285,32 @@ class Job:
         """The step that `optimizer.step()` in a block of `step` has just applied; None before that."""
         return self._loop.applied if self._loop is not None else None
 
-    def _create_trainer(  # noqa: PLR0913  # all settings of a training, as keyword arguments
+    def _begin(
         self,
         model: torch.nn.Module,
         optimizer: Any,
-        *,
-        loss: Callable[[Any], torch.Tensor] | None,
-        data: Any,
-        batch: int | None,
-        micro_batches: int,
-        epochs: int,
-        mode: str,
-        backend: str,
-        shuffle: bool,
-        sampler: Any,
-        clip_norm: float | None,
-        scheduler: Any,
-        scaler: Any,
-        also: Mapping[str, Stateful] | None,
-        collate: Callable[[list[Any]], Any] | None,
-        loaders: int | None,
-        prefetch: int,
-        digest_every: int,
-        checkpoints: Checkpoints | None,
-        snapshot_every: int,
-    ) -> tuple[Trainer, MutableBuffers, Callable[[], None]]:
-        self._check_first_training()
-        check_model(model)
-        optimizers, schedulers = named(optimizer, "optimizer"), named(scheduler, "scheduler")
-        parts = {"model": model, **optimizers, **schedulers} | ({"scaler": scaler} if scaler is not None else {})
-        state = TrainingState(parts | dict(also or {}))
-        check_optimizers(model, optimizers)
-        check_schedulers(optimizers.values(), [*schedulers.values(), *(also or {}).values()])
-        if mode not in MODES:
-            raise ElasticError("BadMode", f"mode is {mode!r}", hint=f"choose one of {', '.join(MODES)}")
-        if mode == "strict":
-            require_deterministic_kernels()
-        shuffle = shuffle and not isinstance(data, Streams)  # streams are read in sequence
-        source = read_data(
-            data, batch=batch, shuffle=shuffle, sampler=sampler, collate=collate, loaders=loaders, seed=self.seed
-        )
-        order = _create_sampler(source, micro_batches, epochs=epochs, seed=self.seed)
-        loader = MicroBatchLoader(order, source, ahead=prefetch)
-        buffers = MutableBuffers.of_norm_layers(model)
-        if loss is not None:
-            buffers = DryRun(model, order, loader, loss=loss, strict=mode == "strict").run()
-        reducer = MODES[mode](model, micro_batches, buffers)
-        _check_backend(backend, reducer.layout.device)
-        strict = mode == "strict"
-        facts = {"mode": mode, "clip_norm": clip_norm} | ({"threads": torch.get_num_threads()} if strict else {})
-        identity = describe_training(model, optimizers, schedulers, strict=strict, settings=self._settings | facts)
-        config = {"sampler": asdict(order), "backend": backend, "digest_every": digest_every, **identity}
-        manager = self._create_checkpoint_manager(
-            order,
-            snapshot_every=snapshot_every,
-            checkpoints=checkpoints,
-            identity=identity,
-            on_changed=lambda saved, keys: apply_changes(saved, identity, optimizers | schedulers, keys),
-        )
-        runtime = self._runtime = WorkerRuntime(
-            state,
-            order,
-            config=config,
-            restore_source=manager,
-            nccl=backend == "nccl",
-            resume=self._resume.policy,
-        )
-        update = OptimizerUpdate(
-            tuple(optimizers.values()), reducer.layout.parameters, clip_norm, scaler, tuple(schedulers.values())
-        )
-        trainer = Trainer(
-            runtime,
-            loader,
-            reducer,
-            loss=loss or _no_loss,
-            update=update,
-            program=UnchangedProgram(model, optimizers.values(), parts | dict(also or {})),
-            digest_every=digest_every,
-            checkpoint_manager=manager,
-        )
-
-        def close() -> None:
-            loader.close()
-            if manager is not None:
-                manager.close()
-            runtime.close()
-
-        return trainer, buffers, close
-
-    def _check_first_training(self) -> None:
-        """A job has one training: its coordinator ends it with the last step."""
-        if self._config is None:
-            return
-        if _jobs_trained:
+        settings: TrainingSettings,
+        facts: Mapping[str, Any] | None = None,
+    ) -> Training:
+        """Begin the next training of the program."""
+        context = self._context
+        number = len(_trainings_begun) + 1
+        if number > context.trainings and context.config is not None:
             raise ElasticError(
                 "SecondTraining",
-                "train was called before in this program: the job ended with that training",
-                hint="train everything in one call; or make each phase a job of its own, and load the model of the "
-                "phase before from its checkpoint",
+                f"this is training {number} of the program, but the job ends with training {context.trainings}",
+                hint=f"declare the trainings: elastic.join(trainings={number})",
             )
-        _jobs_trained.add(self._config.job)
+        if self._training is not None:
+            finish_left_loop(self._training, self._steps)
+        _trainings_begun.append(number)
+        context = replace(context, training=number, settings=dict(context.settings) | dict(facts or {}))
+        self._training = create_training(context, model, optimizer, settings)
+        return self._training
 
-    def _create_checkpoint_manager(
-        self,
-        sampler: StepSampler,
-        *,
-        snapshot_every: int,
-        checkpoints: Checkpoints | None,
-        identity: dict[str, Any],
-        on_changed: Callable[[dict[str, Any], list[str]], list[str]],
-    ) -> CheckpointManager | None:
-        if not snapshot_every and checkpoints is None:
-            return None
-        job, name = (self._config.job, self._config.name) if self._config else (ALONE, ALONE)
-        # Staged state belongs to the worker's index on its machine: a replacement with the same index reuses it.
-        name = os.environ.get("TORCHYARD_ELASTIC_PLACE", name)
-        shared = os.environ.get("TORCHYARD_ELASTIC_MEMORY")
-        memory = Path(shared or mkdtemp(prefix="torchyard-elastic-"))
-        return CheckpointManager(
-            sampler,
-            job=job,
-            name=name,
-            memory=memory,
-            snapshot_every=snapshot_every,
-            checkpoints=checkpoints,
-            token=self._config.token if self._config else "",
-            identity=identity,
-            resume=self._resume,
-            on_changed=on_changed,
-            remove_memory=not shared,
-        )
-
-    def _run(self, trainer: Trainer, steps: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        runtime = trainer.runtime
-        runtime.start(self._config)
-        if self._config is not None:
+    def _run(self, training: Training, steps: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        runtime, config = training.trainer.runtime, self._context.config
+        runtime.start(config)
+        if config is not None:
             leave_on_sigterm(runtime)
         yield from steps()
-
-
-def _no_loss(batch: Any) -> torch.Tensor:
-    raise ElasticError("NoLoss", "this training has no loss function", hint="pass loss= to train")
-
-
-def require_deterministic_kernels() -> None:
-    """Make torch raise at any kernel that does not always give the same bits."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with this setting
-    torch.use_deterministic_algorithms(True)
-    torch.backends.cudnn.benchmark = False
-
-
-def _check_backend(backend: str, device: torch.device) -> None:
-    if backend not in BACKENDS:
-        raise ElasticError("BadBackend", f"backend is {backend!r}", hint=f"choose one of {', '.join(BACKENDS)}")
-    if backend == "nccl" and device.type != "cuda":
-        raise ElasticError(
-            "BadBackend", f"nccl cannot carry gradients on {device.type}", hint="move the model to a GPU, or use gloo"
-        )
-
-
-def _create_sampler(source: DataSource, micro_batches: int, *, epochs: int, seed: int) -> StepSampler:
-    batch = source.batch
-    if micro_batches < 1 or batch < 1 or batch % micro_batches:
-        raise ElasticError(
-            "BadBatch",
-            f"a batch of {batch} does not divide into {micro_batches} micro-batches",
-            hint=f"choose a batch that is a multiple of {max(1, micro_batches)}",
-        )
-    return StepSampler(source.records, batch // micro_batches, micro_batches, epochs, seed, source.shuffle)
-
-
-def leave_on_sigterm(runtime: WorkerRuntime) -> None:
-    """On SIGTERM, hand over at the next step boundary and exit with 0. On SIGUSR1, print the stacks of all threads."""
-
-    def leave(number: int, frame: Any) -> None:
-        if runtime.client is not None:
-            # In a thread: the interrupted thread may be sending, and would wait for itself.
-            reason = "it got SIGTERM"
-            threading.Thread(target=runtime.client.leave, args=(reason,), name="elastic-leave", daemon=True).start()
-
-    signal.signal(signal.SIGTERM, leave)
-    faulthandler.register(signal.SIGUSR1, all_threads=True)  # the agent sends it to a hung worker

@@ -28,6 +28,7 @@ from torchyard.elastic import wire
 from torchyard.elastic.job_record import read_record
 from torchyard.elastic.ledger import Ledger
 from torchyard.elastic.run import LocalRunner, RunOptions
+from torchyard.elastic.sampler import StepSampler
 
 
 class ChaosJob:
@@ -171,20 +172,29 @@ def kill_randomly(job: ChaosJob, *, seed: int, kills: int, pause: tuple[float, f
     return kills_done
 
 
-def count_applied_records(directory: Path) -> dict[tuple[int, int], int]:
-    """Return how often the model contains every (epoch, record), from the ledger and the sampler alone."""
+def count_applied_records(directory: Path, *, training: int | None = None) -> dict[tuple[int, int], int]:
+    """Return how often the model contains every (epoch, record), from the ledger and the sampler alone.
+
+    Args:
+        directory: the directory of the job.
+        training: the number of a finished training of the program; None for the last one.
+    """
     path = directory / "ledger.db"
     with closing(sqlite3.connect(path)) as db:
         job = db.execute("select value from meta where key='job'").fetchone()[0]
     ledger = Ledger(path, job=job)
     try:
-        sampler = ledger.sampler
+        if training is None:
+            sampler, spans = ledger.sampler, [(row.epoch, row.lo, row.hi) for row in ledger.rows()]
+        else:
+            sampler = StepSampler(**ledger.finished_trainings[training - 1]["sampler"])
+            spans = [row[1:] for row in ledger.finished_rows(training)]
         assert sampler is not None
         counts: Counter[tuple[int, int]] = Counter()
-        for row in ledger.rows():
-            permute = sampler.permutation(row.epoch)
-            for position in range(row.lo, row.hi):
-                counts[row.epoch, permute(position) if sampler.shuffle else position] += 1
+        for epoch, lo, hi in spans:
+            permute = sampler.permutation(epoch)
+            for position in range(lo, hi):
+                counts[epoch, permute(position) if sampler.shuffle else position] += 1
         return dict(counts)
     finally:
         ledger.close()

@@ -39,6 +39,19 @@ create table events(
     id integer primary key, at real not null, reason text not null, message text not null, facts text not null);
 """
 
+_FINISHED_STEPS = """create table if not exists finished_steps(
+    training integer not null, step integer not null, epoch integer not null, lo integer not null, hi integer not null,
+    primary key(training, step)) without rowid"""
+
+
+class FinishedTraining(TypedDict):
+    """A finished training of a program that has several: its settings, and its last step."""
+
+    sampler: dict[str, Any]
+    config: dict[str, Any]
+    step: int
+    incarnation: int
+
 
 class LedgerEvent(TypedDict):
     """An entry of the event log; `at` is seconds since the epoch."""
@@ -91,6 +104,7 @@ class Ledger:
         stored = self._meta("order")
         if stored is not None:
             self._sampler = StepSampler(**json.loads(stored))
+        self._finished_trainings: list[FinishedTraining] = self.get_note("finished trainings", [])
         self.incarnation = int(self._meta("incarnation") or 0) + 1
         with self.transaction():
             self._put("job", job)
@@ -153,6 +167,43 @@ class Ledger:
         if known.records != sampler.records:
             hint = "restore the dataset that this job began with, or use a new job directory for the new dataset"
         raise ElasticError("OrderChanged", "the data order of a job cannot change: " + "; ".join(changes), hint=hint)
+
+    @property
+    def finished_trainings(self) -> list[FinishedTraining]:
+        """The trainings before the present one, in order."""
+        return list(self._finished_trainings)
+
+    def end_training(self, step: int, config: dict[str, Any]) -> None:
+        """Set the rows of the present training aside, and begin the next, which has settings of its own."""
+        settings = {name: getattr(self._require_sampler(), name) for name in StepSampler.__slots__}
+        ended = FinishedTraining(sampler=settings, config=config, step=step, incarnation=self.incarnation)
+        finished = [*self._finished_trainings, ended]
+        with self.transaction():
+            self._db.execute(_FINISHED_STEPS)
+            self._db.execute("insert into finished_steps select ?, step, epoch, lo, hi from steps", (len(finished),))
+            self._begin_training(finished)
+
+    def reopen_training(self, number: int) -> None:
+        """Return to a finished training whose last state is lost: it and all later ones are to be trained again."""
+        with self.transaction():
+            self._db.execute(_FINISHED_STEPS)
+            self._db.execute("delete from finished_steps where training>=?", (number,))
+            self._begin_training(self._finished_trainings[: number - 1])
+
+    def _begin_training(self, finished: list[FinishedTraining]) -> None:
+        """Begin a training without steps, in a transaction of the caller."""
+        for table in ("steps", "worlds"):
+            self._db.execute(f"delete from {table}")  # noqa: S608  # constant names
+        self._db.execute("delete from meta where key='order'")
+        self._put("note:finished trainings", json.dumps(finished))
+        self._put("note:config", "{}")
+        self._finished_trainings, self._sampler = finished, None
+
+    def finished_rows(self, training: int) -> list[tuple[int, int, int, int]]:
+        """Return the step, the epoch and the positions [lo, hi) of every step of a finished training."""
+        return self._db.execute(
+            "select step, epoch, lo, hi from finished_steps where training=? order by step", (training,)
+        ).fetchall()
 
     def _require_sampler(self) -> StepSampler:
         if self._sampler is None:

@@ -155,6 +155,10 @@ class StepSampler:
         """Return the seed for the computation of one micro-batch, whichever worker computes it."""
         return mix64(self.seed, step, micro, 0x726E67) >> 1
 
+    def body_seed(self, step: int) -> int:
+        """Return the seed for what a program draws after a step, in the body of its loop or after it."""
+        return mix64(self.seed, step, 0x626F6479) >> 1
+
     def load_seed(self, step: int, micro: int) -> int:
         """Return the seed for the loading of one micro-batch, whichever process loads it."""
         return mix64(self.seed, step, micro, 0x6C6F6164) >> 1

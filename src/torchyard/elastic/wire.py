@@ -54,6 +54,8 @@ class StopCause(StrEnum):
     """Why there is no more work for a worker or an agent."""
 
     FINISHED = "finished"
+    TRAINING_FINISHED = "training finished"
+    """One training of the program is finished, and others follow."""
     RETIRED = "retired"
     """The job goes on without this worker."""
     EXPELLED = "expelled"
@@ -289,12 +291,17 @@ class Stop:
     Attributes:
         cause: why.
         message: the same for people.
-        step: the last step of a job that finished; 0 if the job did not finish.
+        step: the last step of a training that finished; 0 if it did not finish.
     """
 
     cause: StopCause
     message: str = ""
     step: int = 0
+
+    @property
+    def ends_training(self) -> bool:
+        """Whether the receiver's training is finished."""
+        return self.cause in (StopCause.FINISHED, StopCause.TRAINING_FINISHED)
 
 
 Message = (

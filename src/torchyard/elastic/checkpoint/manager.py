@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -46,6 +46,10 @@ class Checkpoints:
     every: int = 100
     keep: int = 3
 
+    def of_training(self, number: int) -> Checkpoints:
+        """Return the place of one of several trainings: the first uses the path itself, the others folders in it."""
+        return self if number == 1 else replace(self, path=f"{self.path.rstrip('/')}/training-{number}")
+
 
 class CheckpointManager(RestoreSource):
     """Stages and saves the state of one worker, and restores the newest state.
@@ -63,6 +67,7 @@ class CheckpointManager(RestoreSource):
         on_changed: called after a restore with the settings of a checkpoint that differ from the present ones, if
             `resume` allows that; returns the names of those that were applied.
         remove_memory: whether `memory` belongs to this process alone and ends with it.
+        stage_last: whether to stage the last step too, because another training follows.
     """
 
     def __init__(  # noqa: PLR0913  # everything that decides what is saved and restored
@@ -79,6 +84,7 @@ class CheckpointManager(RestoreSource):
         resume: ResumePolicy | None = None,
         on_changed: Callable[[dict[str, Any], list[str]], list[str]] | None = None,
         remove_memory: bool = False,
+        stage_last: bool = False,
     ) -> None:
         self._sampler = sampler
         self._identity = identity or {}
@@ -95,6 +101,7 @@ class CheckpointManager(RestoreSource):
         self._runtime: WorkerRuntime | None = None
         self._failed: tuple[int, str] | None = None
         self._remove_memory = remove_memory
+        self._stage_last = stage_last
         self._writer = CheckpointWriter(self._on_saved)
         self._stager.before_overwrite = self._writer.wait_until_read
         self._remote: CheckpointCache | None = None
@@ -192,10 +199,19 @@ class CheckpointManager(RestoreSource):
             self._prepared = True  # an optimizer has its state only after its first step
             self._stager.prepare(runtime.state.capture())
         save = checkpoints is not None and runtime.rank == 0 and (step % checkpoints.every == 0 or last)
-        if not save and not (self._snapshot_every and step % self._snapshot_every == 0 and not last):
-            return
+        due = self._stage_last if last else self._snapshot_every and step % self._snapshot_every == 0
+        if save or due:
+            self._stage(runtime, save=save)
+
+    def save_end(self, runtime: WorkerRuntime) -> None:
+        """Stage and save the present state: the program has left its loop early, and another training follows."""
+        self._runtime = runtime
+        self._stage(runtime, save=self._checkpoints is not None and runtime.rank == 0)
+        self.finish()
+
+    def _stage(self, runtime: WorkerRuntime, *, save: bool) -> None:
         snapshot = runtime.state.capture_until_update()
-        self._stager.stage(step, snapshot, partial(self._save, step) if save else None)
+        self._stager.stage(runtime.step, snapshot, partial(self._save, runtime.step) if save else None)
 
     def before_update(self) -> None:
         """Wait until the state may change. Call it before the optimizer's step."""

@@ -8,6 +8,7 @@ Reading order:
 - `ledger_writer`: writes the ledger from a thread of its own.
 - `peer`: one connection.
 - `handshakes`: the connections that have not authenticated yet.
+- `trainings`: the trainings of a program that has several.
 - `coordinator`: turns messages and timers into observations for `membership`, and executes its actions.
 - `http`: status, events, metrics, scale and stop over HTTP.
 - `server`: accepts connections and hands them to `coordinator` or `http`.

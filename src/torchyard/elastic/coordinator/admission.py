@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hmac
+from dataclasses import asdict
 from typing import Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.coordinator.membership import WorldLimits
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.identity import HINT, describe
+from torchyard.elastic.ledger import FinishedTraining
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire_fields import MAX_INT
 
 LONGEST_NAME = 253
+MOST_TRAININGS = 1000
 WRONG_SETTINGS = frozenset({"ConfigChanged", "OrderChanged", "TooManyWorkers"})
 """The codes of settings that a worker may not have; any other refusal says nothing about the job."""
 
@@ -70,6 +73,38 @@ def read_sampler(hello: wire.Hello) -> tuple[StepSampler, dict[str, Any]]:
     except (KeyError, TypeError) as error:
         raise ElasticError("BadMessage", f"the configuration of {hello.name} has no valid sampler: {error}") from error
     return sampler, config
+
+
+def read_training(name: str, config: dict[str, Any]) -> tuple[int, int]:
+    """Return which training of its program a worker has begun, and how many there are."""
+    number, count = config.get("training", 1), config.get("trainings", 1)
+    if type(number) is not int or type(count) is not int or not 1 <= number <= count <= MOST_TRAININGS:
+        raise ElasticError("BadMessage", f"{name} has begun training {number!r} of {count!r}")
+    return number, count
+
+
+def check_training(name: str, number: int, current: int) -> None:
+    """Raise if a worker is in a training that the job has not reached."""
+    if number > current:
+        raise ElasticError(
+            "TrainingAhead",
+            f"{name} has begun training {number}, but the job is in training {current}: the state with which an "
+            "earlier training ended was lost",
+            hint="restart the worker; pass checkpoints= to every training but the last, so that nothing is lost",
+        )
+
+
+def check_finished(name: str, sampler: StepSampler, config: dict[str, Any], ended: FinishedTraining) -> None:
+    """Raise if a worker would have computed another training than the one that is finished."""
+    known = StepSampler(**ended["sampler"])
+    if sampler != known:
+        changes = describe(ended["sampler"], asdict(sampler))
+        raise ElasticError(
+            "OrderChanged",
+            f"{name} describes a finished training with another data order: {changes}",
+            hint="restore the settings of that training, or start again with --fresh or in a new job directory",
+        )
+    compare_config(name, config, ended["config"], first=True)
 
 
 def check_workers(limits: WorldLimits, micro_batches: int) -> None:

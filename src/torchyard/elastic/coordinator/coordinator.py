@@ -27,6 +27,7 @@ from torchyard.elastic.coordinator.membership import (
 )
 from torchyard.elastic.coordinator.peer import Peer
 from torchyard.elastic.coordinator.recovery_times import RecoveryTimes
+from torchyard.elastic.coordinator.trainings import Trainings
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.identity import describe
 from torchyard.elastic.ledger import Ledger
@@ -78,6 +79,8 @@ class Coordinator:
         agents: the connected agents by name.
         config: what the job computes, as its first worker described it.
         outcome: how the job ended; None while it runs.
+        trainings: which training of its program the job is in.
+        start_by: when to begin without the workers that are missing, on the monotonic clock.
         lease: how long a worker may be silent.
     """
 
@@ -95,6 +98,8 @@ class Coordinator:
         self.recovery_times = RecoveryTimes()
         self.lease = Lease(settings.lease)
         self.started_at = time.monotonic()
+        self.trainings = Trainings(self.ledger, self.ledger_writer)
+        self.start_by = self.started_at + settings.start_within
         self._program_failures: dict[tuple[int, int], dict[str, wire.ProgramFailed]] = {}
         self._world_fence = wire.NO_FENCE
         self._finished = asyncio.Event()
@@ -124,6 +129,12 @@ class Coordinator:
         """A worker has connected; a connection of the same name is superseded."""
         hello = peer.hello
         try:
+            if self.trainings.is_finished(hello):
+                if self.workers or self.membership.expected or not self.trainings.is_lost(hello):
+                    peer.send(self.trainings.stop(admission.read_training(hello.name, hello.config)[0]))
+                    return
+                self.trainings.reopen(hello)
+                self._begin_training()
             self._check_config(hello)
         except ElasticError as error:
             alone = not self.workers and not self.membership.expected
@@ -143,6 +154,16 @@ class Coordinator:
             self.ledger_writer.add_event("LeaseExtended", text, seconds=self.lease.seconds)
         self.execute(self.membership.worker_joined(hello))
         self._check_done()
+
+    def _begin_training(self) -> None:
+        """Begin another training of the program: its workers connect again when their programs reach it."""
+        earlier, self.config = self.membership, {}
+        self.workers.clear()
+        self._program_failures.clear()
+        self._world_fence = wire.NO_FENCE
+        fence = wire.Fence(self.ledger.incarnation, earlier.fence.generation + 1)
+        self.membership = Membership(self.ledger.incarnation, earlier.limits, fence=fence)
+        self.start_by = time.monotonic() + self.settings.start_within
 
     def _check_config(self, hello: wire.Hello) -> None:
         """The first worker determines what the job computes; every other worker must agree."""
@@ -164,6 +185,7 @@ class Coordinator:
                 text = f"micro_batches is {sampler.micro_batches}: that many workers compute, {spare} stand by"
                 self.ledger_writer.add_event("WorkersStandBy", text)
         admission.compare_config(hello.name, config, self.config, first=first)
+        _, self.trainings.count = admission.read_training(hello.name, config)
 
     def _check_progress(self, name: str, progress: wire.WorkerProgress, sampler: StepSampler | None) -> None:
         for step in (progress.step, progress.restorable):
@@ -212,6 +234,8 @@ class Coordinator:
     def handle_worker(self, peer: Peer, message: Message) -> None:  # noqa: C901, PLR0912 - one branch per message type
         """React to a message of a worker."""
         name = peer.hello.name
+        if self.workers.get(name) is not peer:
+            return  # it was superseded, or its training is finished
         peer.last_seen = time.monotonic()
         match message:
             case wire.Heartbeat(step=step, phase=phase, cost=cost):
@@ -321,7 +345,7 @@ class Coordinator:
             return
         step = max(member.progress.step for member in members)
         self.ledger_writer.reconcile(self._world_fence, step, members=membership.world, reason="finished")
-        self._end(wire.Stop(StopCause.FINISHED, f"{step} steps, model {members[0].done}", step))
+        self._end_training(f"{step} steps, model {members[0].done}", step)
 
     def _finish_early(self, name: str, step: int, digest: str) -> None:
         """The program of a member has left its loop: the job ends with the step that all members have applied."""
@@ -329,9 +353,18 @@ class Coordinator:
             self.ledger_writer.reconcile(
                 self._world_fence, step, members=self.membership.world, reason=f"{name} left its loop"
             )
-            self._end(
-                wire.Stop(StopCause.FINISHED, f"{step} steps (the program left its loop early), model {digest}", step)
-            )
+            self._end_training(f"{step} steps (the program left its loop early), model {digest}", step)
+
+    def _end_training(self, message: str, step: int) -> None:
+        """End the job with its last training; otherwise let the workers go on to the next one."""
+        if self.trainings.is_last:
+            self._end(wire.Stop(StopCause.FINISHED, message, step))
+            return
+        peers = list(self.workers.values())
+        stop = self.trainings.end(message, step, self.config)
+        self._begin_training()
+        for peer in peers:
+            peer.send(stop)
 
     def fail(self, message: str) -> None:
         """End the job as failed, unless it has ended already."""

@@ -225,6 +225,8 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "job": coordinator.settings.job,
         "phase": phase,
         "message": coordinator.outcome.message if coordinator.outcome else "",
+        "training": coordinator.trainings.number,
+        "trainings": coordinator.trainings.count,
         "step": membership.step,
         "steps": sampler.steps if sampler else None,
         "epoch": sampler.span(min(max(membership.step, 1), sampler.steps)).epoch if sampler else None,

@@ -51,8 +51,7 @@ def detect_hangs(coordinator: Coordinator, now: float) -> None:
 
 async def run_timers(coordinator: Coordinator) -> None:
     """Flush the ledger, and react to deadlines, for as long as the coordinator runs."""
-    membership, ledger_writer = coordinator.membership, coordinator.ledger_writer
-    start_by = time.monotonic() + coordinator.settings.start_within
+    ledger_writer = coordinator.ledger_writer
     return_by = time.monotonic() + coordinator.settings.return_within
     rebalance_at = time.monotonic() + REBALANCE_EVERY
     while True:
@@ -61,7 +60,8 @@ async def run_timers(coordinator: Coordinator) -> None:
         if ledger_writer.failure is not None:
             coordinator.fail(f"the ledger cannot be written: {ledger_writer.failure}")
         now = time.monotonic()
-        if not membership.started and now > start_by and coordinator.workers:
+        membership = coordinator.membership
+        if not membership.started and now > coordinator.start_by and coordinator.workers:
             coordinator.execute(membership.start_without_missing())
         if membership.expected and now > return_by:
             coordinator.execute(membership.workers_missing(sorted(membership.expected), "did not come back"))

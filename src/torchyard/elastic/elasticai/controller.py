@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic import api
 from torchyard.elastic.elasticai.leases import BatchLease
 from torchyard.elastic.elasticai.services import DataShardService, RecordIndexService
 from torchyard.elastic.errors import ElasticError, JobFailed
@@ -18,6 +17,7 @@ from torchyard.elastic.reduce.gradient_buffer import LOSS, RunningStatistics, cl
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sidecar import start_sidecar
 from torchyard.elastic.wire import StopCause, WorkerPhase
+from torchyard.elastic.worker.leaving import leave_on_sigterm
 from torchyard.elastic.worker.seeding import seed_generators
 from torchyard.elastic.world.coordinator_client import WorkerStopped
 from torchyard.elastic.world.process_group import GroupBroken
@@ -111,7 +111,7 @@ class PyTorchAllReduceController:
         runtime.start(worker_config)
         self._joined_late = runtime.step > 0
         if worker_config is not None:
-            api.leave_on_sigterm(runtime)
+            leave_on_sigterm(runtime)
 
     def _entered(self) -> None:
         """Drop the batches of other workers, and start the step again."""

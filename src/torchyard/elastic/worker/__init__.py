@@ -2,13 +2,18 @@
 
 Reading order:
 
+- `settings`, `training`: the settings of one training, and everything that it consists of.
+- `training_end`: how a training ends, and what follows it.
 - `startup_check`: refuses what would give a wrong or irreproducible model, before the first step.
 - `unchanged`: checks the same while training.
 - `trainer`: computes, reduces and applies one step after the other.
 - `own_loop`: the same for programs that keep their own loop.
+- `hosted_loop`: the same for frameworks, which apply updates themselves.
+- `leaving`: the signals of a worker.
 - `update`: turns the mean gradient into new parameters.
 - `data_source`: the dataset, or what is taken over from a `DataLoader`.
 - `loader`, `loader_process`: load micro-batches ahead of time.
 - `seeding`: seeds every generator of random numbers.
 - `streams`: a dataset whose sources can only be read in sequence.
+- `shards`, `streaming`: streaming datasets of shards, of one's own or of other libraries.
 """

@@ -19,6 +19,8 @@ from torch.utils.data.distributed import DistributedSampler
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.sampler import Permutation, mix64
 from torchyard.elastic.worker.seeding import seed_generators
+from torchyard.elastic.worker.shards import ShardedDataset, fingerprint
+from torchyard.elastic.worker.streaming import as_sharded
 
 Order = Callable[[int], torch.Tensor]
 """Returns the records of an epoch in the order in which they are read."""
@@ -38,6 +40,8 @@ class DataSource:
         collate: turns a list of records into a batch; torch's default if None.
         loaders: how many processes load.
         on_start: called in every loading process before it loads, with its number.
+        shards: the dataset if it is a stream of shards, whose order `shuffle_shards` decides; None otherwise.
+        shuffle_shards: whether each epoch reads the shards in a new random order.
     """
 
     dataset: Any
@@ -48,6 +52,15 @@ class DataSource:
     collate: Callable[[list[Any]], Any] | None = None
     loaders: int = 0
     on_start: Callable[[int], None] | None = None
+    shards: ShardedDataset | None = None
+    shuffle_shards: bool = False
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What decides the order of the records beside the sampler."""
+        if self.shards is None:
+            return {}
+        return {"shards": fingerprint(self.shards.shard_lengths()), "shuffle_shards": self.shuffle_shards}
 
 
 def read_data(
@@ -67,19 +80,42 @@ def read_data(
                 "TwoSamplers", "both the DataLoader and train have a sampler", hint="pass the sampler to one of them"
             )
         return _from_loader(data, batch=batch, collate=collate, loaders=loaders, seed=seed)
-    _check_dataset(data)
     if batch is None:
+        _check_dataset(data)
         raise ElasticError("NoBatch", "batch is missing", hint="pass batch, the number of records in a step")
+    if (stream := as_sharded(data)) is not None:
+        if sampler is not None:
+            raise ElasticError(
+                "StreamSampler",
+                "a sampler cannot order the records of a streaming dataset",
+                hint="remove the sampler; shuffle=True reads the shards in a random order",
+            )
+        source = DataSource(stream, 0, batch, shuffle=False, collate=collate, loaders=loaders or 0)
+        return _of_shards(source, stream, shuffle=shuffle)
+    _check_dataset(data)
     source = DataSource(data, len(data), batch, shuffle, None, collate, loaders or 0)
     return source if sampler is None else _with_sampler(source, sampler, seed=seed)
 
 
+def _of_shards(source: DataSource, stream: ShardedDataset, *, shuffle: bool) -> DataSource:
+    lengths = stream.shard_lengths()
+    bad = next((length for length in lengths if int(length) < 0), None)
+    if bad is not None:
+        raise ElasticError(
+            "BadLengths", f"a shard has {bad} records", hint="return the number of records of each shard"
+        )
+    return replace(source, records=sum(map(int, lengths)), shards=stream, shuffle_shards=shuffle)
+
+
 def _check_dataset(data: Any) -> None:
+    if as_sharded(data) is not None:
+        return
     if isinstance(data, IterableDataset):
         raise ElasticError(
             "NotReadable",
             "an IterableDataset cannot be read again from the position of a worker that died",
-            hint="describe the data as elastic.Streams(sources, open_at)",
+            hint="give it shard_lengths() and read_shard(shard, offset), see elastic.ShardedDataset; or describe the "
+            "data as elastic.Streams(sources, open_at)",
         )
     if not hasattr(data, "__len__") or not (hasattr(data, "__getitem__") or hasattr(data, "__getitems__")):
         raise ElasticError(
@@ -110,17 +146,25 @@ def _from_loader(
             f"batch is {batch}, but the DataLoader has batch_size={loader.batch_size}",
             hint="pass the number of records in a step once; with DistributedDataParallel it was batch_size x ranks",
         )
-    records: int = len(loader.dataset)  # type: ignore[arg-type]  # checked above
     default = torch.utils.data.default_collate
+    stream = as_sharded(loader.dataset)
     source = DataSource(
-        loader.dataset,
-        records,
+        stream or loader.dataset,
+        0 if stream is not None else len(loader.dataset),  # type: ignore[arg-type]  # checked above
         loader.batch_size,
         shuffle=False,
         collate=collate or (None if loader.collate_fn is default else loader.collate_fn),
         loaders=loader.num_workers if loaders is None else loaders,
         on_start=loader.worker_init_fn,
     )
+    if stream is not None:
+        if loader.drop_last:
+            raise ElasticError(
+                "StreamDropLast",
+                "drop_last cannot be used with a streaming dataset",
+                hint="remove drop_last: the last step of an epoch has the remaining records",
+            )
+        return _of_shards(source, stream, shuffle=False)
     source = _with_sampler(source, loader.sampler, seed=seed)
     if loader.drop_last:
         source = _without_rest(source, seed=seed)

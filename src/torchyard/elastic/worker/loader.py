@@ -24,6 +24,7 @@ from torchyard.elastic.sampler import Permutation, StepSampler
 from torchyard.elastic.worker.data_source import DataSource, Order
 from torchyard.elastic.worker.loader_process import LoaderProcess
 from torchyard.elastic.worker.seeding import seed_generators
+from torchyard.elastic.worker.shards import ShardReader
 from torchyard.elastic.worker.streams import Streams
 
 PERMUTED_AHEAD = 4096
@@ -108,7 +109,11 @@ class MicroBatchLoader:
 
     def __init__(self, sampler: StepSampler, source: DataSource, *, ahead: int) -> None:
         self._sampler = sampler
-        self.record_ids = RecordIds(sampler, source.order)
+        self._record_ids = RecordIds(sampler, source.order)
+        self._shards = (
+            ShardReader(source.shards, sampler, shuffle=source.shuffle_shards) if source.shards is not None else None
+        )
+        self._collate = source.collate or torch.utils.data.default_collate
         self._fetch = fetcher(source.dataset, source.collate)
         self._seeded = not is_plain(source)
         self._loading: dict[tuple[int, int], Future[Any]] = {}
@@ -159,10 +164,18 @@ class MicroBatchLoader:
         finally:
             self._free.put(process)
 
+    def record_ids(self, step: int, micro: int) -> list[int]:
+        """Return the records of a micro-batch."""
+        if self._shards is not None:
+            return self._shards.record_ids(step, micro)
+        return [int(record) for record in self._record_ids(step, micro)]
+
     def _load(self, step: int, micro: int) -> Any:
-        ids = self.record_ids(step, micro)
+        ids = self._record_ids(step, micro)  # before the generators are seeded: a sampler may draw from them
         if self._seeded:
             seed_generators(self._sampler.load_seed(step, micro), _CPU)
+        if self._shards is not None:
+            return self._collate(self._shards.read(step, micro))
         return self._fetch(ids)
 
     def close(self) -> None:
@@ -177,10 +190,10 @@ class MicroBatchLoader:
 def _start_processes(source: DataSource, load: Callable[[int, int], Any]) -> list[LoaderProcess]:
     if source.loaders < 0:
         raise ElasticError("BadLoaders", f"loaders is {source.loaders}", hint="use loaders=0 or more")
-    if source.loaders > 1 and isinstance(source.dataset, Streams):
+    if source.loaders > 1 and (source.shards is not None or isinstance(source.dataset, Streams)):
         raise ElasticError(
             "BadLoaders",
-            f"loaders is {source.loaders}, but Streams are read in sequence",
+            f"loaders is {source.loaders}, but streams are read in sequence",
             hint="use loaders=1, which reads ahead in one process",
         )
     starts = [partial(source.on_start, number) if source.on_start else None for number in range(source.loaders)]

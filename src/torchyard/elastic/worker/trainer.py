@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 import torch
 
 from torchyard.elastic.checkpoint.manager import CheckpointManager
-from torchyard.elastic.errors import ElasticError, JobFailed
+from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.fast import FastReducer
 from torchyard.elastic.reduce.gradient_buffer import LOSS, GradientBuffer, RunningStatistics
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import StepSampler
-from torchyard.elastic.wire import StopCause, WorkerPhase
+from torchyard.elastic.wire import WorkerPhase
 from torchyard.elastic.worker.loader import MicroBatchLoader
 from torchyard.elastic.worker.seeding import seed_generators
 from torchyard.elastic.worker.unchanged import UnchangedProgram
@@ -27,7 +24,6 @@ from torchyard.elastic.world.coordinator_client import WorkerStopped
 from torchyard.elastic.world.process_group import GroupBroken
 from torchyard.elastic.world.runtime import WorkerRuntime
 
-T = TypeVar("T")
 COST_SMOOTHING = 0.8
 """The weight of the earlier cost of a micro-batch in its moving average: it covers about ten steps."""
 
@@ -91,6 +87,11 @@ class Trainer:
         self._statistics = RunningStatistics(reducer.layout)
         runtime.on_enter(lambda: reducer.enter_world(runtime.group, runtime.blocks))
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the trained parameters."""
+        return self._reducer.layout.device
+
     def steps(self) -> Iterator[Step]:
         """Train to the last step, and yield every step after it was applied."""
         runtime = self.runtime
@@ -106,17 +107,20 @@ class Trainer:
 
     def after_body(self, *, rendezvous: bool) -> None:
         """Compare, save, and change the world if it is due. Call it after the loop's body has run for a step."""
-        runtime = self.runtime
+        if self.compare_and_save() and rendezvous and self.runtime.step < self.sampler.steps:
+            self.runtime.rendezvous()
+
+    def compare_and_save(self) -> bool:
+        """Compare the states of all workers and save the own one, if it is due; return False if the world broke."""
         same_world = self._compare()
         if self._checkpoint_manager is not None:
-            self._checkpoint_manager.after_step(runtime)
-        if rendezvous and same_world and runtime.step < self.sampler.steps:
-            runtime.rendezvous()
+            self._checkpoint_manager.after_step(self.runtime)
+        return same_world
 
-    def end(self) -> None:
-        """Finish the job after its last step."""
+    def end(self, *, early: bool = False) -> None:
+        """Finish the training after its last step, or after the present one."""
         self._save_last()
-        self.runtime.finish()
+        self.runtime.finish(early=early)
 
     def _save_last(self) -> None:
         """The job is done when its last checkpoint is durable."""
@@ -183,6 +187,17 @@ class Trainer:
 
     def apply(self, step: int) -> tuple[GradientBuffer, bool]:
         """Reduce and apply a step whose own micro-batches are all computed."""
+        total, rendezvous = self.reduce(step)
+        self._update.apply(total.tail[LOSS])
+        self.advance(step)
+        return total, rendezvous
+
+    def reduce(self, step: int) -> tuple[GradientBuffer, bool]:
+        """Leave the mean gradient of a step in the parameters. Its own micro-batches are all computed.
+
+        Returns:
+            the totals of the step, and whether the world ends after it.
+        """
         runtime, reducer = self.runtime, self._reducer
         runtime.set_phase(WorkerPhase.REDUCING)
         total, rendezvous = reducer.finish(rendezvous=runtime.rendezvous_pending())
@@ -190,10 +205,16 @@ class Trainer:
         self._statistics.apply_mean(total)
         if self._checkpoint_manager is not None:
             self._checkpoint_manager.before_update()
-        self._update.apply(total.tail[LOSS])
-        self._loader.look_ahead(step, runtime.block)
-        runtime.step = step
         return total, rendezvous
+
+    def advance(self, step: int) -> None:
+        """The optimizer has applied a step."""
+        self._loader.look_ahead(step, self.runtime.block)
+        self.runtime.step = step
+
+    def clear_gradients(self) -> None:
+        for parameter in self._reducer.layout.parameters:
+            parameter.grad = None
 
     def _compute(self, step: int, micro: int) -> None:
         runtime = self.runtime
@@ -218,17 +239,38 @@ class Trainer:
 
     def _record_ids(self, step: int, micro: int) -> list[int]:
         try:
-            return [int(record) for record in self._loader.record_ids(step, micro)]
+            return self._loader.record_ids(step, micro)
         except Exception:  # the program's sampler is what failed
             return []
 
-    def add(self, step: int, micro: int) -> None:
+    def compute_with(self, step: int, micro: int, backward: Callable[[Any], torch.Tensor], *, last: bool) -> None:
+        """Compute a micro-batch with the loss and the backward pass of a framework.
+
+        Args:
+            step: the step.
+            micro: the number of the micro-batch.
+            backward: computes the gradients of a micro-batch, and returns its mean loss.
+            last: whether it is the last one of this worker.
+        """
+        try:
+            batch = self.load(step, micro)
+            if last:
+                self._reducer.before_last_backward()
+            loss = backward(batch)
+        except (GroupBroken, WorkerStopped):
+            raise
+        except Exception as error:
+            self.runtime.report_failure(step, micro, error, self._record_ids(step, micro))
+            raise _explain(error) from error
+        self.add(step, micro, loss.detach())
+
+    def add(self, step: int, micro: int, loss: torch.Tensor | None = None) -> None:
         """Add the gradients that a program's own loop has left in the parameters."""
         weight = self.sampler.weight(step, micro)
         gradients = [p.grad for p in self._reducer.layout.parameters if p.grad is not None]
         if weight != 1 and gradients:
             torch._foreach_mul_(gradients, weight)
-        self._reducer.add(micro, torch.zeros(()), weight=weight)
+        self._reducer.add(micro, torch.zeros(()) if loss is None else loss * weight, weight=weight)
 
     def add_empty(self, micro: int) -> None:
         """Add zero for a micro-batch without records, which keeps its position in the sum of a short step."""
@@ -245,6 +287,9 @@ class Trainer:
     def report(self, total: GradientBuffer) -> Step:
         """Report the applied step, and return what the loop's body sees of it."""
         runtime = self.runtime
+        seed_generators(
+            self.sampler.body_seed(runtime.step), self.device
+        )  # the body must not depend on the micro-batches
         span = self.sampler.span(runtime.step)
         loss = float(total.tail[LOSS])
         runtime.step_applied(loss, "")
@@ -262,65 +307,3 @@ def _explain(error: Exception) -> Exception:
             hint="replace the operation, or train with mode='fast'",
         )
     return error
-
-
-def close_after(trainer: Trainer, steps: Iterator[T], close: Callable[[], None]) -> Iterator[T]:
-    """Yield all steps, then release resources. The coordinator's `Stop` becomes an end, an exit or an error.
-
-    The code after the loop of a program expects a trained model: a worker without one exits instead. A program that
-    leaves its loop early (`break`, `return`, `sys.exit`) ends the job when it exits: until then nothing tells such an
-    end from an exception, which does not end the job.
-    """
-    runtime = trainer.runtime
-    # If a program exits inside its loop, this generator is closed at the interpreter's exit: too late to join threads.
-    at_exit = partial(_finish_early, runtime, close)
-    atexit.register(at_exit)
-    _note_failing_exits()
-    left_loop = False
-    try:
-        yield from steps
-    except GeneratorExit:
-        left_loop = runtime.client is not None
-        runtime.set_phase(WorkerPhase.OUTSIDE)
-        raise
-    except WorkerStopped as stopped:
-        stop = stopped.stop
-        if stop.cause is StopCause.FINISHED and runtime.step == stop.step:
-            return
-        if stop.cause in (StopCause.FINISHED, StopCause.RETIRED):
-            raise SystemExit(0) from None
-        raise JobFailed("JobFailed", stop.message) from None
-    finally:
-        if not left_loop:
-            atexit.unregister(at_exit)
-            close()
-
-
-_exits_noted: list[bool] = []
-
-
-def _note_failing_exits() -> None:
-    """Let exit handlers see a `sys.exit` with an error code: the interpreter keeps no trace of it."""
-    if _exits_noted:
-        return
-    _exits_noted.append(True)
-    exit_program = sys.exit
-
-    def noting_exit(status: Any = None, /) -> NoReturn:
-        if status:
-            sys.last_value = SystemExit(status)
-        exit_program(status)
-
-    sys.exit = noting_exit
-
-
-def _finish_early(runtime: WorkerRuntime, close: Callable[[], None]) -> None:
-    """The program exits before its last step: finish the job, unless an exception ends the program."""
-    failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    try:
-        if failed is None and runtime.client is not None and runtime.step:
-            runtime.finish(early=True)
-    except (WorkerStopped, ElasticError) as error:
-        sys.stderr.write(f"worker stopped: reason={error}\n")
-    finally:
-        close()

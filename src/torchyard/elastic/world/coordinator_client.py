@@ -186,7 +186,7 @@ class CoordinatorClient:
                     if cause is not StopCause.EXPELLED:
                         self.stop = message
                         # A job that another worker's program has ended early must not wait for a collective.
-                        urgent = cause is StopCause.FAILED or (cause is StopCause.FINISHED and self._done is None)
+                        urgent = cause is StopCause.FAILED or (message.ends_training and self._done is None)
                 case wire.Rejection():
                     self.rejection = message
                     urgent = True

@@ -20,7 +20,7 @@ import torch
 from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.sampler import StepSampler, split_micro_batches
-from torchyard.elastic.wire import NO_FENCE, Fence, StartWorld, StopCause, WorkerPhase, WorkerProgress
+from torchyard.elastic.wire import NO_FENCE, Fence, StartWorld, WorkerPhase, WorkerProgress
 from torchyard.elastic.world.comparison import first_difference, models_differ
 from torchyard.elastic.world.coordinator_client import CoordinatorClient, Superseded, WorkerStopped, parse_address
 from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup
@@ -126,6 +126,11 @@ class WorkerRuntime:
     def block(self) -> range:
         """The micro-batches of this rank."""
         return self.blocks[self.group.rank]
+
+    @property
+    def live(self) -> bool:
+        """Whether this worker holds the state of its step."""
+        return self._live
 
     def on_enter(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever this worker enters a world."""
@@ -303,7 +308,7 @@ class WorkerRuntime:
         """
         if self.group.size == 1:
             return
-        difference = first_difference(self.group, self.state.capture(), self.members, window=window)
+        difference = first_difference(self.group, self.state.capture(compared=True), self.members, window=window)
         if difference is not None:
             name, workers = difference
             raise self.abort_job(models_differ(self.step, name, workers, likely_cause(name)))
@@ -347,13 +352,13 @@ class WorkerRuntime:
             self.set_phase(WorkerPhase.DONE)
             self.client.report_done(wire.TrainingDone(self.step, self._done, early))
             stop = self.client.wait_stop_or_rendezvous(self.fence)
-            if stop is not None and stop.cause is StopCause.FINISHED:
+            if stop is not None and stop.ends_training:
                 return
             try:
                 self.client.raise_if_stopped()
                 self.rendezvous()
             except WorkerStopped as stopped:
-                if stopped.stop.cause is StopCause.FINISHED:
+                if stopped.stop.ends_training:
                     return
                 raise
 

@@ -103,10 +103,18 @@ class TrainingState:
                     hint="pass only objects whose state must follow the model: optimizers, schedulers, scalers",
                 )
 
-    def capture(self) -> Snapshot:
-        """Return the present state, without copying tensors."""
+    def capture(self, *, compared: bool = False) -> Snapshot:
+        """Return the present state, without copying tensors.
+
+        Args:
+            compared: leave out parts with the attribute `not_compared`, such as logs with times in them.
+        """
         tensors: list[torch.Tensor] = []
-        state_dicts = {name: part.state_dict() for name, part in self._parts.items()}
+        state_dicts = {
+            name: part.state_dict()
+            for name, part in self._parts.items()
+            if not (compared and getattr(part, "not_compared", False))
+        }
         return Snapshot(_extract_tensors(state_dicts, tensors, ()), tensors)
 
     def capture_until_update(self) -> Snapshot:
@@ -143,7 +151,7 @@ class TrainingState:
         return next((tensor.device for tensor in self.capture().tensors if tensor.is_cuda), None)
 
     def digest(self) -> str:
-        return self.capture().digest()
+        return self.capture(compared=True).digest()
 
 
 def _extract_tensors(value: Any, tensors: list[torch.Tensor], path: _Path) -> Any:
