@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 TRAIN_VENV ?= .venv-train
+FRAMEWORKS_VENV ?= .venv-frameworks
 DOCS_VENV ?= .venv-docs
 BIN := $(VENV)/bin
 TESTS ?= tests
@@ -11,7 +12,7 @@ COVERAGE_TESTS ?= tests/api tests/core tests/kube tests/apiserver tests/controll
 WORKERS ?= 2
 FLAKY := build/flaky-tests.txt
 
-.PHONY: venv train-venv docs-venv test run-tests test-long check coverage demo docs reference lock clean
+.PHONY: venv train-venv frameworks-venv docs-venv test run-tests test-long check coverage demo docs reference lock clean
 .DEFAULT_GOAL := test
 
 venv: $(VENV)/.ready
@@ -54,8 +55,12 @@ run-tests:
 	else echo "SKIPPED the training tests: torch is not installed and pip cannot install it ($(TRAIN_VENV))"; fi
 
 # Every client version, the long fuzz runs and the long crash tests: hours.
-test-long: check train-venv
+test-long: check train-venv frameworks-venv
 	TORCHYARD_TESTS=full $(MAKE) test
+	@if test -e $(FRAMEWORKS_VENV)/.ready; then \
+	    TORCHYARD_TESTS=full TORCHYARD_FRAMEWORKS=1 PYTHONPATH=src $(FRAMEWORKS_VENV)/bin/python -m pytest \
+	        --confcutdir=tests/elastic -m train $(FRAMEWORKS_TESTS); \
+	else echo "SKIPPED the tests of frameworks: pip cannot install them ($(FRAMEWORKS_VENV))"; fi
 
 # The floor is in pyproject.toml. Raise it when the figure rises; never lower it.
 coverage: venv
@@ -79,6 +84,20 @@ $(TRAIN_VENV)/.tried: requirements/train.txt requirements/train-tests.txt requir
 	    $(TRAIN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/train-tests.txt; \
 	    then touch $(TRAIN_VENV)/.ready; \
 	    $(TRAIN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/train-stores.txt || true; fi
+	@touch $@
+
+# Hugging Face, TRL, Lightning and streaming datasets, on the torch of the training environment. Some of them pin other
+# versions of what is there already: those are installed without their dependencies.
+FRAMEWORKS_TESTS := tests/elastic/test_frameworks.py tests/elastic/test_streaming.py
+FRAMEWORKS_PIP := $(FRAMEWORKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check
+frameworks-venv: $(FRAMEWORKS_VENV)/.tried
+
+$(FRAMEWORKS_VENV)/.tried: $(TRAIN_VENV)/.tried requirements/train-frameworks.txt requirements/train-frameworks-no-deps.txt
+	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)
+	@$(TRAIN_VENV)/bin/python -c "import sys; print('\n'.join(p for p in sys.path if 'packages' in p))" \
+	    > $$($(FRAMEWORKS_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/train.pth
+	@if $(FRAMEWORKS_PIP) -r requirements/train-frameworks.txt && \
+	    $(FRAMEWORKS_PIP) --no-deps -r requirements/train-frameworks-no-deps.txt; then touch $(FRAMEWORKS_VENV)/.ready; fi
 	@touch $@
 
 # DEMO=--keep leaves the plane running.
