@@ -6,6 +6,7 @@ that a change can cause, and meanwhile nothing of the case changed. So a slow se
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -185,23 +186,27 @@ class _Probe:
             time.sleep(_POLL)
 
 
-def run_cases(client: Client, cases: Sequence[Case], quiet_rounds: int = 1) -> dict[int, Recording]:
+def run_cases(
+    client: Client, cases: Sequence[Case], *, quiet_rounds: int = 1, limit: float = math.inf
+) -> dict[int, Recording]:
     """The recording of each case by its seed. No other cases may have run on the server.
 
-    `quiet_rounds`: in how many rounds nothing may change before the next step.
+    `quiet_rounds`: in how many rounds nothing may change before the next step. `limit`: seconds after which cases that
+    are not complete are left out.
     """
+    deadline = time.monotonic() + limit
     running = [RunningCase(client, case, quiet_rounds) for case in cases]
     probe = _Probe(client)
     for case in running:
         case.set_up()
-    while any(not case.is_done for case in running):
+    while any(not case.is_done for case in running) and time.monotonic() < deadline:
         probe.round_trip()
         workloads = _by_name(client.get(f"{_API}/workloads", query={"resourceVersion": "0"}))
         queues = _by_name(client.get(f"{_API}/clusterqueues", query={"resourceVersion": "0"}))
         for case in running:
             if not case.is_done:
                 case.observe(workloads, queues)
-    return {case.case.seed: case.recording for case in running}
+    return {case.case.seed: case.recording for case in running if case.is_done}
 
 
 def _apply(client: Client, namespace: str, operation: Operation) -> Answer:

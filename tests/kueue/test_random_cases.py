@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.kueue.case_server import Recording, run_cases
+from tests.kueue.case_simulation import simulate
 from tests.kueue.case_states import States
 from tests.kueue.compare_cases import describe, first_difference
 from tests.kueue.random_cases import generate
@@ -14,6 +15,7 @@ from tests.support.effort import rounds
 from tests.support.kubernetes import Server
 from tests.support.yard import Yard
 
+_UNRECORDED = 2000  # the first seed of cases without recordings
 _RECORDINGS = load_recordings()
 _CASES = {seed: generate(seed) for seed in _RECORDINGS}
 _COMPARED = {seed: recording for seed, (_, recording) in _RECORDINGS.items() if not recording.refused}
@@ -39,6 +41,12 @@ def test_scheduler_decides_as_kueue_did(part: int) -> None:
         if seed % 10 == part and first_difference(_CASES[seed], recording) is not None
     ]
     assert not different, "\n\n".join(different)
+
+
+def test_scheduler_becomes_quiet_in_any_case() -> None:
+    """Without recordings: no workload is tried again and again although nothing changes."""
+    for seed in range(_UNRECORDED, _UNRECORDED + rounds(150, 3000)):
+        simulate(generate(seed))
 
 
 @pytest.mark.timeout(600)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.queues import QueueSimulation, flavor, group, local, pod_set, queue, quota, workload
 
@@ -313,3 +315,24 @@ def test_partial_admission_preempts_for_fewer_pods() -> None:
     assert sim.run_until_idle() == ["a"]
     assert sim.reserving() == {"a", "strong"}
     assert sim.objects["a"]["status"]["admission"]["podSetAssignments"][0]["count"] == 3
+
+
+def test_workload_is_retried_in_a_flavor_before_those_that_were_tried_last() -> None:
+    """It waits for the first flavor, and the attempt that goes on after it finds only flavors that it cannot use."""
+    taint = {"key": "spot", "value": "true", "effect": "NoSchedule"}
+    group_of_two = group(("plain", [quota("cpu", 2)]), ("spot", [quota("cpu", 2)]))
+    policy: Any = {
+        "flavorFungibility": {"whenCanPreempt": "MayStopSearch"},
+        "preemption": {"reclaimWithinCohort": "Any"},
+    }
+    sim = QueueSimulation(flavor("plain"), flavor("spot", nodeTaints=[taint]))
+    sim.put(
+        queue("team", group_of_two, cohort="all", **policy),
+        local(),
+        workload("a", cpu=2),
+    )
+    assert sim.run_until_idle() == ["a"]
+    sim.put(workload("b", cpu=2, at=1))
+    assert sim.run_until_idle() == []
+    sim.finish("a")
+    assert sim.run_until_idle() == ["b"]

@@ -94,7 +94,7 @@ class InadmissibleRequeuer:
 
     def _requeue(self, root: QuotaNode, *, reclaim: bool) -> None:
         members = self._members_of(root)
-        for cq in members:
+        for cq in members if reclaim else ():
             if self._preemptors.pop_due(cq):
                 self._active[cq.name] = None
         requeued, is_complete = requeue_inadmissible(

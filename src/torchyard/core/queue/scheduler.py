@@ -220,9 +220,11 @@ class SchedulingCycle:
         if assignment.scan and assignment.scan not in heap.scans:
             heap.scans.append(assignment.scan)
             return
-        least = heap.assigner.assign_min_count(entry.cq.node) or assignment
-        usage = {} if entry.replaced is None else entry.replaced.usage
-        heap.mark_inadmissible(_subtract(heap.assigner.retry_thresholds(entry.cq.node, least), usage))
+        node = entry.cq.node
+        thresholds = heap.assigner.retry_thresholds(node, heap.assigner.assign_min_count(node) or assignment)
+        if heap.scans:  # the last attempt did not try all flavors
+            thresholds = heap.assigner.retry_thresholds(node, heap.assigner.assign(node)) | thresholds
+        heap.mark_inadmissible(_subtract(thresholds, {} if entry.replaced is None else entry.replaced.usage))
         self._stay_pending(QueueHead(heap, entry.info), ReasonMessage(assignment.reason, assignment.message))
 
     def _preemption_oracle(self, info: WorkloadInfo, cq: ClusterQueue) -> PreemptionOracle:
