@@ -29,6 +29,7 @@ class NodeSettings:
     capacity: Mapping[str, str] = field(default_factory=dict)  # overrides what the machine has
     log_max_bytes: int = 10 << 20
     log_max_files: int = 5
+    kept_logs: Path | None = None  # where the logs of pods that are removed go; None: nowhere
     heartbeat_seconds: float = 10.0
     storage_check_seconds: float = 10.0  # how often the disk usage of pods with limits is measured
     volume_refresh_seconds: float = 5.0  # how often config maps, secrets and so on are refreshed in running pods

@@ -4,9 +4,10 @@ Reading order:
 
 - `model`: an image, its config and its name
 - `store`: the images of a node, and which one a name resolves to
-- `well_known`, `bundled_programs`, `python`: mapped images, their training programs, their Python environment
+- `well_known`, `python`: mapped images and their Python environment
+- `bundled_programs`, `elastic_runtime`, `file_trees`: the programs and the runtime that mapped images contain
 - `tree`, `unpack`: files of images by descriptor, and archives of them
 - `dockerfile`, `dockerignore`, `build`, `run`, `written`: `yard image build`
-- `load`, `save`: OCI archives
+- `load`, `save`, `atomic_file`: OCI archives
 - `engine`: images that podman or docker has
 """

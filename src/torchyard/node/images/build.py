@@ -294,6 +294,7 @@ class ImageBuilder:
             "config": self._config.as_dict(),
             "machine": self._base.root.machine,
             "layers": [*(layer.name for layer in self._base.root.layers), digest],
+            "prefixes": [str(prefix) for prefix in self._base.root.prefixes],
             "base": self._base.name,
             "size": size,
         }

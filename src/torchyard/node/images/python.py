@@ -15,19 +15,21 @@ from torchyard.node.images.model import ImageError
 
 _DESCRIBE = (
     "import sys, json, importlib.util as u; "
+    "package = u.find_spec('torchyard'); "
     "print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, '.'.join(map(str, sys.version_info[:3])), "
-    "u.find_spec('torch') is not None]))"
+    "u.find_spec('torch') is not None, package.origin if package else None]))"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """An interpreter and every directory that it needs."""
+    """An interpreter and every directory that it needs. `has_runtime`: one of them contains Torchyard."""
 
     executable: Path
     version: str
     prefixes: tuple[Path, ...]
     has_torch: bool
+    has_runtime: bool = False
 
     @property
     def programs(self) -> Path:
@@ -38,14 +40,15 @@ class Python:
 def describe(executable: str) -> Python:
     try:
         result = subprocess.run([executable, "-c", _DESCRIBE], capture_output=True, text=True, timeout=60, check=True)
-        prefix, base_prefix, path, version, has_torch = json.loads(result.stdout)
+        prefix, base_prefix, path, version, has_torch, package = json.loads(result.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         hint = "choose another with --python, such as the bin/python of an environment"
         reason = error.strerror if isinstance(error, OSError) else error
         raise ImageError(f"{executable} is not a working Python interpreter: {reason}", hint=hint) from error
     real_prefix = Path(path).resolve().parent.parent
     prefixes = {Path(prefix), Path(base_prefix), real_prefix}
-    return Python(Path(path), version, tuple(sorted(prefixes)), has_torch)
+    has_runtime = package is not None and any(Path(package).is_relative_to(directory) for directory in prefixes)
+    return Python(Path(path), version, tuple(sorted(prefixes)), has_torch, has_runtime)
 
 
 def find(preferred: str = "") -> Python:

@@ -12,6 +12,7 @@ from typing import Any
 
 from torchyard import files
 from torchyard.api.pod import kubelet_messages as messages
+from torchyard.api.suggestions import closest
 from torchyard.node.images import well_known
 from torchyard.node.images.model import Image, ImageConfig, ImageError, full_name
 from torchyard.node.images.python import Python
@@ -27,7 +28,7 @@ class ImageStore:
     def resolve(self, name: str) -> Image:
         """The image of that name: by the user's table, then built or loaded here, then well-known."""
         full = full_name(name)
-        for pattern, target in self._map().items():
+        for pattern, target in self.mappings().items():
             if fnmatch.fnmatchcase(full, pattern) or fnmatch.fnmatchcase(name, pattern):
                 return self._resolve_plain(full_name(target))
         return self._resolve_plain(full)
@@ -46,18 +47,32 @@ class ImageStore:
             return self.load(image_id, full)
         image = well_known.find(full, self.python, self.directory / "layers")
         if image is None:
-            short = full.removeprefix("docker.io/").removeprefix("library/")
-            raise ImageError(messages.image_missing(full), hint=messages.image_missing_hint(short))
+            similar = _short(closest(full, self.names()))
+            question = f"did you mean {similar}? Or " if similar else ""
+            raise ImageError(
+                messages.image_missing(full), hint=f"{question}{messages.image_missing_hint(_short(full))}"
+            )
         return image
 
-    def _map(self) -> dict[str, str]:
+    def mappings(self) -> dict[str, str]:
+        """The user's table: patterns of names and the images that run for them, in the order of their use."""
         path = self.directory / "map.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
     def map(self, pattern: str, target: str) -> None:
         """Run the image `target` for every name that matches `pattern`."""
         self._resolve_plain(full_name(target))
-        records.write(str(self.directory / "map.json"), {**self._map(), pattern: target})
+        records.write(str(self.directory / "map.json"), {**self.mappings(), pattern: target})
+
+    def unmap(self, pattern: str) -> None:
+        """Remove a pattern from the user's table."""
+        mappings = self.mappings()
+        if pattern not in mappings:
+            similar = closest(pattern, mappings)
+            hint = f"did you mean {similar}?" if similar else "list the patterns with: yard image map"
+            raise ImageError(f"no image is mapped with the pattern {pattern}", hint=hint, code="NotFound")
+        del mappings[pattern]
+        records.write(str(self.directory / "map.json"), mappings)
 
     def names(self) -> dict[str, str]:
         path = self.directory / "names.json"
@@ -69,9 +84,22 @@ class ImageStore:
     def load(self, image_id: str, name: str) -> Image:
         content = self.describe(image_id)
         layers = tuple(self.directory / "layers" / layer for layer in content["layers"])
-        prefixes = self.python.prefixes if content["machine"] else ()
-        root = RootfsSource(machine=content["machine"], layers=layers, prefixes=prefixes)
+        root = RootfsSource(machine=content["machine"], layers=layers, prefixes=self._prefixes(name, content))
         return Image(name, image_id, root, ImageConfig.from_dict(content["config"]))
+
+    def _prefixes(self, name: str, content: dict[str, Any]) -> tuple[Path, ...]:
+        """The Python environment that the image was built with, whichever the plane has now."""
+        if not content["machine"]:
+            return ()
+        prefixes = tuple(Path(prefix) for prefix in content.get("prefixes") or ()) or self.python.prefixes
+        for prefix in prefixes:
+            if not prefix.is_dir():
+                raise ImageError(
+                    f"image {name} was built with the Python environment {prefix}, which does not exist",
+                    hint="build it again with: yard image build",
+                    code=messages.REASON_CREATE_ERROR,
+                )
+        return prefixes
 
     def describe(self, image_id: str) -> dict[str, Any]:
         path = self._image_dir(image_id) / "image.json"
@@ -121,3 +149,7 @@ class ImageStore:
                 files.remove_tree(self.directory / "layers" / layer)
             removed.append(f"Deleted: {image_id}")
         return removed
+
+
+def _short(full: str) -> str:
+    return full.removeprefix("docker.io/").removeprefix("library/")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torchyard
-from torchyard.node.images import bundled_programs
+from torchyard.node.images import bundled_programs, elastic_runtime
 from torchyard.node.images.model import PATH, Image, ImageConfig, full_name
 from torchyard.node.images.python import Python, describe
 from torchyard.node.runtime.rootfs_steps import RootfsSource
@@ -89,8 +89,13 @@ def _image(full: str, entry: WellKnownImage, python: Python, layers: Path) -> Im
     if entry.kind in ("python", "yard"):
         env["PATH"] = f"{python.programs}:{PATH}"
         env["PYTHON_VERSION"] = python.version
+    if entry.kind == "python" and not python.has_runtime:
+        runtime = elastic_runtime.directory(layers)
+        prefixes = (*prefixes, runtime)
+        env["PYTHONPATH"] = str(runtime)
     # everything that is used, so that a changed environment is a changed image
-    parts: tuple[object, ...] = (entry.kind, entry.command, entry.entrypoint, python, [tree.name for tree in trees])
+    names = [tree.name for tree in trees]
+    parts: tuple[object, ...] = (entry.kind, entry.command, entry.entrypoint, python, prefixes, names)
     digest = hashlib.sha256(" ".join(str(part) for part in parts).encode()).hexdigest()
     config = ImageConfig(env=env, entrypoint=entry.entrypoint, command=entry.command, directory=entry.directory)
     return Image(full, f"sha256:{digest}", RootfsSource(machine=True, layers=trees, prefixes=prefixes), config)

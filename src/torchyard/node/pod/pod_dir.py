@@ -94,6 +94,19 @@ class PodDir:
         base = self.path / "containers"
         return sorted(path.name for path in base.iterdir()) if base.is_dir() else []
 
+    def keep_logs(self, directory: Path) -> None:
+        """Move the logs of all containers into a directory, one below it for each container."""
+        for name in self.container_names():
+            logs = [path for path in self.container(name).glob("*.log*") if path.stat().st_size]
+            if logs:
+                target = directory / name
+                target.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for path in logs:
+                try:
+                    path.rename(target / path.name)
+                except OSError as error:
+                    log.warning("log not kept: path=%s error=%r", path, str(error))
+
     def remove(self) -> None:
         """Remove everything, also directories that a container made unreadable. What cannot be removed is logged."""
         try:

@@ -231,6 +231,13 @@ class PodSandbox:
         group, record = self._group(), self.record
         await self.stop_shim()
         await nfs.unmount_all(volumes_dir(self.dir.path, NFS))
+        kept_logs = self._context.settings.kept_logs
+        if kept_logs is not None:
+            metadata = self.pod["metadata"]
+            owner = next(
+                (owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")), metadata
+            )
+            await asyncio.to_thread(self.dir.keep_logs, kept_logs / owner["uid"] / metadata["name"])
         await asyncio.to_thread(self.dir.remove)
         if record and self._context.ids:
             self._context.ids.release(record)
