@@ -6,12 +6,14 @@ Modules in reading order:
 - `local`: the in-process transport
 - `http`: the HTTP transport
 - `http_connection`: the connection pool of the HTTP transport
+- `container_streams`: exec, attach and port-forward
 - `concurrency`: the adaptive limit on concurrent requests
 - `kubeconfig`: reading kubeconfig files
 - `kubeconfig_entry`: writing our entry into a kubeconfig
 - `credentials`: tokens, client certificates, exec plugins
 - `connect`: a client as a context manager
 - `discovery`: finding the resource of a kind
+- `spelling`, `schema_fields`: what a misspelled field or name probably means
 - `job_lookup`: the jobs of a cluster, their pods, workloads and events
 - `informer`: a local cache of one resource
 - `transform`: what a cache stores of an object

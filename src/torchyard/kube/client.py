@@ -205,9 +205,12 @@ class Client:
         name: str = "",
         subresource: str = "",
         dry_run: bool = False,
+        strict: bool = False,
     ) -> Object:
+        """Create an object. `strict` refuses fields that the server does not know instead of dropping them."""
         namespace = namespace or (obj.get("metadata") or {}).get("namespace", "")
-        query = f"{self._writes}&dryRun=All" if dry_run else self._writes
+        query = self._writes.replace("=Ignore", "=Strict") if strict else self._writes
+        query += "&dryRun=All" if dry_run else ""
         return await self._send("POST", f"{ref.path(namespace, name, subresource)}?{query}", obj)
 
     async def update(self, ref: GroupVersionResource, obj: Object, *, subresource: str = "") -> Object:

@@ -1,4 +1,4 @@
-"""A client as a context manager."""
+"""A client, or its transport, as a context manager."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ async def open_client(connection: Connection, name: str) -> AsyncIterator[Client
         yield client
     finally:
         await client.close()
+
+
+@asynccontextmanager
+async def open_transport(connection: Connection, name: str) -> AsyncIterator[HttpTransport]:
+    """Yield a transport, for what is no request of a client, and close it at the end."""
+    transport = HttpTransport(connection, user_agent=name)
+    try:
+        yield transport
+    finally:
+        await transport.close()

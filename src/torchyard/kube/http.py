@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.kube.client import JSON, ApiResponse, Unreachable, decode_watch_events, status_error
 from torchyard.kube.concurrency import ConcurrencyLimiter
@@ -25,6 +26,30 @@ _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
 
 Observe = Callable[[str, int, float], None]  # method, status, seconds
+
+
+class WebSocket:
+    """The binary messages of a WebSocket."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+
+    @property
+    def protocol(self) -> str:
+        """The subprotocol that the server chose."""
+        return self._socket.protocol or ""
+
+    async def send(self, message: bytes) -> None:
+        await self._socket.send_bytes(message)
+
+    async def messages(self) -> AsyncGenerator[bytes, None]:
+        """Yield the messages until either side closes the connection."""
+        async for message in self._socket:
+            if message.type is aiohttp.WSMsgType.BINARY:
+                yield message.data
+
+    async def close(self) -> None:
+        await self._socket.close()
 
 
 class HttpTransport:
@@ -127,6 +152,30 @@ class HttpTransport:
 
     def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
         return decode_watch_events(self.stream(path, accept=accept))
+
+    @asynccontextmanager
+    async def websocket(self, path: str, protocols: tuple[str, ...]) -> AsyncIterator[WebSocket]:
+        """Yield a WebSocket to a path; close it at the end."""
+        credential = await self._credentials.current()
+        try:
+            socket = await self._session_for(credential).ws_connect(
+                self._connection.server.rstrip("/") + path,
+                protocols=protocols,
+                headers=credential.headers,
+                max_msg_size=0,
+                proxy=self._connection.proxy or None,
+                server_hostname=self._connection.server_name or None,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise StatusError(
+                error.status, "", f"the server refused the connection with status {error.status}"
+            ) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+        try:
+            yield WebSocket(socket)
+        finally:
+            await socket.close()
 
     async def close(self) -> None:
         for session in [*self._retired, *([self._session] if self._session else [])]:
