@@ -3,12 +3,13 @@
 - `settings`: the settings of `yard up`, and the paths below the state directory.
 - `plane`: the parts, wired, started and stopped.
 - `controllers`, `selection`: the controllers and how each is built; the syntax of `--controllers`.
-- `node`, `images`: the plane's node, and its image store.
+- `node`, `images`, `python_choice`: the plane's node, its image store, and the interpreter of well-known images.
 - `listen_address`, `lock`: where the plane listens, and one plane per state directory.
 - `open_files`: the limit of open files.
 - `watchdog`, `supervisor_metrics`: what blocks the event loop, and which parts failed.
 - `process`: the plane as a process: foreground, detached, stopped.
 - `status`: what `yard status` reports.
+- `history`: the jobs that ended, and their logs.
 - `backups`: backup and restore of the store.
 - `controller_log`: the log of the pod that represents the controllers.
 - `machine`, `target`: what `yard doctor` reports about this machine; which cluster a command uses.

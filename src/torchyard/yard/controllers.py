@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import YardError
 from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import JOBS
+from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.apiserver.registry.catalog import Catalog
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.store.store import Store
@@ -22,12 +25,14 @@ from torchyard.controllers.endpointslices import EndpointSliceController
 from torchyard.controllers.ephemeral_volumes import EphemeralVolumeController
 from torchyard.controllers.garbage_collector import GarbageCollector
 from torchyard.controllers.job import JobController
+from torchyard.controllers.job_history import JobHistoryController
 from torchyard.controllers.local_provisioner import LocalVolumeProvisioner
 from torchyard.controllers.namespace_objects import default_service_account, root_ca_publisher
 from torchyard.controllers.namespaces import NamespaceController
 from torchyard.controllers.node_lifecycle import NodeLifecycleController
 from torchyard.controllers.operator_pod import OperatorPodController
 from torchyard.controllers.pod_eviction import PodGarbageCollector, TaintEvictionController
+from torchyard.controllers.pytorchjob import JOBS as PYTORCHJOBS
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.quotas import QuotaController
 from torchyard.controllers.role_aggregation import RoleAggregationController
@@ -43,6 +48,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import Part
+from torchyard.yard.history import HistoryStore
 from torchyard.yard.selection import LOCAL_QUEUES, SCHEDULER
 from torchyard.yard.settings import PlaneSettings
 
@@ -120,6 +126,19 @@ def _queues(deps: Dependencies) -> Part:
     return queues.run
 
 
+async def _nothing() -> None:
+    await asyncio.Event().wait()
+
+
+def _history(deps: Dependencies) -> Part:
+    kinds = {"Job": JOBS, **({pytorchjob.KIND: PYTORCHJOBS} if "pytorchjob" in deps.registry.controllers else {})}
+    keep = timedelta(days=deps.settings.history_days)
+    if not keep:
+        return _nothing
+    store = HistoryStore(deps.settings.history)
+    return JobHistoryController(deps.informers, kinds, store, keep=keep, clock=deps.registry.clock).run
+
+
 BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
     "clusterrole-aggregation-controller": lambda deps: RoleAggregationController(deps.client, deps.informers).run,
     "cronjob-controller": lambda deps: CronJobController(deps.client, deps.informers, clock=deps.registry.clock).run,
@@ -170,6 +189,7 @@ BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
 }
 # Started together with another part; cannot be selected alone.
 _ATTACHED: dict[str, dict[str, Callable[[Dependencies], Part]]] = {
+    "job-controller": {"job-history": _history},
     "pytorchjob": {
         "operator-pod": lambda deps: OperatorPodController(deps.client, deps.informers, deps.registry.clock).run
     },

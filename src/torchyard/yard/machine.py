@@ -8,8 +8,9 @@ import sqlite3
 import sys
 
 from torchyard.api.errors import YardError
-from torchyard.node.images import python
 from torchyard.node.runtime.machine_features import detect
+from torchyard.yard.python_choice import find_chosen
+from torchyard.yard.settings import PlaneSettings
 
 
 def diagnose_machine() -> list[tuple[str, bool, str]]:
@@ -31,7 +32,7 @@ def _kubectl() -> tuple[str, bool, str]:
 def _training() -> tuple[str, bool, str]:
     """The interpreter of mapped images, which needs torch."""
     try:
-        interpreter = python.find()
+        interpreter = find_chosen(PlaneSettings())
     except YardError as error:
         return "training environment", False, str(error)
     torch = (

@@ -11,6 +11,8 @@ from torchyard.node.agent import NodeAgent
 from torchyard.node.resources.cgroups import default_pids_limit
 from torchyard.node.settings import NodeSettings
 from torchyard.node.streams import NodeStreams
+from torchyard.yard.history import HistoryStore
+from torchyard.yard.python_choice import chosen
 from torchyard.yard.settings import PlaneSettings
 
 
@@ -21,8 +23,9 @@ def node_settings(settings: PlaneSettings, port: int) -> NodeSettings:
         private=settings.state,
         claims=settings.volumes,
         name=settings.node_name,
-        python=settings.python,
+        python=chosen(settings),
         engine=settings.engine,
+        kept_logs=HistoryStore(settings.history).logs if settings.history_days else None,
         api_address=(settings.host, port),
         labels=labels,
         pod_pids_limit=default_pids_limit() if settings.pod_pids_limit is None else settings.pod_pids_limit,

@@ -59,7 +59,7 @@ from torchyard.apiserver.metrics.event_loop import EventLoopMetrics
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.catalog import Catalog
 from torchyard.apiserver.registry.lookup import StoreLookup
-from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.registry.registry import Registry, utc_now
 from torchyard.apiserver.registry.service_allocator import ServiceAllocator
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.routing.router import Router
@@ -71,6 +71,7 @@ from torchyard.kube.client import JSON, Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.local import HandlerResponse, LocalTransport
 from torchyard.kube.supervisor import Part, PartFailure, Supervisor, describe
+from torchyard.yard import python_choice
 from torchyard.yard.controller_log import ControllerLog
 from torchyard.yard.listen_address import resolve_listen_address
 from torchyard.yard.lock import PlaneProcess, StateLock
@@ -105,8 +106,14 @@ class Plane:
     are most of what a plane loads.
     """
 
-    def __init__(self, settings: PlaneSettings, *, on_ready: Callable[[str], None] = lambda _url: None) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        settings: PlaneSettings,
+        *,
+        on_ready: Callable[[str], None] = lambda _url: None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.settings, self._clock = settings, clock
         self._on_ready = on_ready
         self.url = ""
         self._closing = contextlib.AsyncExitStack()
@@ -154,6 +161,8 @@ class Plane:
         lock = StateLock(settings.lock)
         lock.acquire()
         self._closing.callback(lock.release)
+        if settings.node and settings.python:
+            python_choice.remember(settings)
         self._failed = asyncio.get_running_loop().create_future()
         store = Store(settings.database, fsync=settings.fsync, on_failure=self._store_failed)
         self._closing.push_async_callback(store.close)
@@ -254,7 +263,7 @@ class Plane:
 
     def _registry(self, store: Store, chosen: frozenset[str]) -> Registry:
         served = with_expression_checks(with_crd_strategy(_resources(self.settings, chosen)))
-        registry = Registry(store, Catalog(served), controllers=chosen)
+        registry = Registry(store, Catalog(served), controllers=chosen, clock=self._clock)
         registry.allocators[("", "services")] = ServiceAllocator(store)
         registry.template_caches[("", "pods")] = PodTemplateCache(registry)
         return registry
@@ -378,10 +387,8 @@ async def _check_settings(settings: PlaneSettings) -> None:
         from torchyard.yard.controllers import load_queue_config
 
         load_queue_config(settings.queue_config)
-    if settings.node and settings.python:
-        from torchyard.node.images.python import find
-
-        await asyncio.to_thread(find, settings.python)
+    if settings.node and python_choice.chosen(settings):
+        await asyncio.to_thread(python_choice.find_chosen, settings)
 
 
 def _check_names(settings: PlaneSettings) -> None:

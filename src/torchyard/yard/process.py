@@ -141,8 +141,10 @@ def _start_error(log: Path, log_size: int) -> YardError:
     lines = [line for line in log.read_bytes()[log_size:].decode(errors="replace").splitlines() if line.strip()]
     begin = max((number for number, line in enumerate(lines) if line.startswith("error: ")), default=None)
     if begin is not None:
-        error, _, hint = "\n".join(lines[begin:]).partition("\nhint: ")
-        return YardError(error.removeprefix("error: "), hint=hint.partition("\n")[0] or f"see {log}")
+        text, _, code = "\n".join(lines[begin:]).partition("\ncode: ")
+        error, _, hint = text.partition("\nhint: ")
+        hint = hint.partition("\n")[0] or f"see {log}"
+        return YardError(error.removeprefix("error: "), hint=hint, code=code.partition("\n")[0] or None)
     last = lines[-1] if lines else "its log is empty"
     return YardError(f"the plane did not start: {last}", hint=f"see {log}")
 

@@ -68,11 +68,12 @@ class PlaneSettings:
     local_queues: bool = True
     queue_config: Path | None = None  # Kueue's Configuration, for settings other than its defaults
     gpu_product: str = ""  # overrides the GPU product that feature discovery would report; empty: detect it
-    python: str = ""  # the interpreter of mapped images; empty: the active environment
+    python: str = ""  # the interpreter of mapped images; empty: the last one chosen, or the active environment
     keep_pods: bool = False  # keep pods running when the plane stops
     engine: bool = False  # run every image that podman or docker has with it, not only images unknown to the plane
     pod_pids_limit: int | None = None  # processes and threads of a pod; -1: unlimited; None: the node's default
     watchdog_threshold: float = THRESHOLD_SECONDS  # seconds; 0: no watchdog
+    history_days: int = 30  # how long ended jobs and their logs are kept; 0: not at all
     max_connections: int = 0  # of the API server; 0: as many as the limit of open files allows, up to 32,768
 
     @property
@@ -102,6 +103,16 @@ class PlaneSettings:
     def node_root(self) -> Path:
         """The directory of the node: its pods and images."""
         return self.state / "node"
+
+    @property
+    def history(self) -> Path:
+        """The jobs that ended, and their logs."""
+        return self.state / "history"
+
+    @property
+    def python_choice(self) -> Path:
+        """The path of the interpreter that the last `yard up --python` chose."""
+        return self.state / "python"
 
     @property
     def kubeconfig(self) -> Path:

@@ -4,7 +4,10 @@
 - `progress`: the progress that a log line reports.
 - `failure`: the first container that failed; `waiting`: why a pod or a queued job waits; `explain`: both in words.
 - `changes`: what a manifest changes in a job that exists.
-- `script_job`: the manifest of a script.
-- `summary`, `ranks`: one line about a job; the rank of a replica.
+- `script_job`, `requirements`: the manifest of a script, and the packages it needs.
+- `program`, `rerun`: the command line and environment of a job, and a job as a manifest again.
+- `sweep`: one Indexed Job for all combinations of options.
+- `record`: what is kept of a job that has ended; `metrics`: the numbers that its log names.
+- `summary`, `ranks`: one line about a job; its replicas and their ranks.
 - `line_splitter`: log chunks into lines.
 """

@@ -1,10 +1,15 @@
-"""The rank of a replica within its job."""
+"""The replicas of a job: their ranks, and which of them a user names."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.core.run.state import short_name
 
 _COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+_NO_RANK = 1 << 30  # behind all others
 
 
 def rank_of(pod: Object) -> int | None:
@@ -15,3 +20,33 @@ def rank_of(pod: Object) -> int | None:
                 return int(variable["value"])
     index = (pod["metadata"].get("annotations") or {}).get(_COMPLETION_INDEX, "")
     return int(index) if index.isdigit() else None
+
+
+def is_named(pod: Object, job: str, names: Collection[str]) -> bool:
+    """Whether one of the names is the pod's rank or its replica, such as `worker-0`."""
+    return any(name in _names(pod, job) for name in names)
+
+
+def choose_replicas(pods: list[Object], job: str, names: Collection[str] = ()) -> list[Object]:
+    """The pods that have one of the names, or all, in the order of their ranks.
+
+    Raises YardError for a name that no pod has.
+    """
+    ordered = sorted(pods, key=_order)
+    known = {name for pod in ordered for name in _names(pod, job)}
+    for name in names:
+        if name not in known:
+            ranks = ", ".join("/".join(_names(pod, job)) for pod in ordered) or "none yet"
+            raise YardError(f"{job} has no rank {name}", hint=f"its ranks are {ranks}", code="NotFound")
+    return [pod for pod in ordered if not names or is_named(pod, job, names)]
+
+
+def _order(pod: Object) -> tuple[int, str]:
+    rank = rank_of(pod)
+    return (_NO_RANK if rank is None else rank), str(pod["metadata"]["name"])
+
+
+def _names(pod: Object, job: str) -> list[str]:
+    rank = rank_of(pod)
+    name = short_name(str(pod["metadata"]["name"]), job)
+    return [name] if rank is None else [str(rank), name]

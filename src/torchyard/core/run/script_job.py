@@ -15,16 +15,55 @@ DEFAULT_IMAGE = "pytorch/pytorch:latest"
 WORKSPACE_DIGEST = "torchyard.dev/workspace"
 ARCHIVE = "workspace.tar.gz"
 WORKSPACE = "/workspace"
-# What the API server accepts in a ConfigMap.
-ARCHIVE_LIMIT = 1 << 20
+# What the API server accepts in a ConfigMap. A larger workspace is in several.
+PART_BYTES = 1 << 20
+MAX_PARTS = 32
+ARCHIVE_LIMIT = MAX_PARTS * PART_BYTES
 _MOUNT = "/run/torchyard/workspace"
-_UNPACK = f'tar -xzf {_MOUNT}/{ARCHIVE} -C {WORKSPACE} && cd {WORKSPACE} && exec "$@"'
+REQUIREMENTS = ".torchyard-requirements.txt"
+# Where a pod finds the packages that its image lacks.
+PACKAGES = "/run/torchyard/packages"
+# The parts in order; then, where the client could not, the packages that the image lacks.
+UNPACK = (
+    f"cat {_MOUNT}/{ARCHIVE}* | tar -xzf - -C {WORKSPACE} && cd {WORKSPACE} && "
+    f"{{ [ ! -f {REQUIREMENTS} ] || python -m pip install --quiet --disable-pip-version-check -r {REQUIREMENTS}; }}"
+    f' && {{ [ ! -d {PACKAGES} ] || export PYTHONPATH={PACKAGES}${{PYTHONPATH:+:$PYTHONPATH}}; }} && exec "$@"'
+)
+# Calls a function of a module: arguments become strings, `--name value` and `--name=value` keywords.
+_CALL = """
+import importlib, os, sys
+sys.path.insert(0, os.getcwd())
+module, name, *words = sys.argv[1:]
+sys.argv = [module, *words]
+arguments, keywords = [], {}
+while words:
+    word = words.pop(0)
+    if not word.startswith("--"):
+        arguments.append(word)
+    elif "=" in word:
+        key, _, keywords[key[2:].replace("-", "_")] = word.partition("=")
+    else:
+        keywords[word[2:].replace("-", "_")] = words.pop(0) if words else "true"
+function = getattr(importlib.import_module(module), name)
+import inspect
+for key, parameter in inspect.signature(function).parameters.items():
+    if key in keywords and parameter.annotation in (int, float, "int", "float"):
+        keywords[key] = (float if "float" in str(parameter.annotation) else int)(keywords[key])
+    elif key in keywords and type(parameter.default) in (int, float):
+        keywords[key] = type(parameter.default)(keywords[key])
+function(*arguments, **keywords)
+""".strip()
+_ARCHIVE_VOLUME = "archive"
 _MAX_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptJob:
-    """A script of the workspace and how to run it: on `nodes` pods with `processes` processes each."""
+    """A script of the workspace and how to run it: on `nodes` pods with `processes` processes each.
+
+    `elastic` are the least and the most workers of an elastic training. `packages` is a directory of the node with
+    packages that the image lacks.
+    """
 
     name: str
     script: str
@@ -38,48 +77,113 @@ class ScriptJob:
     env: dict[str, str] = field(default_factory=dict)
     queue: str = ""
     priority: str = ""
+    elastic: tuple[int, int] | None = None
+    packages: str = ""
+
+
+def workspace_name(job: str, part: int = 0) -> str:
+    """The ConfigMap with the files of a script, or a further part of them."""
+    return f"{job}-workspace-{part}" if part else f"{job}-workspace"
+
+
+def workspace_parts(pod: Object) -> int:
+    """How many ConfigMaps the files of a script take; 0 if the pod has none."""
+    for volume in pod.get("volumes") or ():
+        if volume["name"] == _ARCHIVE_VOLUME:
+            return len((volume.get("projected") or {}).get("sources") or ()) or 1
+    return 0
+
+
+def is_archive(obj: Object) -> bool:
+    """Whether an object is a ConfigMap with files of a script."""
+    return any(name.startswith(ARCHIVE) for name in obj.get("binaryData") or ())
+
+
+def is_script(job: Object) -> bool:
+    """Whether `yard run` made this job from a script."""
+    replicas = (job.get("spec") or {}).get("pytorchReplicaSpecs") or {}
+    templates = [replica.get("template") or {} for replica in replicas.values()]
+    return any(
+        WORKSPACE_DIGEST in ((template.get("metadata") or {}).get("annotations") or {}) for template in templates
+    )
 
 
 def job_name(script: str) -> str:
     """A name for the jobs of a script: its file name, as Kubernetes accepts it."""
-    stem = script.rsplit("/", 1)[-1].removesuffix(".py").lower()
+    stem = script.rsplit("/", 1)[-1].rsplit(":", 1)[-1].removesuffix(".py").lower()
     return re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:_MAX_NAME].rstrip("-") or "script"
 
 
 def script_objects(job: ScriptJob, workspace: bytes) -> list[Object]:
-    """The ConfigMap with the packed workspace and the PyTorchJob that unpacks and runs it."""
-    archive = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": f"{job.name}-workspace"},
-        "binaryData": {ARCHIVE: base64.b64encode(workspace).decode()},
-    }
-    return [archive, _training(job, hashlib.sha256(workspace).hexdigest())]
+    """The ConfigMaps with the packed workspace and the PyTorchJob that unpacks and runs it."""
+    return [*archive_objects(job, workspace), _training(job, workspace)]
 
 
-def _training(job: ScriptJob, digest: str) -> Object:
+def archive_objects(job: ScriptJob, workspace: bytes) -> list[Object]:
+    """The ConfigMaps with the packed workspace, in parts that the API server accepts."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": workspace_name(job.name, number)},
+            "binaryData": {_part_file(number): base64.b64encode(part).decode()},
+        }
+        for number, part in enumerate(_parts(workspace))
+    ]
+
+
+def _parts(workspace: bytes) -> list[bytes]:
+    return [workspace[start : start + PART_BYTES] for start in range(0, len(workspace), PART_BYTES)] or [b""]
+
+
+def _part_file(number: int) -> str:
+    """The file of a part; the names sort as the numbers do."""
+    return f"{ARCHIVE}.{number:02}" if number else ARCHIVE
+
+
+def _training(job: ScriptJob, workspace: bytes) -> Object:
     labels = {QUEUE_NAME: job.queue, PRIORITY: job.priority}
     metadata: Object = {"name": job.name}
     if chosen := {name: value for name, value in labels.items() if value}:
         metadata["labels"] = chosen
-    replicas: Object = {names.MASTER: _replica(job, 1, digest)}
+    replicas: Object = {names.MASTER: _replica(job, 1, workspace)}
     if job.nodes > 1:
-        replicas[names.WORKER] = _replica(job, job.nodes - 1, digest)
+        replicas[names.WORKER] = _replica(job, job.nodes - 1, workspace)
     spec: Object = {"pytorchReplicaSpecs": replicas}
+    if job.elastic:
+        least, most = job.elastic
+        spec["pytorchReplicaSpecs"] = {names.WORKER: _replica(job, max(least, min(job.nodes, most)), workspace)}
+        spec["elasticPolicy"] = {"rdzvBackend": "torchyard", "minReplicas": least, "maxReplicas": most}
     if job.processes > 1:
         spec["nprocPerNode"] = str(job.processes)
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
 
 
-def _replica(job: ScriptJob, count: int, digest: str) -> Object:
+def _program(job: ScriptJob) -> list[str]:
+    """The command line: a script, or a function of a module."""
     # the launcher reads the number of processes and the rendezvous from the environment that the controller sets
     launcher = ["python", "-u", *(["-m", "torch.distributed.run"] if job.processes > 1 else [])]
+    module, _, function = job.script.rpartition(":")
+    if not module:
+        return [*launcher, job.script]
+    if job.processes > 1:
+        return [*launcher, "--no-python", "python", "-u", "-c", _CALL, module, function]
+    return [*launcher, "-c", _CALL, module, function]
+
+
+def _replica(job: ScriptJob, count: int, workspace: bytes) -> Object:
+    policy = "OnFailure" if job.elastic else "Never"
+    return {"replicas": count, "restartPolicy": policy, "template": pod_template(job, workspace)}
+
+
+def pod_template(job: ScriptJob, workspace: bytes) -> Object:
+    """The template of the pods that unpack the workspace and run the script."""
     container: Object = {
         "name": "pytorch",
         "image": job.image,
-        "command": ["sh", "-c", _UNPACK, "sh", *launcher, job.script, *job.arguments],
+        "command": ["sh", "-c", UNPACK, "sh", *_program(job), *job.arguments],
         "volumeMounts": [
-            {"name": "archive", "mountPath": _MOUNT, "readOnly": True},
+            {"name": _ARCHIVE_VOLUME, "mountPath": _MOUNT, "readOnly": True},
             {"name": "workspace", "mountPath": WORKSPACE},
         ],
     }
@@ -88,11 +192,15 @@ def _replica(job: ScriptJob, count: int, digest: str) -> Object:
     amounts = {"cpu": job.cpu, "memory": job.memory, "nvidia.com/gpu": str(job.gpus) if job.gpus else ""}
     if requested := {name: amount for name, amount in amounts.items() if amount}:
         container["resources"] = {"requests": requested, "limits": requested}
-    volumes = [
-        {"name": "archive", "configMap": {"name": f"{job.name}-workspace"}},
+    sources = [{"configMap": {"name": workspace_name(job.name, part)}} for part in range(len(_parts(workspace)))]
+    volumes: list[Object] = [
+        {"name": _ARCHIVE_VOLUME, **(sources[0] if len(sources) == 1 else {"projected": {"sources": sources}})},
         {"name": "workspace", "emptyDir": {}},
     ]
+    if job.packages:
+        volumes.append({"name": "packages", "hostPath": {"path": job.packages, "type": "Directory"}})
+        container["volumeMounts"].append({"name": "packages", "mountPath": PACKAGES, "readOnly": True})
+    digest = hashlib.sha256(workspace).hexdigest()
     # a changed file changes the template: pods that run keep the old one
     annotations = {WORKSPACE_DIGEST: f"sha256:{digest}"}
-    template = {"metadata": {"annotations": annotations}, "spec": {"containers": [container], "volumes": volumes}}
-    return {"replicas": count, "restartPolicy": "Never", "template": template}
+    return {"metadata": {"annotations": annotations}, "spec": {"containers": [container], "volumes": volumes}}

@@ -1,0 +1,106 @@
+"""Records every job when it ends or is deleted, so that `yard history` knows it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import PODS
+from torchyard.api.objects import Object
+from torchyard.core.run.record import ReplicaRecord, RunRecord, build_record, replica_record
+from torchyard.core.run.state import has_controller, run_state
+from torchyard.kube.informer import by_owner
+from torchyard.kube.informer_factory import InformerFactory
+
+_PRUNE_SECONDS = 3600.0
+
+
+class RunStore(Protocol):
+    """Where records are kept."""
+
+    def uids(self) -> set[str]:
+        """The uids of the recorded jobs."""
+
+    def write(self, records: list[RunRecord], replicas: list[tuple[str, ReplicaRecord]]) -> None:
+        """Keep records, each in place of an earlier one of its job, and how replicas of recorded jobs (uid) ended."""
+
+    def prune(self, before: datetime) -> None:
+        """Remove everything that ended earlier."""
+
+
+class JobHistoryController:
+    """`run` until cancelled."""
+
+    def __init__(
+        self,
+        informers: InformerFactory,
+        kinds: dict[str, GroupVersionResource],
+        store: RunStore,
+        *,
+        keep: timedelta,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store, self._keep, self._clock = store, keep, clock
+        self._recorded = store.uids()
+        self._records: list[RunRecord] = []
+        self._replicas: list[tuple[str, ReplicaRecord]] = []
+        self._changed = asyncio.Event()
+        self._pods = informers.for_resource(PODS, indexes={"owner": by_owner})
+        self._pods.on_change(self._pod_changed)
+        for kind, gvr in kinds.items():
+            informers.for_resource(gvr).on_change(partial(self._job_changed, kind))
+
+    async def run(self) -> None:
+        """Write what the informers report, and remove what is too old."""
+        next_prune = self._clock()
+        while True:
+            if self._clock() >= next_prune:
+                await asyncio.to_thread(self._store.prune, self._clock() - self._keep)
+                self._recorded = await asyncio.to_thread(self._store.uids)
+                next_prune = self._clock() + timedelta(seconds=_PRUNE_SECONDS)
+            try:
+                async with asyncio.timeout(_PRUNE_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+            self._changed.clear()
+            records, self._records = self._records, []
+            replicas, self._replicas = self._replicas, []
+            await asyncio.to_thread(self._store.write, records, replicas)
+
+    def _job_changed(self, kind: str, change: str, job: Object, _before: Object | None) -> None:
+        if has_controller(job):
+            return
+        uid, is_gone = job["metadata"]["uid"], change == "DELETED"
+        obj = {"kind": kind, **job}
+        if is_gone or (uid not in self._recorded and run_state(obj).done):
+            self._recorded.add(uid)
+            self._records.append(build_record(obj, self._pods.by("owner", uid), self._clock(), deleted=is_gone))
+            self._changed.set()
+
+    def _pod_changed(self, change: str, pod: Object, before: Object | None) -> None:
+        if not has_controller(pod):
+            self._pod_of_its_own_changed(change, pod)
+            return
+        for owner in pod["metadata"]["ownerReferences"]:
+            if owner["uid"] in self._recorded and (change == "DELETED" or _has_just_ended(pod, before)):
+                self._replicas.append((owner["uid"], replica_record(pod, owner["name"], self._clock())))
+                self._changed.set()
+
+    def _pod_of_its_own_changed(self, change: str, pod: Object) -> None:
+        uid, obj = pod["metadata"]["uid"], {"kind": "Pod", **pod}
+        is_gone = change == "DELETED"
+        if is_gone or (uid not in self._recorded and run_state(obj).done):
+            self._recorded.add(uid)
+            self._records.append(build_record(obj, [pod], self._clock(), deleted=is_gone))
+            self._changed.set()
+
+
+def _has_just_ended(pod: Object, before: Object | None) -> bool:
+    ended = ("Succeeded", "Failed")
+    was = ((before or {}).get("status") or {}).get("phase")
+    return (pod.get("status") or {}).get("phase") in ended and was not in ended

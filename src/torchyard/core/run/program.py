@@ -1,0 +1,150 @@
+"""The program of a job: its image, command, arguments and environment, and how to change them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
+from torchyard.core.run.script_job import UNPACK
+
+_ENVIRONMENT = re.compile(r"[A-Z_][A-Z0-9_]*")
+_SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
+
+
+def pod_specs(job: Object) -> list[Object]:
+    """The specs of the pods of a job, by replica type."""
+    spec = job.get("spec") or {}
+    if job["kind"] == "Pod":
+        return [spec]
+    if job["kind"] == "Job":
+        return [spec["template"]["spec"]]
+    return [replica["template"]["spec"] for replica in (spec.get("pytorchReplicaSpecs") or {}).values()]
+
+
+def program_words(job: Object) -> list[str]:
+    """The command line of the first container, without what unpacks the files of a script."""
+    container = pod_specs(job)[0]["containers"][0]
+    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    if words[:3] == ["sh", "-c", UNPACK]:
+        return words[4:]
+    return words
+
+
+def program_options(job: Object) -> dict[str, str]:
+    """The options of the program (`--lr 0.1`), and its other words as `arguments`."""
+    words = program_words(job)
+    if len(words) == 3 and words[0] in _SHELLS and words[1] == "-c":
+        words = _split(words[2])
+    options: dict[str, str] = {}
+    others: list[str] = []
+    position = 0
+    while position < len(words):
+        word, following = words[position], words[position + 1 : position + 2]
+        position += 1
+        if word.startswith("--") and "=" in word:
+            name, _, options[name] = word.partition("=")
+        elif word.startswith("--") and following and not following[0].startswith("--"):
+            options[word] = following[0]
+            position += 1
+        elif word.startswith("--") and len(word) > 2:
+            options[word] = "true"
+        else:
+            others.append(word)
+    return {"arguments": shlex.join(others), **options}
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a script with an open quotation
+        return [text]
+
+
+def set_value(job: Object, assignment: str) -> None:
+    """Change a job in place: `spec.PATH=VALUE` a field, `NAME=VALUE` in capitals a variable, `name=value` an option."""
+    name, equals, value = assignment.partition("=")
+    if not equals or not name:
+        raise YardError(
+            f"--set {assignment}: it is not NAME=VALUE",
+            hint="write for example --set lr=0.1, --set NCCL_DEBUG=INFO or --set spec.runPolicy.backoffLimit=0",
+            code="BadOption",
+        )
+    if name.startswith("spec."):
+        _set_field(job, name.split("."), yaml.safe_load(value))
+    elif _ENVIRONMENT.fullmatch(name):
+        for container in _first_containers(job):
+            _set_variable(container, name, value)
+    else:
+        option = name if name.startswith("-") else f"--{name}"
+        for container in _first_containers(job):
+            _set_option(container, option, value)
+
+
+def set_arguments(job: Object, arguments: list[str]) -> None:
+    """Replace the arguments of the program: those of a script, or `args` of the first container."""
+    for container in _first_containers(job):
+        command = container.get("command") or []
+        scripts = [number for number, word in enumerate(command) if word.endswith(".py")]
+        if container.get("args") is not None or not command:
+            container["args"] = list(arguments)
+        elif (scripts and command[:2] != ["sh", "-c"]) or command[2:3] == [UNPACK]:
+            container["command"] = [*command[: scripts[0] + 1], *arguments]
+        else:
+            raise YardError(
+                f"the arguments of {shlex.join(command)} cannot be replaced: the container has no args and no script",
+                hint="change its options with --set, or edit the manifest",
+                code="BadOption",
+            )
+
+
+def _first_containers(job: Object) -> Iterator[Object]:
+    for spec in pod_specs(job):
+        yield spec["containers"][0]
+
+
+def _set_field(target: Any, path: list[str], value: Any) -> None:
+    *parents, last = path
+    for step in parents:
+        target = target[int(step)] if isinstance(target, list) and step.isdigit() else target.setdefault(step, {})
+    if isinstance(target, list) and last.isdigit():
+        target[int(last)] = value
+    else:
+        target[last] = value
+
+
+def _set_variable(container: Object, name: str, value: str) -> None:
+    others = [variable for variable in container.get("env") or () if variable["name"] != name]
+    container["env"] = [*others, {"name": name, "value": value}]
+
+
+def _set_option(container: Object, option: str, value: str) -> None:
+    key = "args" if container.get("args") else "command"
+    words = list(container.get(key) or ())
+    if len(words) == 3 and words[0] in _SHELLS and words[1] == "-c":
+        container[key] = [*words[:2], _set_in_script(words[2], option, value)]
+        return
+    for number, word in enumerate(words):
+        if word == option and number + 1 < len(words):
+            container[key] = [*words[: number + 1], value, *words[number + 2 :]]
+            return
+        if word.startswith(f"{option}="):
+            container[key] = [*words[:number], f"{option}={value}", *words[number + 1 :]]
+            return
+    container[key] = [*words, option, value]
+
+
+def _set_in_script(script: str, option: str, value: str) -> str:
+    pattern = re.compile(rf"(?<!\S){re.escape(option)}(?P<between>[ =]+)\S+")
+    if not pattern.search(script):
+        raise YardError(
+            f"the shell script of the container has no option {option}",
+            hint="set a variable that it reads, or edit the manifest",
+            code="BadOption",
+        )
+    return pattern.sub(lambda match: f"{option}{match['between']}{shlex.quote(value)}", script, count=1)

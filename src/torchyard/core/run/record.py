@@ -1,0 +1,113 @@
+"""What is kept of a job that has ended: how, when, and how each of its replicas ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypedDict
+
+from torchyard.api import quantity
+from torchyard.api.objects import Object
+from torchyard.api.times import parse_rfc3339, to_rfc3339
+from torchyard.core.run.failure import first_failure
+from torchyard.core.run.ranks import choose_replicas, rank_of
+from torchyard.core.run.state import run_state, short_name
+
+DELETED = "Deleted"
+_GPU = "nvidia.com/gpu"
+
+
+class ReplicaRecord(TypedDict):
+    """How a replica ended. `exitCode` is that of its first failed container, else 0; None if it has not ended."""
+
+    name: str
+    pod: str
+    rank: int | None
+    phase: str
+    exitCode: int | None
+    reason: str
+    started: str
+    finished: str
+    gpus: int
+
+
+class RunRecord(TypedDict):
+    """A job that has ended. Times are RFC 3339, empty if unknown; `object` is the job without its status."""
+
+    uid: str
+    namespace: str
+    name: str
+    kind: str
+    state: str
+    message: str
+    exitCode: int | None
+    created: str
+    ended: str
+    gpuSeconds: int
+    replicas: list[ReplicaRecord]
+    object: Object
+
+
+def build_record(job: Object, pods: list[Object], now: datetime, *, deleted: bool = False) -> RunRecord:
+    """The record of a job that has ended, or that was deleted before."""
+    state, metadata = run_state(job), job["metadata"]
+    replicas = [replica_record(pod, metadata["name"], now) for pod in choose_replicas(pods, metadata["name"])]
+    failure = first_failure(pods)
+    code = 0 if state.succeeded else failure.exit_code if failure else None
+    ended = metadata.get("deletionTimestamp") or to_rfc3339(now) if not state.done else _end(job, replicas, now)
+    return RunRecord(
+        uid=metadata["uid"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        kind=job["kind"],
+        state=state.state if state.done or not deleted else DELETED,
+        message=state.message or (str(failure) if failure and not state.succeeded else ""),
+        exitCode=code,
+        created=metadata["creationTimestamp"],
+        ended=ended,
+        gpuSeconds=sum(replica["gpus"] * _seconds(replica, now) for replica in replicas),
+        replicas=replicas,
+        object={key: value for key, value in job.items() if key != "status"},
+    )
+
+
+def replica_record(pod: Object, job: str, now: datetime) -> ReplicaRecord:
+    """How a replica of a job stands or ended."""
+    status = pod.get("status") or {}
+    failure = first_failure([pod])
+    ends = [
+        container["state"]["terminated"]
+        for container in status.get("containerStatuses") or ()
+        if (container.get("state") or {}).get("terminated")
+    ]
+    has_ended = bool(ends) and len(ends) == len(pod["spec"]["containers"])
+    return ReplicaRecord(
+        name=short_name(pod["metadata"]["name"], job),
+        pod=pod["metadata"]["name"],
+        rank=rank_of(pod),
+        phase=status.get("phase") or "Pending",
+        exitCode=failure.exit_code if failure and has_ended else 0 if has_ended else None,
+        reason=failure.reason if failure else "",
+        started=status.get("startTime") or "",
+        finished=max((end.get("finishedAt") or "" for end in ends), default="") if has_ended else "",
+        gpus=_gpus(pod),
+    )
+
+
+def _end(job: Object, replicas: list[ReplicaRecord], now: datetime) -> str:
+    status = job.get("status") or {}
+    finished = max((replica["finished"] for replica in replicas), default="")
+    conditions = [condition for condition in status.get("conditions") or () if condition["type"] == "Failed"]
+    failed = conditions[-1].get("lastTransitionTime") if conditions else ""
+    return str(status.get("completionTime") or failed or finished or to_rfc3339(now))
+
+
+def _seconds(replica: ReplicaRecord, now: datetime) -> int:
+    if not replica["started"]:
+        return 0
+    end = parse_rfc3339(replica["finished"]) if replica["finished"] else now
+    return max(0, int((end - parse_rfc3339(replica["started"])).total_seconds()))
+
+
+def _gpus(pod: Object) -> int:
+    limits = [(part.get("resources") or {}).get("limits") or {} for part in pod["spec"]["containers"]]
+    return sum(quantity.parse(limit[_GPU]).value for limit in limits if limit.get(_GPU))

@@ -1,0 +1,118 @@
+"""The history of a plane: the jobs that ended, in a database, and the logs of their pods, in files beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from torchyard import files
+from torchyard.api.times import parse_rfc3339, to_rfc3339
+from torchyard.core.run.record import ReplicaRecord, RunRecord
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    uid TEXT PRIMARY KEY, namespace TEXT, name TEXT, ended TEXT, record TEXT
+);
+CREATE INDEX IF NOT EXISTS runs_by_end ON runs (ended);
+"""
+
+
+class HistoryStore:
+    """The history in a directory. A plane writes it; commands read it, also while no plane runs."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._database = directory, directory / "runs.db"
+
+    @property
+    def logs(self) -> Path:
+        """Logs by the uid of the job, the name of the pod and that of the container."""
+        return self._directory / "logs"
+
+    def uids(self) -> set[str]:
+        """The uids of the recorded jobs."""
+        with self._opened() as database:
+            return {str(uid) for (uid,) in database.execute("SELECT uid FROM runs")}
+
+    def write(self, records: list[RunRecord], replicas: list[tuple[str, ReplicaRecord]]) -> None:
+        """Keep records, each in place of an earlier one of its job, and how replicas of recorded jobs (uid) ended."""
+        with self._opened() as database:
+            for record in records:
+                _save(database, _merged(_find(database, record["uid"]), record))
+            for uid, replica in replicas:
+                earlier = _find(database, uid)
+                if earlier is not None:
+                    _save(database, {**earlier, "replicas": _with(earlier["replicas"], replica)})
+
+    def prune(self, before: datetime) -> None:
+        """Remove everything that ended earlier."""
+        with self._opened() as database:
+            database.execute("DELETE FROM runs WHERE ended < ?", (to_rfc3339(before),))
+        if self.logs.is_dir():
+            for directory in self.logs.iterdir():
+                if directory.stat().st_mtime < before.timestamp():
+                    files.remove_tree(directory)
+
+    def list(self, namespace: str = "", *, name: str = "") -> list[RunRecord]:
+        """The records of a namespace, or of all, and of a name, if one is given; the last ended first."""
+        if not self._database.exists():
+            return []
+        query = "SELECT record FROM runs WHERE (? = '' OR namespace = ?) AND (? = '' OR name = ?) ORDER BY ended DESC"
+        with self._opened() as database:
+            return [json.loads(text) for (text,) in database.execute(query, (namespace, namespace, name, name))]
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.closing(sqlite3.connect(self._database, timeout=30)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.executescript(_SCHEMA)
+            with database:
+                yield database
+
+
+def log_files(directory: Path) -> list[tuple[str, str, Path]]:
+    """The logs of one job: (pod, container, file of its last attempt), sorted."""
+    logs: list[tuple[str, str, Path]] = []
+    for container in sorted(directory.glob("*/*")):
+        attempts = sorted(container.glob("*.log"), key=lambda path: int(path.stem))
+        logs += [(container.parent.name, container.name, attempts[-1])] if attempts else []
+    return logs
+
+
+def duration_seconds(record: RunRecord) -> float:
+    """How long a job existed until it ended."""
+    return (parse_rfc3339(record["ended"]) - parse_rfc3339(record["created"])).total_seconds()
+
+
+def _find(database: sqlite3.Connection, uid: str) -> RunRecord | None:
+    row = database.execute("SELECT record FROM runs WHERE uid = ?", (uid,)).fetchone()
+    record: RunRecord | None = json.loads(row[0]) if row else None
+    return record
+
+
+def _save(database: sqlite3.Connection, record: RunRecord) -> None:
+    values = (record["uid"], record["namespace"], record["name"], record["ended"], json.dumps(record))
+    database.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", values)
+
+
+def _merged(earlier: RunRecord | None, record: RunRecord) -> RunRecord:
+    """A job that ended before it was deleted keeps its end; replicas that are gone are not forgotten."""
+    if earlier is None:
+        return record
+    replicas = earlier["replicas"]
+    for replica in record["replicas"]:
+        replicas = _with(replicas, replica)
+    return {**record, "ended": min(earlier["ended"], record["ended"]), "replicas": replicas}
+
+
+def _with(replicas: list[ReplicaRecord], replica: ReplicaRecord) -> list[ReplicaRecord]:
+    """The replicas with a newer state of one. What has ended stays ended."""
+    old = next((other for other in replicas if other["pod"] == replica["pod"]), None)
+    if old is not None and old["exitCode"] is not None and replica["exitCode"] is None:
+        return replicas
+    return [*(other for other in replicas if other["pod"] != replica["pod"]), replica]

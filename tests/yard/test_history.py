@@ -1,0 +1,90 @@
+"""The history of a plane: what is recorded when jobs end, and how long."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from torchyard.api.objects import Object
+from torchyard.core.run.record import build_record, replica_record
+from torchyard.yard.history import HistoryStore, log_files
+
+NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
+
+
+def job(uid: str, *, state: str = "", name: str = "j") -> Object:
+    conditions = [{"type": state, "status": "True", "message": "why", "lastTransitionTime": "2026-01-02T11:00:00Z"}]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"uid": uid, "name": name, "namespace": "default", "creationTimestamp": "2026-01-02T10:00:00Z"},
+        "spec": {},
+        "status": {"conditions": conditions if state else []},
+    }
+
+
+def pod(code: int | None) -> Object:
+    state = (
+        {"running": {}} if code is None else {"terminated": {"exitCode": code, "finishedAt": "2026-01-02T11:00:00Z"}}
+    )
+    limits = {"limits": {"nvidia.com/gpu": "2"}}
+    return {
+        "metadata": {"name": "j-abc", "uid": "p"},
+        "spec": {"containers": [{"name": "main", "resources": limits}]},
+        "status": {
+            "phase": "Running" if code is None else "Failed" if code else "Succeeded",
+            "startTime": "2026-01-02T10:00:00Z",
+            "containerStatuses": [{"name": "main", "state": state}],
+        },
+    }
+
+
+def test_a_record_has_the_end_of_the_job_and_of_its_replicas() -> None:
+    record = build_record(job("a", state="Failed"), [pod(3)], NOW)
+    assert (record["state"], record["exitCode"], record["ended"]) == ("Failed", 3, "2026-01-02T11:00:00Z")
+    assert record["gpuSeconds"] == 2 * 3600
+    assert record["replicas"][0]["exitCode"] == 3
+    assert "status" not in record["object"]
+    deleted = build_record(job("a"), [pod(None)], NOW, deleted=True)
+    assert (deleted["state"], deleted["exitCode"], deleted["ended"]) == ("Deleted", None, "2026-01-02T12:00:00Z")
+    assert build_record(job("a", state="Complete"), [], NOW)["exitCode"] == 0
+
+
+def test_what_ended_stays_ended_when_the_job_is_deleted(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history")
+    store.write([build_record(job("a", state="Failed"), [pod(3)], NOW)], [])
+    later = NOW + timedelta(hours=5)
+    store.write([build_record(job("a", state="Failed"), [], later, deleted=True)], [])
+    (record,) = HistoryStore(tmp_path / "history").list()
+    assert (record["state"], record["ended"]) == ("Failed", "2026-01-02T11:00:00Z")
+    assert [replica["exitCode"] for replica in record["replicas"]] == [3]
+
+
+def test_a_replica_that_ends_after_its_job_is_recorded(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history")
+    store.write([build_record(job("a"), [pod(None)], NOW, deleted=True)], [])
+    store.write([], [("a", replica_record(pod(143), "j", NOW)), ("unknown", replica_record(pod(1), "j", NOW))])
+    store.write([], [("a", replica_record(pod(None), "j", NOW))])
+    (record,) = store.list("default", name="j")
+    assert record["replicas"][0]["exitCode"] == 143
+    assert store.uids() == {"a"}
+
+
+def test_old_records_and_logs_are_removed(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history")
+    store.write([build_record(job("a", state="Complete"), [], NOW)], [])
+    old, new = store.logs / "a", store.logs / "b"
+    for directory in (old, new):
+        (directory / "j-abc" / "main").mkdir(parents=True)
+        (directory / "j-abc" / "main" / "0.log").write_text("x")
+    os.utime(old, (0, 0))
+    store.prune(NOW + timedelta(days=1))
+    assert store.list() == []
+    assert not old.exists()
+    assert log_files(new) == [("j-abc", "main", new / "j-abc" / "main" / "0.log")]
+
+
+def test_a_directory_without_history_has_no_records(tmp_path: Path) -> None:
+    assert HistoryStore(tmp_path / "none").list() == []
+    assert not (tmp_path / "none").exists()
