@@ -35,8 +35,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 def call(plane: Yard, *arguments: str) -> tuple[int, str]:
     """Run a command to its end; return its exit code and its output."""
+    verb, *rest = arguments  # the option comes before a possible --
     process = subprocess.run(
-        [*_command(), *arguments, "--kubeconfig", str(plane.kubeconfig)],
+        [*_command(), verb, "--kubeconfig", str(plane.kubeconfig), *rest],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,

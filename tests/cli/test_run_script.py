@@ -17,9 +17,10 @@ from tests.support.waiting import eventually
 from tests.support.yard import Yard, _command, _environment, yard
 
 from torchyard.api.errors import YardError
+from torchyard.cli import workspace
 from torchyard.cli.run_script import script_manifest
 from torchyard.cli.workspace import files_of, pack
-from torchyard.core.run.script_job import ScriptJob, job_name, script_objects
+from torchyard.core.run.script_job import PART_BYTES, ScriptJob, job_name, script_objects
 
 SCRIPT = """
 import os, sys
@@ -74,7 +75,8 @@ def test_links_stay_inside(project: Path) -> None:
         pack(project)
 
 
-def test_a_folder_that_is_too_large_names_its_largest_files(project: Path) -> None:
+def test_a_folder_that_is_too_large_names_its_largest_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "ARCHIVE_LIMIT", PART_BYTES)
     (project / "weights.bin").write_bytes(os.urandom(2_000_000))
     with pytest.raises(YardError, match=r"weights\.bin \(2\.0 MB\)") as raised:
         pack(project)
@@ -136,7 +138,7 @@ def run(plane: Yard, folder: Path, *arguments: str) -> tuple[int, str]:
         timeout=240,
         check=False,
         cwd=folder,
-        env={"PATH": "/usr/bin:/bin", **_environment()},
+        env={"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(folder.parent / "cache"), **_environment()},
     )
     return process.returncode, process.stdout
 

@@ -149,7 +149,7 @@ def test_a_failed_start_prints_the_same_error_in_the_foreground_and_in_the_backg
         port = str(taken.getsockname()[1])
         yard("up", "--detach", "--controllers", "nonsense", state=tmp_path, timeout=60)  # an older failure in the log
         done = yard("up", "--no-node", "--port", port, *flags, state=tmp_path, timeout=60)
-    hint = "hint: choose another with --port (0 takes a free one)\n"
+    hint = "hint: choose another with --port (0 takes a free one)\ncode: PortTaken\n"
     assert done.stderr.endswith(f"error: cannot listen on 127.0.0.1:{port}: the port is in use\n{hint}")
     assert (done.returncode, "nonsense" in done.stderr) == (1, False)
 

@@ -48,7 +48,7 @@ def test_every_mentioned_command_exists() -> None:
     groups = {heading.split()[0] for heading in headings if " " in heading}
     unknown = set()
     for page in PAGES:
-        for command, subcommand in re.findall(r"\byard ([a-z]+)(?: ([a-z]+)\b)?", _code(page.read_text())):
+        for command, subcommand in re.findall(r"\byard ([a-z]+(?:-[a-z]+)*)(?: ([a-z]+)\b)?", _code(page.read_text())):
             name = f"{command} {subcommand}" if command in groups and subcommand else command
             if name not in headings:
                 unknown.add((page.name, name))

@@ -3,13 +3,18 @@
 Modules in reading order:
 
 - `main`: the commands, and how errors are printed
-- `options`: options that several commands share
+- `options`, `option_groups`, `output`: what several commands share
 - `target`: which cluster a command talks to
+- `job_arguments`, `completion`: how commands name a job, and its name for the completion of shells
 - `plane`: `yard up`, `down`, `status`, `kubeconfig`
 - `store`: `yard backup`, `restore`
-- `run`, `run_options`, `run_script`, `workspace`, `run_session`, `apply`, `follow`, `screen`: `yard run`, in the order
-  of its steps
+- `run`, `run_options`, `script_options`, `run_script`, `dependencies`, `local_plane`,
+  `workspace`, `run_session`, `apply`, `follow`, `screen`:
+  `yard run`, in the order of its steps
 - `jobs`, `job_table`: `yard ps`, `why`, `events`, `stop`, `resume`, `delete`
+- `history`, `past_jobs`, `rerun`, `compare`: jobs that have ended, again and side by side
+- `smoke`, `step_screen`, `sweep`, `top`: a short run, a run for every combination of options, usage
+- `processes`, `copy`, `replica`, `terminal`: `yard exec`, `attach`, `port-forward`, `cp`
 - `logs`, `log_selection`, `follow_logs`, `log_stream`: `yard logs`
 - `images`: `yard image`
 - `queue`: `yard queue`

@@ -103,7 +103,7 @@ async def dry_run(client: Client, target: ManifestObject) -> Object:
 
 async def _send(client: Client, target: ManifestObject, *, dry_run: bool = False) -> Object:
     if not target.name:
-        return await client.create(target.gvr, target.object, target.namespace, dry_run=dry_run)
+        return await client.create(target.gvr, target.object, target.namespace, dry_run=dry_run, strict=True)
     return await client.patch(
         target.gvr, target.name, target.object, target.namespace, kind="apply", force=True, dry_run=dry_run
     )

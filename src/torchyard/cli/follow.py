@@ -21,10 +21,13 @@ from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.kube.job_lookup import find_workload
+from torchyard.kube.spelling import with_suggestion
 
 # How long to wait for the last log lines of a container that has ended.
 LAST_LINES_TIMEOUT = 30.0
 QUEUE_POLL_SECONDS = 1.0
+# How long a pod waits for the same reason until it is reported.
+REASON_SECONDS = 0.7
 _STATUS_COLUMN = 2  # of a pod's table row
 
 
@@ -45,6 +48,7 @@ class Follower:
         self._progress: dict[str, TrainingProgress] = {}
         self._activity: dict[str, str] = {}
         self._pending_reasons: dict[str, str] = {}
+        self._notes: list[asyncio.Task[None]] = []
         self._queue_task: asyncio.Task[None] | None = None
 
     async def run(self) -> tuple[RunState, ContainerFailure | None]:
@@ -100,7 +104,7 @@ class Follower:
         if reason != self._pending_reasons.get(name, ""):
             self._pending_reasons[name] = reason
             if reason:
-                self._screen.note(f"{name} is waiting: {reason}")
+                self._notes.append(asyncio.ensure_future(self._note_waiting(name, reason)))
         for status in (pod.get("status") or {}).get("containerStatuses") or ():
             state = status.get("state") or {}
             key = (pod["metadata"]["uid"], status["name"], status.get("restartCount") or 0)
@@ -108,13 +112,20 @@ class Follower:
                 is_first = pod["spec"]["containers"][0]["name"] == status["name"]
                 self._logs[key] = asyncio.ensure_future(self._stream(name, status["name"], is_first=is_first))
 
+    async def _note_waiting(self, pod: str, reason: str) -> None:
+        """Report a reason that lasts; a node that has just started is none."""
+        await asyncio.sleep(REASON_SECONDS)
+        if self._pending_reasons.get(pod) == reason:
+            self._screen.note(f"{pod} is waiting: {await with_suggestion(self._client, reason, self._namespace)}")
+
     async def _watch_queue(self, obj: Object) -> None:
         """Report why the job waits in its queue whenever the reason changes."""
         queue, shown = queue_name(obj), ""
         while True:
             reason = queue_reason(await find_workload(self._client, obj))
             if reason != shown and reason:
-                self._screen.note(f"{self._name} waits in queue {queue}: {reason}")
+                detail = await with_suggestion(self._client, reason, self._namespace)
+                self._screen.note(f"{self._name} waits in queue {queue}: {detail}")
             shown = reason
             await asyncio.sleep(QUEUE_POLL_SECONDS)
 
@@ -153,7 +164,7 @@ class Follower:
         self._screen.show(result.state, rows)
 
     async def _stop_tasks(self) -> None:
-        for task in (*self._logs.values(), *((self._queue_task,) if self._queue_task else ())):
+        for task in (*self._logs.values(), *self._notes, *((self._queue_task,) if self._queue_task else ())):
             await cancel(task)
 
 

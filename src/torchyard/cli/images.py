@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,28 +89,67 @@ def remove(name: Name, state: State = None) -> None:
 @app.command("map")
 def map_name(
     pattern: Annotated[
-        str, typer.Argument(metavar="PATTERN", help="Pattern of names, such as registry.example.com/*.")
-    ],
-    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Name of the image to run instead.")],
+        str, typer.Argument(metavar="[PATTERN", help="Pattern of names, such as registry.example.com/*.")
+    ] = "",
+    image: Annotated[str, typer.Argument(metavar="IMAGE]", help="Name of the image to run instead.")] = "",
     state: State = None,
 ) -> None:
-    """Run IMAGE for every image name that matches PATTERN."""
-    _store(state).map(pattern, image)
+    """Run IMAGE for every image name that matches PATTERN. Without arguments, list the patterns.
+
+    Example: yard image map 'registry.example.com/team/*' pytorch/pytorch
+    """
+    store = _store(state)
+    if image:
+        store.map(pattern, image)
+    elif pattern:
+        raise YardError(
+            f"{pattern}: no image to run instead", hint="`yard image map PATTERN IMAGE`; `unmap` removes one"
+        )
+    else:
+        say(f"{'PATTERN':<48} IMAGE")
+        for mapped, target in store.mappings().items():
+            say(f"{mapped:<48} {target}")
+
+
+@app.command("unmap")
+def unmap(
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="A pattern that `yard image map` lists.")],
+    state: State = None,
+) -> None:
+    """Remove a pattern of `yard image map`.
+
+    Example: yard image unmap 'registry.example.com/team/*'
+    """
+    _store(state).unmap(pattern)
 
 
 @app.command("save")
 def save(
     name: Name,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Path of the archive to write.")],
+    machine: Annotated[
+        bool | None,
+        typer.Option(
+            "--with-machine/--layers-only",
+            help="For an image built on the programs of this machine: include them, or save its own layers only.",
+        ),
+    ] = None,
     state: State = None,
 ) -> None:
-    """Write an image to an OCI archive, for containerd and docker to load."""
+    """Write an image to an OCI archive, for containerd and docker to load.
+
+    Example: yard image save mnist:1 -o mnist.tar --with-machine
+    """
     from torchyard.node.images.save import save as write
 
-    store = _store(state)
-    store.resolve(name)  # report a missing image before the long part
-    say(f"packing {name} with the programs of this machine that it uses; this may take minutes")
-    say(f"saved {name} to {write(store, name, output.absolute())}")
+    def report(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            typer.echo(f"\rpacked {done / 1e9:.1f} of {total / 1e9:.1f} GB", nl=False, err=True)
+
+    archive = write(_store(state), name, output.absolute(), with_machine=machine, report=report)
+    if sys.stderr.isatty():
+        typer.echo("\r\033[K", nl=False, err=True)
+    say(f"saved {name} to {archive} ({archive.stat().st_size / 1e6:.1f} MB)")
 
 
 @app.command("load")

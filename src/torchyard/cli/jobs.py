@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from torchyard.api.errors import YardError
-from torchyard.cli.options import State, say
-from torchyard.cli.target import Context, Kubeconfig, choose_connection, run_with_client
+from torchyard.cli.job_arguments import JobName
+from torchyard.cli.options import say
+from torchyard.cli.output import Output, OutputOption, Quiet, Record, show_records
+from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
     from torchyard.api.objects import Object
@@ -21,42 +19,31 @@ if TYPE_CHECKING:
     from torchyard.kube.client import Client
     from torchyard.kube.job_lookup import JobHandle
 
-Namespace = Annotated[
-    str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of the job. Default: the context's.")
-]
-JobName = Annotated[
-    str, typer.Argument(metavar="JOB", help="Name of a job; KIND/NAME if jobs of several kinds have it.")
-]
+
+class Change(NamedTuple):
+    """What a command did to a job."""
+
+    job: str
+    message: str
 
 
-class Output(StrEnum):
-    table = "table"
-    wide = "wide"
-    json = "json"
-    yaml = "yaml"
-    name = "name"
-
-
+@with_cluster
 def ps(
-    namespace: Annotated[
-        str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace. Default: the context's.")
-    ] = "",
+    cluster: Cluster,
     all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Jobs of all namespaces.")] = False,
     selector: Annotated[str, typer.Option("-l", "--selector", metavar="LABELS", help="Label selector.")] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.table,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Print each job again when it changes.")] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    state: State = None,
 ) -> None:
     """List the jobs: PyTorchJobs, Jobs, and Pods that belong to no other object.
 
     Example: yard ps -A -o wide
     """
-    connection = choose_connection(kubeconfig, context, state)
-    space = "" if all_namespaces else namespace or connection.namespace
+    output = Output.name if quiet else output
+    space = "" if all_namespaces else cluster.namespace
     if watch and output not in (Output.table, Output.wide):
-        raise YardError("--watch prints a table", hint="leave out -o, or use -o wide")
+        raise YardError("--watch prints a table", hint="leave out -o and -q, or use -o wide", code="BadOption")
 
     async def work(client: Client) -> None:
         from torchyard.cli.job_table import JobTable, watch_jobs
@@ -70,22 +57,16 @@ def ps(
         jobs = await list_jobs(client, space, labels=selector)
         now = datetime.now(UTC)
         summaries = [summarize(job.object, now) for job in jobs]
-        match output:
-            case Output.json:
-                say(json.dumps([_record(summary) for summary in summaries], indent=2))
-            case Output.yaml:
-                import yaml
+        if output is Output.name:
+            _print_lines([job.qualified_name for job in jobs])
+        elif output in (Output.json, Output.yaml):
+            show_records([_record(summary) for summary in summaries], output, columns={}, empty="")
+        elif summaries:
+            _print_lines(table.lines(summaries))
+        else:
+            say(f"no jobs in namespace {space}" if space else "no jobs")
 
-                say(yaml.safe_dump([_record(summary) for summary in summaries], sort_keys=False).rstrip())
-            case Output.name:
-                for job in jobs:
-                    say(job.qualified_name)
-            case _ if summaries:
-                _print_lines(table.lines(summaries))
-            case _:
-                say(f"no jobs in namespace {space}" if space else "no jobs")
-
-    run_with_client(connection, work)
+    cluster.run(work)
 
 
 def _print_lines(lines: list[str]) -> None:
@@ -107,102 +88,71 @@ def _record(summary: JobSummary) -> dict[str, Any]:
     }
 
 
-def stop(
-    job: JobName,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    state: State = None,
-) -> None:
+@with_cluster
+def stop(cluster: Cluster, job: JobName, quiet: Quiet = False) -> None:
     """Suspend a job: its pods are deleted, the job stays. `yard resume` starts it again.
 
     Example: yard stop mnist
     """
-    _with_job(job, namespace, kubeconfig, context, state, _suspend)
+    _report(cluster.run_with_job(job, _suspend), quiet=quiet)
 
 
-def resume(
-    job: JobName,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    state: State = None,
-) -> None:
+@with_cluster
+def resume(cluster: Cluster, job: JobName, quiet: Quiet = False) -> None:
     """Start a job again that `yard stop` suspended.
 
     Example: yard resume mnist
     """
-    _with_job(job, namespace, kubeconfig, context, state, _resume)
+    _report(cluster.run_with_job(job, _resume), quiet=quiet)
 
 
-def delete(
-    job: JobName,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    state: State = None,
-) -> None:
+@with_cluster
+def delete(cluster: Cluster, job: JobName, quiet: Quiet = False) -> None:
     """Delete a job with its pods and their logs.
 
     Example: yard delete mnist
     """
-    _with_job(job, namespace, kubeconfig, context, state, _delete)
+    _report(cluster.run_with_job(job, _delete), quiet=quiet)
 
 
-def events(
-    job: JobName,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    state: State = None,
-) -> None:
+@with_cluster
+def events(cluster: Cluster, job: JobName, output: OutputOption = Output.table) -> None:
     """Show the events of a job, its workload and its pods, oldest first.
 
     Example: yard events mnist
     """
-    _with_job(job, namespace, kubeconfig, context, state, _show_events)
+    records = cluster.run_with_job(job, _read_events)
+    if output in (Output.table, Output.wide):
+        _print_events(job, records)
+    else:
+        show_records(records, output, columns={}, empty="")
 
 
-def why(
-    job: JobName,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    state: State = None,
-) -> None:
+@with_cluster
+def why(cluster: Cluster, job: JobName, output: OutputOption = Output.table) -> None:
     """Say why a job waits or has failed, and which command shows more.
 
     Example: yard why mnist
     """
-    _with_job(job, namespace, kubeconfig, context, state, _explain)
+    record = cluster.run_with_job(job, _explain)
+    if output in (Output.table, Output.wide):
+        _print_lines(record["reasons"])
+    else:
+        show_records([record], output, columns={}, empty="")
 
 
-def _with_job(
-    name: str,
-    namespace: str,
-    kubeconfig: Path | None,
-    context: str,
-    state: Path | None,
-    action: Callable[[Client, JobHandle], Awaitable[None]],
-) -> None:
-    connection = choose_connection(kubeconfig, context, state)
-
-    async def work(client: Client) -> None:
-        from torchyard.kube.job_lookup import find_job
-
-        await action(client, await find_job(client, name, namespace or connection.namespace))
-
-    run_with_client(connection, work)
+def _report(change: Change, *, quiet: bool) -> None:
+    say(change.job if quiet else f"{change.job} {change.message}")
 
 
-async def _suspend(client: Client, job: JobHandle) -> None:
+async def _suspend(client: Client, job: JobHandle) -> Change:
     if _is_suspended(job.object):
         raise YardError(f"{job.qualified_name} is suspended already", hint=f"start it with `yard resume {job.name}`")
     await _set_suspend(client, job, suspended=True)
-    say(f"{job.qualified_name} suspended; `yard resume {job.name}` starts it again")
+    return Change(job.qualified_name, f"suspended; `yard resume {job.name}` starts it again")
 
 
-async def _resume(client: Client, job: JobHandle) -> None:
+async def _resume(client: Client, job: JobHandle) -> Change:
     from torchyard.core.run.waiting import queue_name
 
     if not _is_suspended(job.object):
@@ -213,7 +163,7 @@ async def _resume(client: Client, job: JobHandle) -> None:
             hint=f"`yard why {job.name}` shows what it waits for",
         )
     await _set_suspend(client, job, suspended=False)
-    say(f"{job.qualified_name} resumed")
+    return Change(job.qualified_name, "resumed")
 
 
 def _is_suspended(obj: Object) -> bool:
@@ -233,30 +183,45 @@ async def _set_suspend(client: Client, job: JobHandle, *, suspended: bool) -> No
     await client.patch(job.gvr, job.name, suspend_patch(kind, suspended=suspended), job.namespace)
 
 
-async def _delete(client: Client, job: JobHandle) -> None:
+async def _delete(client: Client, job: JobHandle) -> Change:
     await client.delete(job.gvr, job.name, job.namespace, uid=job.object["metadata"]["uid"])
-    say(f"{job.qualified_name} deleted")
+    return Change(job.qualified_name, "deleted")
 
 
-async def _show_events(client: Client, job: JobHandle) -> None:
+async def _read_events(client: Client, job: JobHandle) -> list[Record]:
     from torchyard.kube.job_lookup import events_of, last_seen
 
-    shown = await events_of(client, job)
-    if not shown:
-        say(f"no events of {job.qualified_name}; the server keeps them for an hour")
-    for event in shown:
-        about = event.get("involvedObject") or {}
-        times = f" (x{event['count']})" if (event.get("count") or 1) > 1 else ""
-        source = f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
-        detail = f"{event.get('message', '')}{times}"
-        say(f"{last_seen(event)}  {event.get('type', ''):<8} {event.get('reason', ''):<20} {source}: {detail}")
+    return [
+        {
+            "name": f"event/{event['metadata']['name']}",
+            "time": last_seen(event),
+            "type": event.get("type", ""),
+            "reason": event.get("reason", ""),
+            "object": "/".join((str(about.get("kind", "")).lower(), str(about.get("name", "")))),
+            "message": event.get("message", ""),
+            "count": event.get("count") or 1,
+        }
+        for event in await events_of(client, job)
+        for about in (event.get("involvedObject") or {},)
+    ]
 
 
-async def _explain(client: Client, job: JobHandle) -> None:
+def _print_events(job: str, records: list[Record]) -> None:
+    if not records:
+        say(f"no events of {job}; the server keeps them for an hour")
+    for event in records:
+        times = f" (x{event['count']})" if event["count"] > 1 else ""
+        say(f"{event['time']}  {event['type']:<8} {event['reason']:<20} {event['object']}: {event['message']}{times}")
+
+
+async def _explain(client: Client, job: JobHandle) -> Record:
     from torchyard.core.run.explain import explain
+    from torchyard.core.run.state import run_state
     from torchyard.kube.job_lookup import events_of, find_workload, pods_of_job
+    from torchyard.kube.spelling import with_suggestion
 
     workload = await find_workload(client, job.object)
     pods = await pods_of_job(client, job)
-    for line in explain(job.object, pods, workload, await events_of(client, job)):
-        say(line)
+    lines = explain(job.object, pods, workload, await events_of(client, job))
+    reasons = [await with_suggestion(client, line, job.namespace) for line in lines]
+    return {"name": job.qualified_name, "state": run_state(job.object).state, "reasons": reasons}

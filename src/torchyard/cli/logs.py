@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchyard.api.errors import StatusError, YardError
-from torchyard.cli.jobs import JobName, Namespace
-from torchyard.cli.options import State, say
-from torchyard.cli.target import Context, Kubeconfig, choose_connection, run_with_client
+from torchyard.cli.job_arguments import JobName
+from torchyard.cli.options import say
+from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
     from torchyard.cli.log_selection import LogSelection
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from torchyard.kube.job_lookup import JobHandle
 
 
+@with_cluster
 def logs(
+    cluster: Cluster,
     job: JobName,
-    namespace: Namespace = "",
     rank: Annotated[
         list[str] | None,
         typer.Option("--rank", metavar="RANK", help="Only this rank, or replica such as worker-0. Repeatable."),
@@ -38,9 +39,6 @@ def logs(
     container: Annotated[
         str, typer.Option("-c", "--container", metavar="NAME", help="Only this container. Default: all of them.")
     ] = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    state: State = None,
 ) -> None:
     """Show the logs of all replicas of a job, set-up and init containers included.
 
@@ -62,18 +60,19 @@ def logs(
         since_seconds=parse_since(since) if since else None,
         tail_lines=tail if tail >= 0 else None,
     )
-    connection = choose_connection(kubeconfig, context, state)
 
-    async def work(client: Client) -> None:
-        from torchyard.kube.job_lookup import find_job
-
-        chosen = await find_job(client, job, namespace or connection.namespace)
+    async def show(client: Client, chosen: JobHandle) -> None:
         await (_follow if follow else _print)(client, chosen, selection)
 
     try:
-        run_with_client(connection, work)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        cluster.run_with_job(job, show)
+    except YardError as error:
+        if error.code != "NotFound" or follow:
+            raise
+        from torchyard.cli.past_jobs import find_recorded, print_recorded_logs
+
+        record = find_recorded(cluster, job, error)
+        print_recorded_logs(cluster, record, selection, lambda label, line: _show(label, line, selection))
 
 
 async def _print(client: Client, job: JobHandle, selection: LogSelection) -> None:

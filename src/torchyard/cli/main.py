@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
@@ -33,6 +34,16 @@ _COMMANDS = {
     "stop": ("jobs", "stop"),
     "resume": ("jobs", "resume"),
     "delete": ("jobs", "delete"),
+    "smoke": ("smoke", "smoke"),
+    "sweep": ("sweep", "sweep"),
+    "top": ("top", "top"),
+    "history": ("history", "history"),
+    "rerun": ("rerun", "rerun"),
+    "compare": ("compare", "compare"),
+    "exec": ("processes", "exec_command"),
+    "attach": ("processes", "attach"),
+    "port-forward": ("processes", "port_forward"),
+    "cp": ("copy", "cp"),
     "elastic": ("elastic", "elastic"),
     "image": ("images", "app"),
     "queue": ("queue", "app"),
@@ -85,17 +96,23 @@ def root(
 def main() -> None:
     """Run the command line. A known error prints its message and a hint, never a traceback."""
     try:
-        build_app(sys.argv[1] if len(sys.argv) > 1 else "")()
+        build_app(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="yard")
     except YardError as error:
-        _exit_with_error(error.message, error.hint)
+        _exit_with_error(error.message, error.hint, error.code)
     except OSError as error:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise
         _exit_with_error(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror))
 
 
-def _exit_with_error(message: str, hint: str = "") -> NoReturn:
+def _exit_with_error(message: str, hint: str = "", code: str = "Error") -> NoReturn:
+    """Print an error for people, or as JSON for a program that asked for JSON. The code stays the same."""
+    if {"-ojson", "--output=json"} & set(sys.argv) or ("json" in sys.argv and {"-o", "--output"} & set(sys.argv)):
+        sys.stderr.write(json.dumps({"error": {"code": code or "Error", "message": message, "hint": hint}}) + "\n")
+        raise SystemExit(1) from None
     sys.stderr.write(f"error: {message}\n")
     if hint:
         sys.stderr.write(f"hint: {hint}\n")
+    if code not in ("", "Error"):
+        sys.stderr.write(f"code: {code}\n")
     raise SystemExit(1) from None

@@ -55,7 +55,11 @@ def up(
         str, typer.Option(metavar="NAME", help="Label the node with this GPU product, for manifests that select one.")
     ] = "",
     python: Annotated[
-        str, typer.Option(metavar="PATH", help="Interpreter for well-known images. Default: the active environment.")
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="Interpreter for well-known images; kept for later starts. auto: the active environment, the default.",
+        ),
     ] = "",
     engine: Annotated[
         bool,
@@ -91,6 +95,9 @@ def up(
             help="Record what blocks the plane for longer, in its log and its metrics; 0 records nothing.",
         ),
     ] = THRESHOLD_SECONDS,
+    history_days: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Keep ended jobs and their logs for N days; 0 keeps none.")
+    ] = 30,
     max_connections: Annotated[
         int,
         typer.Option(
@@ -120,6 +127,7 @@ def up(
         pod_pids_limit=pod_pids_limit,
         watchdog_threshold=watchdog_threshold,
         max_connections=max_connections,
+        history_days=history_days,
     )
     started = process.start_detached(settings) if detach else None
     if isinstance(started, PlaneProcess):

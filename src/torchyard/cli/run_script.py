@@ -2,38 +2,80 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import replace
 from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.cli.dependencies import find_requirements, install
+from torchyard.cli.local_plane import local_plane
+from torchyard.cli.target import Cluster
 from torchyard.cli.workspace import files_of, pack
-from torchyard.core.run.script_job import DEFAULT_IMAGE, ScriptJob, job_name, script_objects
+from torchyard.core.run.script_job import DEFAULT_IMAGE, REQUIREMENTS, ScriptJob, job_name, script_objects
+from torchyard.yard.python_choice import find_chosen
 
 # The letters of the suffixes that Kubernetes gives to generated names.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX = 5
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def script_manifest(job: ScriptJob) -> list[Object]:
+def is_script_target(target: str) -> bool:
+    """Whether a target is a script or `module:function`, and not a manifest."""
+    return target.endswith(".py") or _FUNCTION.fullmatch(target) is not None
+
+
+def random_suffix() -> str:
+    """A suffix such as Kubernetes gives to generated names."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX))
+
+
+def script_manifest(job: ScriptJob, cluster: Cluster | None = None, *, dependencies: bool = True) -> list[Object]:
     """The objects that run a script with the files of the current directory, or of its own if it lies elsewhere."""
-    script = Path(job.script)
-    if not script.is_file():
-        raise YardError(f"cannot read {script}: {'it is a directory' if script.is_dir() else 'No such file'}")
-    script, here = script.resolve(), Path.cwd()
-    directory = here if script.is_relative_to(here) else script.parent
-    relative = script.relative_to(directory)
+    return script_objects(*prepare_script(job, cluster, dependencies=dependencies))
+
+
+def prepare_script(
+    job: ScriptJob, cluster: Cluster | None = None, *, dependencies: bool = True
+) -> tuple[ScriptJob, bytes]:
+    """The job with a name, an image, its packages and the path of the script in its packed folder."""
+    directory, relative = _locate(job.script)
     if relative not in files_of(directory):
         raise YardError(
             f"{job.script} is not among the files of {directory} that are copied",
             hint="remove it from .yardignore, .dockerignore or .gitignore",
+            code="NotFound",
         )
-    suffix = "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX))
+    requirements = find_requirements(directory / relative, directory) if dependencies else []
     named = replace(
         job,
-        name=job.name or f"{job_name(job.script)}-{suffix}",
-        script=relative.as_posix(),
+        name=job.name or f"{job_name(job.script)}-{random_suffix()}",
+        script=job.script if ":" in job.script else relative.as_posix(),
         image=job.image or DEFAULT_IMAGE,
     )
-    return script_objects(named, pack(directory))
+    settings = local_plane(cluster) if cluster is not None and requirements and not job.image else None
+    if settings is not None:
+        packages = install(requirements, find_chosen(settings), directory)
+        return replace(named, packages=str(packages) if packages else ""), pack(directory)
+    return named, pack(directory, {REQUIREMENTS: "\n".join(requirements) + "\n"} if requirements else None)
+
+
+def _locate(target: str) -> tuple[Path, Path]:
+    """The folder of a script or a module, and its path in it."""
+    here = Path.cwd()
+    module, colon, _ = target.rpartition(":")
+    if colon:
+        path = Path(*module.split("."))
+        for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+            if (here / candidate).is_file():
+                return here, candidate
+        raise YardError(f"there is no module {module} in {here}", hint="run it from its folder", code="NotFound")
+    script = Path(target)
+    if not script.is_file():
+        reason = "it is a directory" if script.is_dir() else "No such file"
+        raise YardError(f"cannot read {script}: {reason}", code="NotFound")
+    script = script.resolve()
+    directory = here if script.is_relative_to(here) else script.parent
+    return directory, script.relative_to(directory)

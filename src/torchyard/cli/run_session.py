@@ -17,12 +17,13 @@ from torchyard.cli.follow import Follower
 from torchyard.cli.run_options import OnInterrupt, RunOptions
 from torchyard.cli.screen import Screen, create_screen
 from torchyard.core.run.failure import exit_code
-from torchyard.core.run.script_job import ARCHIVE
+from torchyard.core.run.script_job import is_archive
 from torchyard.core.run.state import RUNNABLE
 from torchyard.kube.client import Client
 from torchyard.kube.connect import open_client
 from torchyard.kube.job_lookup import JobHandle, qualified_name
 from torchyard.kube.kubeconfig import Connection
+from torchyard.kube.spelling import suggest_field, suggest_object
 
 INTERRUPTED = 130  # the exit code that shells report after Ctrl-C
 
@@ -42,21 +43,27 @@ async def run_objects(connection: Connection, objects: list[Object], text: str, 
             await session.handle_interrupt()
             return INTERRUPTED
         except StatusError as error:
-            shifts = manifests.find_misplaced_lines(text)
-            if error.status in (400, 422) and shifts:
-                raise YardError(
-                    f"{error.message}\nlikely cause: {shifts[0]}", hint=manifests.indentation_hint(shifts)
-                ) from error
-            raise
+            raise await _explained(client, error, objects, text, session.namespace) from error
         finally:
             screen.close()
+
+
+async def _explained(client: Client, error: StatusError, objects: list[Object], text: str, namespace: str) -> YardError:
+    """The error with its likely cause: a line that lacks indentation, or a misspelled field or name."""
+    shifts = manifests.find_misplaced_lines(text)
+    if error.status in (400, 422) and shifts:
+        message = f"{error.message}\nlikely cause: {shifts[0]}"
+        return YardError(message, hint=manifests.indentation_hint(shifts), code=error.code)
+    hint = await suggest_field(client, error.message, objects)
+    hint = hint or await suggest_object(client, error.message, namespace)
+    return YardError(error.message, hint=hint, code=error.code) if hint else error
 
 
 class RunSession:
     """One run of `yard run`."""
 
     def __init__(self, client: Client, screen: Screen, options: RunOptions, namespace: str) -> None:
-        self._client, self._screen, self._options, self._namespace = client, screen, options, namespace
+        self._client, self._screen, self._options, self.namespace = client, screen, options, namespace
         self._jobs: list[JobHandle] = []
 
     async def run(self, objects: list[Object]) -> int:
@@ -85,7 +92,7 @@ class RunSession:
 
     async def _show_dry_run(self, objects: list[Object]) -> int:
         for obj in objects:
-            checked = await dry_run(self._client, await locate(self._client, obj, self._namespace))
+            checked = await dry_run(self._client, await locate(self._client, obj, self.namespace))
             self._screen.note("---\n" + yaml.safe_dump(_without_noise(checked), sort_keys=False).rstrip())
         return 0
 
@@ -106,13 +113,13 @@ class RunSession:
             self._screen.note(f"{qualified_name(gvr, applied)} {action}")
             if applied["kind"] in RUNNABLE:
                 self._jobs.append(JobHandle(gvr, applied))
-            elif ARCHIVE in (applied.get("binaryData") or {}):
+            elif is_archive(applied):
                 archives.append(applied)
         for archive in archives:
             await self._set_owner(archive, self._jobs[0])
 
     async def _plan(self, obj: Object, *, replace: bool) -> Plan:
-        return await plan(self._client, await locate(self._client, obj, self._namespace), replace=replace)
+        return await plan(self._client, await locate(self._client, obj, self.namespace), replace=replace)
 
     async def _set_owner(self, archive: Object, job: JobHandle) -> None:
         """Let the files of a script be deleted with its job."""
@@ -160,6 +167,6 @@ def _without_noise(obj: Object) -> Any:
     """An object as a person reads it: without its managed fields and its packed files."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     shown = {**obj, "metadata": metadata}
-    if ARCHIVE in (obj.get("binaryData") or {}):
-        shown["binaryData"] = {ARCHIVE: f"({len(obj['binaryData'][ARCHIVE])} characters)"}
+    if is_archive(obj):
+        shown["binaryData"] = {name: f"({len(data)} characters)" for name, data in obj["binaryData"].items()}
     return shown

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torchyard.api.errors import YardError
@@ -22,8 +22,8 @@ _NEVER = frozenset(
 )
 
 
-def pack(directory: Path) -> bytes:
-    """The files of a directory as a compressed tar archive. The same files give the same bytes."""
+def pack(directory: Path, extra: Mapping[str, str] | None = None) -> bytes:
+    """The files of a directory as a compressed tar archive, and `extra` ones. The same files give the same bytes."""
     buffer = io.BytesIO()
     sizes: dict[str, int] = {}
     with (
@@ -32,9 +32,13 @@ def pack(directory: Path) -> bytes:
     ):
         for path in files_of(directory):
             sizes[path.as_posix()] = (directory / path).lstat().st_size
-            if sum(sizes.values()) > 200 * ARCHIVE_LIMIT:  # it cannot become small enough
+            if sum(sizes.values()) > 20 * ARCHIVE_LIMIT:  # it cannot become small enough
                 raise _too_large(directory, sizes, "more than")
             _add(archive, directory, path)
+        for name, text in (extra or {}).items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(text.encode()), 0o644
+            archive.addfile(entry, io.BytesIO(text.encode()))
     packed = buffer.getvalue()
     if len(packed) > ARCHIVE_LIMIT:
         raise _too_large(directory, sizes, f"{len(packed) / 1e6:.1f} MB when packed, more than")
@@ -111,7 +115,7 @@ def _too_large(directory: Path, sizes: dict[str, int], problem: str) -> YardErro
     largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
     names = ", ".join(f"{name} ({sizes[name] / 1e6:.1f} MB)" for name in largest)
     return YardError(
-        f"the folder {directory} is {problem} the {ARCHIVE_LIMIT / 1e6:.1f} MB of a ConfigMap; largest: {names}",
+        f"the folder {directory} is {problem} the {ARCHIVE_LIMIT / 1e6:.0f} MB of its ConfigMaps; largest: {names}",
         hint=f"exclude data in {IGNORE_FILES[0]} and mount it from a volume, or build an image and run a manifest",
         code="WorkspaceTooLarge",
     )

@@ -86,7 +86,7 @@ class Yard:
         for obj in objects:
             gvr = await find_resource(self._client, obj["apiVersion"], obj["kind"])
             namespace = ((obj.get("metadata") or {}).get("namespace") or self.namespace) if gvr.namespaced else ""
-            created = await self._client.create(gvr, obj, namespace)
+            created = await self._client.create(gvr, obj, namespace, strict=True)
             if obj is runnable:
                 job = self._job(gvr, created)
         assert job is not None

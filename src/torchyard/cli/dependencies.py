@@ -1,0 +1,117 @@
+"""The packages of a script: which ones it needs, and on the plane a directory with those that its image lacks.
+
+On the plane, this machine installs them once for each list of requirements, with uv if it is installed and pip
+otherwise, and pods mount the directory. On another cluster each pod installs them when it starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from torchyard import files
+from torchyard.api.errors import YardError
+from torchyard.core.run.requirements import file_requirements, inline_requirements, project_requirements
+from torchyard.node.images.python import Python
+
+LOCK, REQUIREMENTS, PROJECT = "uv.lock", "requirements.txt", "pyproject.toml"
+
+
+def find_requirements(script: Path | None, directory: Path) -> list[str]:
+    """The requirements of a script: its own metadata, else those of its directory."""
+    if script is not None:
+        inline = inline_requirements(script.read_text(errors="replace"), script.name)
+        if inline is not None:
+            return inline
+    uv = shutil.which("uv")
+    if (directory / LOCK).is_file() and uv is not None:
+        command = [uv, "export", "--frozen", "--no-dev", "--no-emit-project", "--no-hashes", "--quiet"]
+        return file_requirements(_run([*command, "--directory", str(directory)], directory))
+    if (directory / REQUIREMENTS).is_file():
+        return file_requirements((directory / REQUIREMENTS).read_text())
+    if (directory / PROJECT).is_file():
+        return project_requirements((directory / PROJECT).read_text())
+    return []
+
+
+def install(requirements: list[str], python: Python, directory: Path) -> Path | None:
+    """A directory with the packages that the interpreter lacks, installed before if possible; None if it has all."""
+    identity = json.dumps([requirements, str(python.executable), python.version, _local_files(requirements, directory)])
+    target = _cache() / hashlib.sha256(identity.encode()).hexdigest()[:32]
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix="building-", dir=target.parent))
+        partial.chmod(0o755)
+        try:
+            _install(requirements, python, directory, partial)
+            partial.rename(target)
+        except BaseException:
+            files.remove_tree(partial)
+            raise
+    return target if any(target.iterdir()) else None
+
+
+def _install(requirements: list[str], python: Python, directory: Path, target: Path) -> None:
+    missing = _missing(requirements, python, directory)
+    if not missing:
+        return
+    sys.stderr.write(f"installing {', '.join(missing)}\n")
+    uv = shutil.which("uv")
+    if uv is not None:
+        command = [uv, "pip", "install", "--quiet", "--python", str(python.executable)]
+    else:
+        command = [*_pip(python), "install", "--quiet", "--disable-pip-version-check"]
+    _run([*command, "--no-deps", "--target", str(target), *missing], directory)
+
+
+def _missing(requirements: list[str], python: Python, directory: Path) -> list[str]:
+    """What pip would install besides the packages of the environment, each with its version or its file."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", dir=directory) as file:  # relative paths are relative to it
+        file.write("\n".join(requirements))
+        file.flush()
+        options = ["--quiet", "--disable-pip-version-check", "--dry-run", "--report", "-", "-r", file.name]
+        report = json.loads(_run([*_pip(python), "install", *options], directory))
+    return [_pinned(entry) for entry in report["install"]]
+
+
+def _pinned(entry: dict[str, dict[str, str]]) -> str:
+    url = entry["download_info"]["url"]
+    name, version = entry["metadata"]["name"], entry["metadata"]["version"]
+    return f"{name} @ {url}" if url.startswith("file:") or entry.get("is_direct") else f"{name}=={version}"
+
+
+def _pip(python: Python) -> list[str]:
+    """pip of the environment; an environment without it uses the pip that this command runs with."""
+    own = [str(python.executable), "-m", "pip"]
+    if subprocess.run([*own, "--version"], capture_output=True, check=False).returncode == 0:
+        return own
+    return [sys.executable, "-m", "pip", "--python", str(python.executable)]
+
+
+def _run(command: list[str], directory: Path) -> str:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        raise YardError(
+            f"the packages of the script cannot be installed: {' '.join(lines[-2:]) or f'exit code {done.returncode}'}",
+            hint="correct its requirements, or pass an image that has the packages with --image and --no-deps",
+            code="InstallFailed",
+        )
+    return done.stdout
+
+
+def _local_files(requirements: list[str], directory: Path) -> list[tuple[str, int]]:
+    """The files among the requirements and when they changed: another wheel of the same name is another environment."""
+    paths = [directory / line for line in requirements if line.endswith((".whl", ".tar.gz"))]
+    return [(str(path), path.stat().st_mtime_ns) for path in paths if path.is_file()]
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "torchyard" / "packages"

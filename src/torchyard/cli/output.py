@@ -1,0 +1,61 @@
+"""The output formats that commands share: `-o table|wide|json|yaml|name` and `-q`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from torchyard.cli.options import say
+
+
+class Output(StrEnum):
+    table = "table"
+    wide = "wide"
+    json = "json"
+    yaml = "yaml"
+    name = "name"
+
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only names, as -o name does.")]
+
+Record = dict[str, Any]
+
+
+def show_records(records: Sequence[Record], output: Output, *, columns: dict[str, str], empty: str) -> None:
+    """Print records: as JSON or YAML whole, as a table the fields that `columns` give a heading.
+
+    The key `name` of a record is what `-o name` prints. `empty` replaces a table without rows.
+    """
+    match output:
+        case Output.json:
+            say(json.dumps(records, indent=2))
+        case Output.yaml:
+            import yaml
+
+            say(yaml.safe_dump(list(records), sort_keys=False).rstrip())
+        case Output.name:
+            for record in records:
+                say(str(record["name"]))
+        case _ if records:
+            for line in table_lines(
+                [list(columns.values()), *([_cell(row.get(key)) for key in columns] for row in records)]
+            ):
+                say(line)
+        case _:
+            say(empty)
+
+
+def table_lines(rows: list[list[str]]) -> list[str]:
+    """The rows as lines of equal columns. A line break in a cell is a space."""
+    rows = [[" ".join(cell.split("\n")) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["   ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

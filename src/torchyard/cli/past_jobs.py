@@ -1,0 +1,140 @@
+"""Jobs that have ended: those that the cluster still has, and those that only the history of the plane has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import PODS
+from torchyard.api.suggestions import closest
+from torchyard.api.times import to_rfc3339
+from torchyard.cli.follow_logs import ShowLine
+from torchyard.cli.local_plane import local_plane
+from torchyard.cli.log_selection import LogSelection
+from torchyard.cli.log_stream import read_lines
+from torchyard.cli.target import Cluster
+from torchyard.core.pod.logs import LogOptions
+from torchyard.core.run.line_splitter import LineSplitter, LogLine
+from torchyard.core.run.record import RunRecord, build_record
+from torchyard.core.run.state import default_container, run_state, short_name
+from torchyard.kube.client import Client
+from torchyard.kube.job_lookup import find_job, list_jobs, pods_of_job
+from torchyard.node.logs import reader
+from torchyard.yard.history import HistoryStore, log_files
+
+
+def plane_history(cluster: Cluster) -> HistoryStore | None:
+    """The history of the plane that a command talks to; None for another cluster, or a plane of another machine."""
+    settings = local_plane(cluster)
+    return HistoryStore(settings.history) if settings is not None else None
+
+
+async def list_runs(client: Client, cluster: Cluster, namespace: str) -> list[RunRecord]:
+    """The jobs of a namespace, or of all, that have ended; the last ended first."""
+    records = {record["uid"]: record for record in _recorded(cluster, namespace)}
+    now = datetime.now(UTC)
+    for job in await list_jobs(client, namespace):
+        if run_state(job.object).done and job.object["metadata"]["uid"] not in records:
+            record = build_record(job.object, await pods_of_job(client, job), now)
+            records[record["uid"]] = record
+    return sorted(records.values(), key=lambda record: record["ended"], reverse=True)
+
+
+async def find_run(client: Client, cluster: Cluster, name: str) -> RunRecord:
+    """The job of a name: the one that the cluster has, else the last one of the history."""
+    try:
+        job = await find_job(client, name, cluster.namespace)
+    except YardError as error:
+        if error.code != "NotFound":
+            raise
+        return find_recorded(cluster, name, error)
+    return build_record(job.object, await pods_of_job(client, job), datetime.now(UTC))
+
+
+def find_recorded(cluster: Cluster, name: str, missing: YardError) -> RunRecord:
+    """The last job of a name in the history. Raises `missing` if it has none, with a name that is similar."""
+    plain = name.rpartition("/")[2]
+    records = _recorded(cluster, cluster.namespace)
+    record = next((record for record in records if record["name"] == plain), None)
+    if record is not None:
+        return record
+    similar = closest(plain, [record["name"] for record in records])
+    if similar and "did you mean" not in missing.hint:
+        raise YardError(missing.message, hint=f"did you mean {similar}, which has ended?", code=missing.code)
+    raise missing
+
+
+def _recorded(cluster: Cluster, namespace: str) -> list[RunRecord]:
+    history = plane_history(cluster)
+    return history.list(namespace) if history is not None else []
+
+
+async def read_first_log(client: Client, cluster: Cluster, record: RunRecord) -> list[str]:
+    """The lines of the first replica, from the cluster or from the history; none if both have lost them."""
+    pod = record["replicas"][0]["pod"] if record["replicas"] else record["name"]
+    return await read_pod_log(client, cluster, record, pod)
+
+
+async def read_pod_log(client: Client, cluster: Cluster, record: RunRecord, pod: str) -> list[str]:
+    """The lines of the main container of a pod of a job."""
+    existing = await client.find(PODS, pod, record["namespace"])
+    if existing is not None:
+        try:
+            lines = read_lines(client, pod, record["namespace"], default_container(existing))
+            return [line.text async for line in lines]
+        except StatusError:  # it has not started, or its node has lost the log
+            return []
+    history = plane_history(cluster)
+    logs = log_files(history.logs / record["uid"]) if history is not None else []
+    for name, _, path in logs:
+        if name == pod:
+            return [line.text async for line in read_log_file(path)]
+    return []
+
+
+async def read_log_file(path: Path, selection: LogSelection | None = None) -> AsyncGenerator[LogLine, None]:
+    """The lines of a log of the history."""
+    since = ""
+    if selection is not None and selection.since_seconds is not None:
+        since = to_rfc3339(datetime.now(UTC) - timedelta(seconds=selection.since_seconds))
+    options = LogOptions(since=since, tail=selection.tail_lines if selection else None)
+    lines = LineSplitter()
+    pieces: AsyncIterator[bytes] = reader.read(path, options, ended=lambda: True)
+    async for piece in pieces:
+        for line in lines.of(piece):
+            yield line
+    if lines.rest:
+        yield LogLine(lines.rest)
+
+
+def print_recorded_logs(cluster: Cluster, record: RunRecord, selection: LogSelection, show: ShowLine) -> None:
+    """Show the logs of a job that only the history has."""
+    history = plane_history(cluster)
+    logs = log_files(history.logs / record["uid"]) if history is not None else []
+    ranks = {replica["pod"]: {replica["name"], str(replica["rank"])} for replica in record["replicas"]}
+    chosen = [
+        (pod, container, path)
+        for pod, container, path in logs
+        if (not selection.ranks or ranks.get(pod, {short_name(pod, record["name"])}) & set(selection.ranks))
+        and (not selection.container or container == selection.container)
+    ]
+    if not chosen:
+        raise YardError(
+            f"{record['kind']} {record['name']} has ended, and no such log of it is kept",
+            hint=f"`yard history {record['name']}` shows how it ended",
+            code="NotFound",
+        )
+
+    async def read() -> None:
+        for pod, container, path in chosen:
+            several = len([name for name, _, _ in chosen if name == pod]) > 1
+            label = short_name(pod, record["name"])
+            async with aclosing(read_log_file(path, selection)) as lines:
+                async for line in lines:
+                    show(f"{label}/{container}" if several else label, line)
+
+    asyncio.run(read())

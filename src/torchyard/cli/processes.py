@@ -1,0 +1,156 @@
+"""`yard exec`, `attach` and `port-forward`: the processes and ports of a job's replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.cli.job_arguments import Container, JobName, Rank
+from torchyard.cli.options import say
+from torchyard.cli.target import Cluster, with_cluster
+
+if TYPE_CHECKING:
+    from torchyard.kube.client import Client
+    from torchyard.kube.container_streams import ContainerAddress
+    from torchyard.kube.http import HttpTransport
+
+_SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
+
+
+@with_cluster
+def exec_command(
+    cluster: Cluster,
+    job: JobName,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND]...", help="Command after --. Default: a shell.")
+    ] = None,
+    rank: Rank = "",
+    container: Container = "",
+    stdin: Annotated[
+        bool, typer.Option("-i", "--stdin", help="Pass standard input on. On a terminal it always is.")
+    ] = False,
+) -> None:
+    """Run a command in a replica of a job, and exit with its exit code. On a terminal it gets one too.
+
+    Examples: yard exec mnist; yard exec mnist --rank 1 -- nvidia-smi
+    """
+    _run(cluster, job, rank, container, command or _SHELL, stdin=stdin)
+
+
+@with_cluster
+def attach(cluster: Cluster, job: JobName, rank: Rank = "", container: Container = "") -> None:
+    """Attach to the main process of a replica: its output from now on, and your input if it reads any.
+
+    Example: yard attach mnist --rank 0
+    """
+    _run(cluster, job, rank, container, [], stdin=False)
+
+
+def _run(cluster: Cluster, job: str, rank: str, container: str, command: list[str], *, stdin: bool) -> None:
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+
+    async def work(client: Client) -> int:
+        from torchyard.cli.replica import find_container
+        from torchyard.kube.connect import open_transport
+
+        address = await find_container(client, job, cluster.namespace, rank, container)
+        async with open_transport(cluster.connection, "yard") as transport:
+            return await _stream(transport, address, command, stdin=stdin, is_terminal=is_terminal and bool(command))
+
+    raise typer.Exit(cluster.run(work))
+
+
+async def _stream(
+    transport: HttpTransport, address: ContainerAddress, command: list[str], *, stdin: bool, is_terminal: bool
+) -> int:
+    from torchyard.cli.terminal import raw_mode, read_input, terminal_sizes, write_output
+    from torchyard.kube.container_streams import run_process
+
+    try:
+        with raw_mode() if is_terminal else nullcontext():
+            return await run_process(
+                transport,
+                address,
+                command,
+                write_output,
+                stdin=read_input() if stdin or is_terminal else None,
+                tty=is_terminal,
+                sizes=terminal_sizes() if is_terminal else None,
+            )
+    except StatusError as error:
+        if error.status != 500 or not command:
+            raise
+        raise YardError(
+            f"{command[0]} could not be started in {address.pod}",
+            hint=f"is it among the programs of the container {address.container}?",
+            code="CannotStart",
+        ) from error
+
+
+@with_cluster
+def port_forward(
+    cluster: Cluster,
+    job: JobName,
+    ports: Annotated[
+        list[str], typer.Argument(metavar="[LOCAL:]REMOTE...", help="Ports; 0 or nothing before : chooses a free one.")
+    ],
+    rank: Rank = "",
+    address: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+) -> None:
+    """Forward ports of this machine to a replica of a job, until Ctrl-C.
+
+    Example: yard port-forward mnist 6006 --rank 0
+    """
+    pairs = [_parse_ports(pair) for pair in ports]
+
+    async def work(client: Client) -> None:
+        from torchyard.cli.replica import find_container
+        from torchyard.kube.connect import open_transport
+
+        target = await find_container(client, job, cluster.namespace, rank, "")
+        async with open_transport(cluster.connection, "yard") as transport:
+            for local, remote in pairs:
+                server = await asyncio.start_server(partial(_forward, transport, target, remote), address, local)
+                host, port = server.sockets[0].getsockname()[:2]
+                say(f"Forwarding from {host}:{port} -> {target.pod}:{remote}")
+            await asyncio.Event().wait()
+
+    cluster.run(work)
+
+
+async def _forward(
+    transport: HttpTransport,
+    target: ContainerAddress,
+    port: int,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    from torchyard.kube.container_streams import forward_connection
+
+    try:
+        await forward_connection(transport, target, port, reader, writer)
+    except YardError as error:
+        typer.echo(f"error: {error.message}", err=True)
+    except ConnectionError:  # the local program closed the connection
+        pass
+
+
+def _parse_ports(pair: str) -> tuple[int, int]:
+    local, colon, remote = pair.rpartition(":")
+    try:
+        numbers = (int(local or 0) if colon else int(remote)), int(remote)
+    except ValueError:
+        numbers = -1, -1
+    if not all(0 <= number <= 65535 for number in numbers) or not numbers[1]:
+        raise YardError(
+            f"{pair} is not a pair of ports",
+            hint="write 8080, 9090:8080 or :8080, each at most 65535",
+            code="BadOption",
+        )
+    return numbers
