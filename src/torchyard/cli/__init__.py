@@ -9,7 +9,7 @@ Modules in reading order:
 - `plane`: `yard up`, `down`, `status`, `kubeconfig`
 - `store`: `yard backup`, `restore`
 - `run`, `run_options`, `script_options`, `run_script`, `dependencies`, `local_plane`,
-  `workspace`, `run_session`, `apply`, `follow`, `screen`:
+  `workspace`, `run_session`, `apply`, `follow`, `screen`, `notify`:
   `yard run`, in the order of its steps
 - `jobs`, `job_table`: `yard ps`, `why`, `events`, `stop`, `resume`, `delete`
 - `history`, `past_jobs`, `rerun`, `compare`: jobs that have ended, again and side by side

@@ -53,6 +53,13 @@ def run(
         bool, typer.Option("--dry-run", help="Let the server check the objects, print them, and exit.")
     ] = False,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Do not follow the job.")] = False,
+    notify: Annotated[
+        str,
+        typer.Option(
+            metavar="URL|COMMAND",
+            help="Tell it how the job ended: JSON by POST, or YARD_JOB, YARD_STATE and YARD_EXIT_CODE of a command.",
+        ),
+    ] = "",
     dependencies: Annotated[
         bool, typer.Option("--deps/--no-deps", help="Script: install the packages that it needs and the image lacks.")
     ] = True,
@@ -66,8 +73,12 @@ def run(
     Examples: yard run job.yaml; yard run train.py --nodes 4 -- --lr 0.1; yard run train:main -- --lr 0.1
     """
     objects, text = read_target(target, script, arguments, cluster, dependencies=dependencies)
+    if notify and (detach or diff or dry_run):
+        raise YardError(
+            "--notify needs a job that is followed", hint="leave out --detach, --diff and --dry-run", code="BadOption"
+        )
     options = RunOptions(
-        cluster.namespace, on_interrupt, replace=replace_job, diff=diff, dry_run=dry_run, detach=detach
+        cluster.namespace, on_interrupt, replace=replace_job, diff=diff, dry_run=dry_run, detach=detach, notify=notify
     )
     raise typer.Exit(run_target(cluster, objects, text, options))
 

@@ -21,3 +21,4 @@ class RunOptions:
     diff: bool = False
     dry_run: bool = False
     detach: bool = False
+    notify: str = ""  # a URL, or a command of the shell

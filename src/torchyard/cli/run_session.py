@@ -14,11 +14,12 @@ from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.objects import Object
 from torchyard.cli.apply import Plan, apply, delete_replaced, dry_run, locate, plan
 from torchyard.cli.follow import Follower
+from torchyard.cli.notify import notify
 from torchyard.cli.run_options import OnInterrupt, RunOptions
 from torchyard.cli.screen import Screen, create_screen
 from torchyard.core.run.failure import exit_code
 from torchyard.core.run.script_job import is_archive
-from torchyard.core.run.state import RUNNABLE
+from torchyard.core.run.state import RUNNABLE, RunState
 from torchyard.kube.client import Client
 from torchyard.kube.connect import open_client
 from torchyard.kube.job_lookup import JobHandle, qualified_name
@@ -142,8 +143,16 @@ class RunSession:
             self._screen.note(f"{job.qualified_name} {result.state}{message}")
             if failure is not None:
                 self._screen.note(f"first to fail: {failure} at {failure.at}")
-            code = code or exit_code(result, failure)
+            own_code = exit_code(result, failure)
+            await self._notify(job, result, own_code)
+            code = code or own_code
         return code
+
+    async def _notify(self, job: JobHandle, result: RunState, code: int) -> None:
+        if self._options.notify:
+            problem = await notify(self._options.notify, job.name, result.state, code, result.message)
+            if problem:
+                self._screen.note(f"cannot notify {self._options.notify}: {problem}")
 
     async def handle_interrupt(self) -> None:
         """Leave the jobs running or delete them, as the user chose."""

@@ -12,5 +12,6 @@
 - `history`: the jobs that ended, and their logs.
 - `backups`: backup and restore of the store.
 - `controller_log`: the log of the pod that represents the controllers.
-- `machine`, `target`: what `yard doctor` reports about this machine; which cluster a command uses.
+- `machine`, `bug_report`: what `yard doctor` reports about this machine, also as an archive.
+- `target`: which cluster a command uses.
 """
