@@ -71,11 +71,14 @@ class QuotaNode:
 
     def available(self, key: FlavorResource) -> int:
         """How much more can be used, borrowed quota included. Negative when the quota was reduced below the usage."""
+        return self.available_with(key, 0 if self.parent is None else self.parent.available(key))
+
+    def available_with(self, key: FlavorResource, from_parent: int) -> int:
+        """`available`, where what is available at the parent is known."""
         used, subtree = self.usage.get(key, 0), self.subtree_quota.get(key, 0)
         if self.parent is None:
             return subtree - used
         guaranteed = self.guaranteed.get(key, 0)
-        from_parent = self.parent.available(key)
         limit = self.quotas.get(key, NO_QUOTA).borrowing_limit
         if limit is not None:
             from_parent = min(from_parent, subtree - guaranteed - max(0, used - guaranteed) + limit)

@@ -125,16 +125,17 @@ def requeue_inadmissible(
     no heap was left out.
     """
     candidates: list[_Candidate] = []
-    free: FlavorResourceQuantities = {}
+    at_cohorts: dict[tuple[QuotaNode, FlavorResource], int] = {}
     for cq in cluster_queues:
         for heap in cq.heaps.values():
             if heap.is_inadmissible and heap.retry_thresholds:
                 available = [
-                    key for key, need in heap.retry_thresholds.items() if _is_available(root, cq.node, key, need, free)
+                    key for key, need in heap.retry_thresholds.items() if _available(cq.node, key, at_cohorts) >= need
                 ]
                 if available or (reclaim and _may_reclaim(cq, heap)):
                     _add_candidate(candidates, cq, heap, available)
     candidates.sort(key=lambda candidate: candidate[:2])
+    free = {key: root.available(key) for candidate in candidates for key in candidate.available}
     requeued: dict[ClusterQueue, None] = {}
     for candidate in candidates:
         if candidate.available and not _take(candidate, free):
@@ -144,15 +145,15 @@ def requeue_inadmissible(
     return list(requeued), len(candidates) <= len(requeued)
 
 
-def _is_available(
-    root: QuotaNode, node: QuotaNode, key: FlavorResource, need: int, free: FlavorResourceQuantities
-) -> bool:
-    left = free.get(key)
-    if left is None:
-        left = free[key] = root.available(key)
-    if node.parent is root and need > left + max(0, node.guaranteed.get(key, 0) - node.usage.get(key, 0)):
-        return False  # the common case, without a walk up the tree
-    return node.available(key) >= need
+def _available(node: QuotaNode, key: FlavorResource, at_cohorts: dict[tuple[QuotaNode, FlavorResource], int]) -> int:
+    """What is available at a ClusterQueue. `at_cohorts` keeps what is at the cohorts, which many of them share."""
+    parent = node.parent
+    if parent is None:
+        return node.available(key)
+    from_parent = at_cohorts.get((parent, key))
+    if from_parent is None:
+        from_parent = at_cohorts[parent, key] = _available(parent, key, at_cohorts)
+    return node.available_with(key, from_parent)
 
 
 def _add_candidate(
