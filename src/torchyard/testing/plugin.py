@@ -1,5 +1,8 @@
 """The pytest plugin: a plane for each process of the test run, and a fresh state for each test.
 
+`pytest_plugins = ["torchyard.testing.plugin"]` in a conftest.py loads it. As an entry point, pytest would rewrite
+the assertions of the whole package in every test run.
+
 With pytest-xdist every worker has a plane of its own. `yard_node = true` in the configuration of pytest lets it run
 pods on this machine; `yard_controllers` chooses its controllers.
 """
