@@ -58,8 +58,8 @@ class Faults:
             self._job.add_worker()
 
     def slow(self) -> None:
-        """Stop a worker for a moment."""
-        for name in self._world()[-1:]:
+        """Stop a worker for a moment; one that is stopped for good stays so."""
+        for name in [name for name in self._world() if self._job.pids[name] not in self._stopped][-1:]:
             with suppress(ProcessLookupError):
                 os.kill(self._job.pids[name], signal.SIGSTOP)
                 time.sleep(self._rng.uniform(0.05, 0.3))
