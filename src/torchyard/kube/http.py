@@ -6,9 +6,8 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import aiohttp
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
@@ -17,6 +16,9 @@ from torchyard.kube.concurrency import ConcurrencyLimiter
 from torchyard.kube.credentials import Credential, CredentialError, Credentials, ssl_context
 from torchyard.kube.http_connection import ConnectionPool
 from torchyard.kube.kubeconfig import Connection
+
+if TYPE_CHECKING:
+    import aiohttp  # loaded for the first stream: commands that only send requests start faster
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -44,6 +46,8 @@ class WebSocket:
 
     async def messages(self) -> AsyncGenerator[bytes, None]:
         """Yield the messages until either side closes the connection."""
+        import aiohttp
+
         async for message in self._socket:
             if message.type is aiohttp.WSMsgType.BINARY:
                 yield message.data
@@ -134,12 +138,16 @@ class HttpTransport:
         return fields
 
     async def _send_by_proxy(self, method: str, path: str, body: bytes, content_type: str, accept: str) -> ApiResponse:
+        import aiohttp
+
         timeout = aiohttp.ClientTimeout(total=READ_SECONDS, connect=CONNECT_SECONDS)
         headers = {"Accept": accept, **({"Content-Type": content_type} if content_type else {})}
         async with self._open_request(method, path, headers, body, timeout) as response:
             return await _read_response(response)
 
     async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
+        import aiohttp
+
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
         async with self._open_request("GET", path, {"Accept": accept}, b"", timeout) as response:
             if response.status >= 400:
@@ -156,6 +164,8 @@ class HttpTransport:
     @asynccontextmanager
     async def websocket(self, path: str, protocols: tuple[str, ...]) -> AsyncIterator[WebSocket]:
         """Yield a WebSocket to a path; close it at the end."""
+        import aiohttp
+
         credential = await self._credentials.current()
         try:
             socket = await self._session_for(credential).ws_connect(
@@ -189,6 +199,8 @@ class HttpTransport:
     async def _open_request(
         self, method: str, path: str, headers: dict[str, str], body: bytes, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        import aiohttp
+
         credential = await self._credentials.current()
         session = self._session_for(credential)
         try:
@@ -224,6 +236,8 @@ class HttpTransport:
 
         A replaced session stays open for its streams: closing it would leave their readers waiting forever.
         """
+        import aiohttp
+
         identity = credential.certificate, credential.key
         if self._session is not None:
             if self._session_identity == identity:
