@@ -144,8 +144,8 @@ async def test_a_failure_of_the_store_ends_the_plane(tmp_path: Path, monkeypatch
             await asyncio.wait_for(failed, 10)
 
 
-def _config_map() -> Object:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+def _config_map(name: str = "a") -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
 
 
 async def test_a_listener_that_raises_does_not_fail_the_write(tmp_path: Path) -> None:
@@ -222,3 +222,31 @@ async def test_a_plane_starts_before_its_webhooks_do(tmp_path: Path) -> None:
         assert await _is_ready(plane)
         with pytest.raises(StatusError, match="failed calling webhook"):
             await plane.client("test").create(CONFIG_MAPS, _config_map(), "default")
+
+
+async def test_owners_that_were_deleted_before_the_start_are_known_to_the_garbage_collector(tmp_path: Path) -> None:
+    """Foreground deletion too: all dependents are known before the owner is looked at."""
+    names = [f"dependent-{number:03}" for number in range(450)]
+    async with Plane(_settings(tmp_path, "-*")) as plane:
+        client = plane.client("test")
+        uids = [
+            (await client.create(CONFIG_MAPS, _config_map(name), "default"))["metadata"]["uid"] for name in ("a", "b")
+        ]
+        for owner, uid, dependents in (("a", uids[0], names[::2]), ("b", uids[1], names[1::2])):
+            reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": True}
+            for name in dependents:
+                dependent = _config_map(name)
+                dependent["metadata"]["ownerReferences"] = [reference]
+                await client.create(CONFIG_MAPS, dependent, "default")
+        await client.delete(CONFIG_MAPS, "a", "default", propagation="Background")
+        await client.delete(CONFIG_MAPS, "b", "default", propagation="Foreground")
+        assert await client.find(CONFIG_MAPS, "b", "default"), "it waits for its dependents"
+    async with Plane(_settings(tmp_path, "garbage-collector-controller")) as plane:
+        client = plane.client("test")
+
+        async def is_empty() -> bool:
+            left = {obj["metadata"]["name"] for obj in (await client.list(CONFIG_MAPS, "default")).items}
+            assert "b" in left or not left & set(names[1::2]), "the owner goes last"
+            return not left & {"b", *names}
+
+        await first_answer(is_empty)
