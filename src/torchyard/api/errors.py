@@ -48,7 +48,7 @@ class StatusError(YardError):
         super().__init__(message, code=reason, temporary=status in (409, 429, 503, 504))
         self.status = status
         self.reason = reason
-        self.details = dict(details) if details else None
+        self.details = None if details is None else dict(details)
         self.headers = dict(headers) if headers else {}
         self.metadata = dict(metadata) if metadata else {}
 
@@ -62,7 +62,7 @@ class StatusError(YardError):
             "message": self.message,
             "reason": self.reason,
         }
-        if self.details:
+        if self.details is not None:
             status["details"] = self.details
         status["code"] = self.status
         if not self.reason:
@@ -106,7 +106,17 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
     return StatusError(404, "NotFound", message, details=_details(resource, group, name))
 
 
+class PageNotFound(StatusError):
+    """404 for a path outside the groups that the server itself serves. The answer is text, not a Status."""
+
+    text = b"404 page not found\n"
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "the server could not find the requested resource", details={})
+
+
 def no_such_path() -> StatusError:
+    """404 for a path within a group that the server itself serves."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 

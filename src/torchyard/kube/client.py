@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from torchyard.api.errors import StatusError, YardError
+from torchyard.api.errors import PageNotFound, StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 
@@ -312,6 +312,8 @@ def status_error(response: ApiResponse) -> StatusError:
     except orjson.JSONDecodeError:
         status = {}
     if not isinstance(status, dict) or status.get("kind") != "Status":
+        if response.body == PageNotFound.text:
+            return PageNotFound()
         text = response.body[:500].decode(errors="replace").strip()
         return StatusError(response.status, "", text or f"the server responded with status {response.status}")
     return StatusError(

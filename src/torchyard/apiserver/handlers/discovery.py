@@ -57,6 +57,7 @@ class DiscoveryHandler:
 
     def _listed(self, path: str, host: str) -> Document:
         document: Document | None
+        group = ""
         match path.strip("/").split("/"):
             case ["api"]:
                 document = discovery.api_versions(host)
@@ -71,7 +72,7 @@ class DiscoveryHandler:
             case _:
                 document = None
         if document is None:
-            raise errors.no_such_path()
+            raise errors.no_such_path() if self._catalog.has_built_in_group(group) else errors.PageNotFound
         return document
 
     async def openapi(self, path: str, request: Request) -> Response:
@@ -87,6 +88,7 @@ class DiscoveryHandler:
                 body, media = await self._build(path), JSON
             cached = self._documents[key] = (body, media, discovery.etag(body))
         response = _with_etag(cached, request)
+        response.is_raw = True
         if "hash" in request.query and response.status == 200:
             # The URL contains a hash of the document, so clients may cache it for ever.
             response.headers |= {"Cache-Control": "public, immutable", "Expires": "Fri, 31 Dec 2100 00:00:00 GMT"}
@@ -127,7 +129,7 @@ def _openapi(path: str, resources: list[Resource]) -> bytes:
         case _:
             document = None
     if document is None:
-        raise errors.no_such_path()
+        raise errors.PageNotFound
     return orjson.dumps(document)
 
 

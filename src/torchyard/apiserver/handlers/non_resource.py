@@ -15,7 +15,7 @@ from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.computation import LARGE_BYTES, compute
 from torchyard.apiserver.request.request import Request
-from torchyard.apiserver.request.response import JSON, Response
+from torchyard.apiserver.request.response import JSON, TEXT, Response
 from torchyard.apiserver.request.route import Route
 
 # A health check returns what is wrong with a part of the server, or an empty text.
@@ -60,12 +60,16 @@ class NonResourceHandler:
         self._reports[path] = report
 
     async def handle(self, request: Request, route: Route | None) -> Response:
-        path = request.path.rstrip("/") or "/"
-        is_discovery = route is not None or path in ("/api", "/apis") or path.startswith("/apis/")
+        response = await self._get(request, route)
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
+        return response
+
+    async def _get(self, request: Request, route: Route | None) -> Response:
+        path = request.path.rstrip("/") or "/"
+        is_discovery = route is not None or path in ("/api", "/apis") or path.startswith("/apis/")
         if "//" in request.path or (request.path != path and not is_discovery and path != "/version"):
-            raise errors.no_such_path()
+            raise errors.PageNotFound
         if is_discovery:
             return self._discovery.discovery(path, request)
         if path.startswith("/openapi/"):
@@ -85,18 +89,19 @@ class NonResourceHandler:
             return Response(200, self._reports[path](), JSON)
         match path:
             case "/version":
-                return Response(200, orjson.dumps(VERSION))
+                return _raw(VERSION)
             case "/openid/v1/jwks":
                 return Response(200, orjson.dumps(self._accounts.key_set()), "application/jwk-set+json")
             case "/.well-known/openid-configuration":
                 server = f"https://{request.headers.get('Host', '')}"
-                return Response(200, orjson.dumps(self._accounts.discovery(server)), JSON)
+                return Response(200, orjson.dumps(self._accounts.discovery(server)), JSON, is_raw=True)
             case "/":
-                return Response(200, orjson.dumps({"paths": self._roots()}))
-        raise errors.no_such_path()
+                return _raw({"paths": self._roots()})
+        raise errors.PageNotFound
 
     def _roots(self) -> list[str]:
-        fixed = ("/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version")
+        documents = ("/.well-known/openid-configuration", "/openid/v1/jwks", "/version")
+        fixed = ("/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", *documents)
         return sorted([*fixed, *_HEALTH, *self._reports, *self._discovery.roots()])
 
     async def _health(self, root: str, single: str, request: Request) -> Response:
@@ -104,7 +109,7 @@ class NonResourceHandler:
         excluded = set(request.query.all("exclude"))
         if single:
             if single not in self._checks:
-                raise errors.no_such_path()
+                raise errors.PageNotFound
             checks = {single: self._checks[single]}
         else:
             checks = {name: check for name, check in self._checks.items() if name not in excluded}
@@ -113,9 +118,14 @@ class NonResourceHandler:
         name = root.strip("/")
         if any(results.values()):
             text = "\n".join([*lines, f"{name} check failed", ""])
-            return Response(500, text.encode(), "text/plain; charset=utf-8")
+            return Response(500, text.encode(), TEXT)
         text = "\n".join([*lines, f"{name} check passed", ""]) if "verbose" in request.query else "ok"
-        return Response(200, text.encode(), "text/plain; charset=utf-8")
+        return Response(200, text.encode(), TEXT)
+
+
+def _raw(document: object) -> Response:
+    """A document that is always indented."""
+    return Response(200, orjson.dumps(document, option=orjson.OPT_INDENT_2), JSON, is_raw=True)
 
 
 def _expose(metrics: RequestMetrics) -> bytes:

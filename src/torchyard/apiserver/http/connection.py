@@ -23,6 +23,7 @@ from torchyard.apiserver.access.tls import peer_certificate
 from torchyard.apiserver.http.body_reader import BodyReader
 from torchyard.apiserver.http.connection_table import ConnectionTable
 from torchyard.apiserver.http.fair_queue import ConnectionShare, FairQueue, Flow, QueueFull
+from torchyard.apiserver.http.json_layout import is_for_people, lay_out
 from torchyard.apiserver.http.limits import BODY_LIMIT, HttpLimits
 from torchyard.apiserver.http.request_head import CHUNKED, MalformedRequest, RequestHead
 from torchyard.apiserver.http.request_reader import RequestReader
@@ -295,6 +296,8 @@ class ServerConnection(asyncio.Protocol):
             self._headers = head.headers
             self._static_user = owner.router.access_control.static_user(head.headers, self._certificate)
             self._accept = head.headers.get("Accept", "")
+            if is_for_people(head.headers):
+                self._static_user = None
         user = self._static_user
         if user is None or flow is None or flow.user is not user:
             return False
@@ -320,8 +323,9 @@ class ServerConnection(asyncio.Protocol):
             if response is TOO_MANY_REQUESTS and self.user_name == "":
                 keep_alive = False
             if isinstance(response.body, bytes):
+                body, tail = await lay_out(response, head.headers, head.target.partition("?")[2])
                 self.deadline = self.idle_since + self._owner.limits.response_seconds
-                await writer.write(head, response, response.body, keep_alive=keep_alive, flow=self._flow)
+                await writer.write(head, response, body, tail, keep_alive=keep_alive, flow=self._flow)
             else:
                 keep_alive = keep_alive and not head.is_http_1_0
                 await writer.stream(head, response, response.body, keep_alive=keep_alive, flow=self._flow)

@@ -25,7 +25,7 @@ def format_response_head(response: Response, *lines: str) -> bytes:
 
 def format_json_response(body: bytes) -> bytes:
     """200 with JSON, head and body: the most frequent response."""
-    return b"%bContent-Length: %d\r\n\r\n%b" % (_plain_start(200, JSON, int(time.time())), len(body), body)
+    return b"%bContent-Length: %d\r\n\r\n%b\n" % (_plain_start(200, JSON, int(time.time())), len(body) + 1, body)
 
 
 @lru_cache(maxsize=16)

@@ -9,10 +9,11 @@ from collections.abc import AsyncGenerator
 from math import inf
 
 from torchyard.apiserver.http.fair_queue import ConnectionShare, FairQueue, Flow
+from torchyard.apiserver.http.json_layout import NEWLINE
 from torchyard.apiserver.http.request_head import RequestHead
 from torchyard.apiserver.http.response_head import content_length_lines, format_json_response, format_response_head
 from torchyard.apiserver.http.write_buffer import WriteBuffer
-from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.request.response import JSON, Response
 
 # A body up to this size is copied behind its head, so that both leave in one write.
 SINGLE_WRITE_BYTES = 1 << 16
@@ -59,13 +60,22 @@ class ResponseWriter:
     def reject(self, response: Response) -> None:
         """Respond to a request whose body was not read."""
         assert isinstance(response.body, bytes)
-        lines = (*content_length_lines(response, len(response.body)), "Connection: close")
-        self._send(self._transport, format_response_head(response, *lines) + response.body)
+        body = response.body + NEWLINE if response.content_type == JSON else response.body
+        lines = (*content_length_lines(response, len(body)), "Connection: close")
+        self._send(self._transport, format_response_head(response, *lines) + body)
 
     async def write(
-        self, head: RequestHead, response: Response, body: bytes, *, keep_alive: bool, flow: Flow | None
+        self,
+        head: RequestHead,
+        response: Response,
+        body: bytes,
+        tail: bytes,
+        *,
+        keep_alive: bool,
+        flow: Flow | None,
     ) -> None:
-        lines = content_length_lines(response, len(body))
+        """Write a whole body, `tail` behind it."""
+        lines = content_length_lines(response, len(body) + len(tail))
         if not keep_alive:
             lines = (*lines, "Connection: close")
         elif head.is_http_1_0:
@@ -74,9 +84,9 @@ class ResponseWriter:
         if head.is_http_1_0:
             start = b"HTTP/1.0" + start[8:]
         if head.method == "HEAD":
-            body = b""
+            body = tail = b""
         if len(body) <= SINGLE_WRITE_BYTES:
-            self._send(self._transport, start + body)
+            self._send(self._transport, start + body + tail)
             return
         self._flush()
         self._transport.write(start)
@@ -85,6 +95,8 @@ class ResponseWriter:
             self._queue.hold_response(flow, self.response_bytes)
         try:
             await self._write_pieces(body, flow)
+            if tail:
+                self._transport.write(tail)
         finally:
             if flow is not None:
                 self._queue.hold_response(flow, -self.response_bytes)

@@ -17,6 +17,7 @@ from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.tls import peer_certificate
 from torchyard.apiserver.http.connection import ServerConnection
 from torchyard.apiserver.http.connection_table import ConnectionTable
+from torchyard.apiserver.http.json_layout import lay_out
 from torchyard.apiserver.http.response_head import content_length_lines, format_response_head
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
@@ -130,8 +131,8 @@ class WrittenResponse(web.StreamResponse):
 
 async def _write(incoming: BaseRequest, response: Response) -> WrittenResponse:
     """Write a response to a request that did not upgrade its connection, which is closed then."""
-    body = response.body
-    assert isinstance(body, bytes)
+    body, tail = await lay_out(response, incoming.headers, incoming.raw_path.partition("?")[2])
+    body += tail
     head = format_response_head(response, *content_length_lines(response, len(body)), "Connection: close")
     try:
         await incoming.writer.write(head)

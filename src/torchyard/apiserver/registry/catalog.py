@@ -12,6 +12,7 @@ class Catalog:
 
     def __init__(self, builtin: Iterable[Resource]) -> None:
         self._builtin = {(resource.group, resource.version, resource.plural): resource for resource in builtin}
+        self._built_in_groups = {group for group, _, _ in self._builtin}
         self._served = dict(self._builtin)
         self._by_kind = _by_kind(self._served)
         self._by_crd: dict[str, list[Resource]] = {}
@@ -24,6 +25,10 @@ class Catalog:
     def kind(self, group: str, version: str, kind: str) -> Resource | None:
         """The resource of a kind, for example of an owner reference."""
         return self._by_kind.get((group, version, kind))
+
+    def has_built_in_group(self, group: str) -> bool:
+        """Whether the server itself serves a group, not only CRDs."""
+        return group in self._built_in_groups
 
     def group_versions(self) -> set[tuple[str, str]]:
         return {(group, version) for group, version, _ in self._served}

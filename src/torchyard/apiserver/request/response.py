@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from torchyard.api.errors import StatusError
+from torchyard.api.errors import PageNotFound, StatusError
 
-JSON = "application/json"
+JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 
 
 @dataclass(slots=True)
@@ -18,6 +18,7 @@ class Response:
     status: int = 200
     body: bytes | AsyncGenerator[bytes, None] = b""  # whole, or in chunks
     content_type: str = JSON
+    is_raw: bool = False  # the body is not a serialized object: it ends without a newline
     events: AsyncGenerator[list[dict[str, Any]], None] | None = None  # replaces the body for in-process clients
     headers: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -27,4 +28,6 @@ class Response:
 
 def error_response(error: StatusError) -> Response:
     """The Status of an error."""
+    if isinstance(error, PageNotFound):
+        return Response(error.status, error.text, TEXT)
     return Response(error.status, orjson.dumps(error.body()), JSON, headers=dict(error.headers))

@@ -105,6 +105,8 @@ class Router:
             self._authorize_path(request)
             return await self._non_resource.handle(request, route)
         self._authorize(request, route)
+        if resource is None and not self.registry.catalog.has_built_in_group(route.group):
+            raise errors.PageNotFound
         if resource is None or not route.is_canonical or route.prefix == "proxy":
             raise errors.no_such_path()
         if route.rest and route.subresource != "proxy":

@@ -190,7 +190,7 @@ class ObjectEncoder:
         if self._format.yaml:
             import yaml
 
-            return yaml.safe_dump(obj, sort_keys=False).encode()
+            return yaml.safe_dump(obj).encode()
         return orjson.dumps(obj)
 
 
