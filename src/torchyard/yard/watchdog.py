@@ -153,7 +153,8 @@ class LoopWatchdog:
     def _root(self, frame: FrameType | None) -> FrameType | None:
         """The outermost frame of the callback that runs; None while the loop waits for events."""
         inner: FrameType | None = None
-        while frame is not None and frame is not self._base and frame.f_code is not _HANDLE_RUN:
+        # The loop's thread goes on while this one looks: what a frame calls its caller may be another object by now.
+        while isinstance(frame, FrameType) and frame is not self._base and frame.f_code is not _HANDLE_RUN:
             if frame.f_code is _RUN_ONCE:
                 return None
             inner, frame = frame, frame.f_back
@@ -180,7 +181,7 @@ def _name(root: FrameType) -> str:
 def _format_stack(frame: FrameType | None, root: FrameType) -> str:
     """Innermost first: `apiserver/store/store.py:120 Store._flush < …`, up to the callback itself."""
     lines: list[str] = []
-    while frame is not None and len(lines) < _MAX_FRAMES:
+    while isinstance(frame, FrameType) and len(lines) < _MAX_FRAMES:
         lines.append(f"{_short_path(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_qualname}")
         if frame is root:
             break
