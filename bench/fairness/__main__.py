@@ -156,8 +156,8 @@ def _measure(name: str, server: Server, directory: Path, arguments: argparse.Nam
         )
 
 
-def _line(what: str, taken: list[float]) -> str:
-    return f"{what} p50 {quantile(taken, 0.5):.2f} s, p90 {quantile(taken, 0.9):.2f} s, max {taken[-1]:.2f} s"
+def _line(subject: str, taken: list[float]) -> str:
+    return f"{subject} p50 {quantile(taken, 0.5):.2f} s, p90 {quantile(taken, 0.9):.2f} s, max {taken[-1]:.2f} s"
 
 
 def main() -> None:

@@ -175,14 +175,14 @@ def _wait_for_status(directory: Path, phase: str) -> None:
 
 
 def test_status_and_events_work_after_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = tmp_path / "kept"
-    with ChaosJob(options(tmp_path / "job", "--checkpoints", str(kept), workers=1)) as chaos:
+    checkpoints = tmp_path / "kept"
+    with ChaosJob(options(tmp_path / "job", "--checkpoints", str(checkpoints), workers=1)) as chaos:
         assert chaos.wait(120).cause == "finished"
     assert main(["status", "--dir", str(tmp_path / "job")]) == 0
     status = capsys.readouterr().out
     assert re.search(r"phase +Finished", status)
     assert "24 of 24" in status
-    assert f"step 24 at {kept}" in status
+    assert f"step 24 at {checkpoints}" in status
     assert main(["events", "--dir", str(tmp_path / "job")]) == 0
     assert "JobFinished" in capsys.readouterr().out
     assert json.loads((tmp_path / "job" / "job.json").read_text())["run"]

@@ -41,8 +41,8 @@ def main() -> None:
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     with tempfile.TemporaryDirectory() as directory, kueue(Path(directory)) as server:
         recorded |= run(server, names)
-    kept = {name: recorded[name] for name in SCRIPTS if name in recorded}
-    RECORDED.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    known = {name: recorded[name] for name in SCRIPTS if name in recorded}
+    RECORDED.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -48,8 +48,8 @@ def is_accepted(admin: Client, token: str) -> bool:
 
 
 def conditions(admin: Client, name: str) -> list[str]:
-    found = admin.get(f"{JOBS}/{name}").json.get("status", {}).get("conditions") or []
-    return [f"{condition['type']}={condition.get('reason', '')}" for condition in found]
+    stored = admin.get(f"{JOBS}/{name}").json.get("status", {}).get("conditions") or []
+    return [f"{condition['type']}={condition.get('reason', '')}" for condition in stored]
 
 
 def finish_pods(admin: Client, name: str) -> None:

@@ -48,20 +48,20 @@ def cp(
 
     Examples: yard cp mnist:/workspace/model.pt . ; yard cp data mnist:/tmp --rank 1
     """
-    here, there = _parse(source), _parse(target)
-    if isinstance(here, RemotePath) == isinstance(there, RemotePath):
+    sender, receiver = _parse(source), _parse(target)
+    if isinstance(sender, RemotePath) == isinstance(receiver, RemotePath):
         raise YardError(
             f"{source} and {target}: exactly one of them must be in a replica",
             hint="write JOB:PATH for it, such as mnist:/tmp/model.pt",
             code="BadOption",
         )
-    remote = here if isinstance(here, RemotePath) else there
+    remote = sender if isinstance(sender, RemotePath) else receiver
     assert isinstance(remote, RemotePath)
 
-    if isinstance(here, Path) and not here.exists():
+    if isinstance(sender, Path) and not sender.exists():
         raise YardError(f"cannot read {source}: No such file or directory", code="NotFound")
-    into = there if isinstance(there, Path) and there.is_dir() else Path(target).parent
-    if isinstance(there, Path) and not into.is_dir():
+    into = receiver if isinstance(receiver, Path) and receiver.is_dir() else Path(target).parent
+    if isinstance(receiver, Path) and not into.is_dir():
         raise YardError(f"directory {into} does not exist", hint="create it first", code="NotFound")
     origin = Path(source).resolve()
     with tempfile.TemporaryFile() as packed:
@@ -72,14 +72,14 @@ def cp(
 
             address = await find_container(client, remote.job, cluster.namespace, rank, container)
             async with open_transport(cluster.connection, "yard") as transport:
-                if isinstance(here, Path):
+                if isinstance(sender, Path):
                     await _upload(transport, address, origin, remote.path)
                 else:
                     await _download(transport, address, remote.path, packed)
 
         cluster.run(work)
-        if isinstance(there, Path):
-            _unpack(packed, remote.path, into, "" if into == there else there.name)
+        if isinstance(receiver, Path):
+            _unpack(packed, remote.path, into, "" if into == receiver else receiver.name)
     say(f"copied {source} to {target}")
 
 

@@ -44,7 +44,7 @@ T = TypeVar("T")
 _CONNECTION: ContextVar[tuple[Path | None, str]] = ContextVar("kubeconfig and context")
 
 
-class Output(StrEnum):
+class ListOutput(StrEnum):
     table = "table"
     json = "json"
 
@@ -96,7 +96,7 @@ def list_queues(
     namespace: Annotated[
         str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace; default: all namespaces.")
     ] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.table,
+    output: Annotated[ListOutput, typer.Option("-o", "--output", help="Output format.")] = ListOutput.table,
     state: State = None,
 ) -> None:
     """List queued jobs in queue order."""
@@ -117,7 +117,7 @@ def list_queues(
         }
         for workload in positions
     ]
-    if output is Output.json:
+    if output is ListOutput.json:
         say(json.dumps(rows))
         return
     lines = [COLUMNS, *({key: "" if row[key] is None else str(row[key]) for key in COLUMNS} for row in rows)]

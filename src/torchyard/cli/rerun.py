@@ -9,7 +9,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.job_arguments import JobName
-from torchyard.cli.run_options import OnInterrupt, RunOptions
+from torchyard.cli.run_options import OnInterrupt, SessionOptions
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def rerun(
         set_arguments(copied, arguments)
     for change in changes or ():
         set_value(copied, change)
-    options = RunOptions(cluster.namespace, OnInterrupt.leave, dry_run=dry_run, detach=detach)
+    options = SessionOptions(cluster.namespace, OnInterrupt.leave, dry_run=dry_run, detach=detach)
     raise typer.Exit(asyncio.run(run_objects(cluster.connection, objects, "", options)))
 
 

@@ -13,7 +13,7 @@ import typer
 from torchyard.api import manifests
 from torchyard.api.errors import YardError
 from torchyard.cli.option_groups import with_groups
-from torchyard.cli.run_options import OnInterrupt, RunOptions
+from torchyard.cli.run_options import OnInterrupt, SessionOptions
 from torchyard.cli.script_options import refuse_script_options, script_options
 from torchyard.cli.target import Cluster, choose_cluster
 from torchyard.core.run.script_job import ScriptJob
@@ -77,7 +77,7 @@ def run(
         raise YardError(
             "--notify needs a job that is followed", hint="leave out --detach, --diff and --dry-run", code="BadOption"
         )
-    options = RunOptions(
+    options = SessionOptions(
         cluster.namespace, on_interrupt, replace=replace_job, diff=diff, dry_run=dry_run, detach=detach, notify=notify
     )
     raise typer.Exit(run_target(cluster, objects, text, options))
@@ -104,7 +104,7 @@ def read_target(
     return TargetObjects(manifests.read(text, "standard input" if target == "-" else target), text)
 
 
-def run_target(cluster: Cluster, objects: list[Object], text: str, options: RunOptions) -> int:
+def run_target(cluster: Cluster, objects: list[Object], text: str, options: SessionOptions) -> int:
     """Carry out a run and return its exit code."""
     from torchyard.cli.run_session import run_objects
 

@@ -12,7 +12,7 @@ class OnInterrupt(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class SessionOptions:
     """`namespace` is that of objects that do not name one; empty for the context's."""
 
     namespace: str

@@ -15,7 +15,7 @@ from torchyard.api.objects import Object
 from torchyard.cli.apply import Plan, apply, delete_replaced, dry_run, locate, plan
 from torchyard.cli.follow import Follower
 from torchyard.cli.notify import notify
-from torchyard.cli.run_options import OnInterrupt, RunOptions
+from torchyard.cli.run_options import OnInterrupt, SessionOptions
 from torchyard.cli.screen import Screen, create_screen
 from torchyard.core.run.failure import exit_code
 from torchyard.core.run.script_job import is_archive
@@ -29,7 +29,7 @@ from torchyard.kube.spelling import suggest_field, suggest_object
 INTERRUPTED = 130  # the exit code that shells report after Ctrl-C
 
 
-async def run_objects(connection: Connection, objects: list[Object], text: str, options: RunOptions) -> int:
+async def run_objects(connection: Connection, objects: list[Object], text: str, options: SessionOptions) -> int:
     """Carry out `yard run` and return its exit code. `text` is the manifest as written, for hints about it."""
     async with open_client(connection, "yard-run") as client:
         screen = create_screen()
@@ -63,7 +63,7 @@ async def _explained(client: Client, error: StatusError, objects: list[Object], 
 class RunSession:
     """One run of `yard run`."""
 
-    def __init__(self, client: Client, screen: Screen, options: RunOptions, namespace: str) -> None:
+    def __init__(self, client: Client, screen: Screen, options: SessionOptions, namespace: str) -> None:
         self._client, self._screen, self._options, self.namespace = client, screen, options, namespace
         self._jobs: list[JobHandle] = []
 

@@ -11,7 +11,7 @@ import typer
 
 from torchyard.cli.option_groups import with_groups
 from torchyard.cli.run import Arguments, Target, read_target
-from torchyard.cli.run_options import OnInterrupt, RunOptions
+from torchyard.cli.run_options import OnInterrupt, SessionOptions
 from torchyard.cli.script_options import script_options
 from torchyard.cli.target import Cluster, choose_cluster
 from torchyard.core.run.script_job import ScriptJob
@@ -70,7 +70,7 @@ async def _smoke(client: Client, cluster: Cluster, objects: list[Object], second
     from torchyard.cli.step_screen import StepScreen
 
     screen = StepScreen(create_screen())
-    session = RunSession(client, screen, RunOptions(cluster.namespace, OnInterrupt.delete), cluster.namespace)
+    session = RunSession(client, screen, SessionOptions(cluster.namespace, OnInterrupt.delete), cluster.namespace)
     try:
         return await _until_step(session, screen, objects, seconds)
     finally:

@@ -12,7 +12,7 @@ from torchyard.cli.option_groups import with_groups
 from torchyard.cli.options import say
 from torchyard.cli.output import Output, OutputOption, show_records
 from torchyard.cli.run import Arguments, run_target
-from torchyard.cli.run_options import OnInterrupt, RunOptions
+from torchyard.cli.run_options import OnInterrupt, SessionOptions
 from torchyard.cli.script_options import script_options
 from torchyard.cli.target import Cluster, choose_cluster
 from torchyard.core.run.script_job import ScriptJob
@@ -63,7 +63,7 @@ def sweep(
     named, workspace = prepare_script(replace(script, script=target, arguments=tuple(arguments or ())), cluster)
     combinations = combine(grid)
     say(f"{len(combinations)} combinations")
-    options = RunOptions(cluster.namespace, OnInterrupt.leave, detach=detach)
+    options = SessionOptions(cluster.namespace, OnInterrupt.leave, detach=detach)
     code = run_target(cluster, sweep_objects(named, workspace, combinations, parallel), "", options)
     if detach:
         say(f"its results: yard sweep {named.name}")

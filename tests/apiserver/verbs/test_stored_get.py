@@ -74,13 +74,13 @@ async def check(plane: Plane, path: str, user: User, accept: str = "") -> bool:
 
 
 async def test_random_paths_have_the_same_response_in_both_ways(plane: Plane) -> None:
-    rng, found = random.Random(7), 0
+    rng, matches = random.Random(7), 0
     for _ in range(20_000):
         path = "/".join([rng.choice(ROOTS), *rng.choices(SEGMENTS, k=rng.randrange(5))])
         if rng.random() < 0.3:
             path = f"/api/v1/namespaces/{rng.choice(NAMES)}/configmaps/{rng.choice(NAMES)}"
-        found += await check(plane, path, rng.choice((ADMIN, READER)))
-    assert found > 100
+        matches += await check(plane, path, rng.choice((ADMIN, READER)))
+    assert matches > 100
 
 
 async def test_an_object_is_found_whatever_was_asked_before(plane: Plane) -> None:

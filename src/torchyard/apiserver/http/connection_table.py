@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _LOG_SECONDS = 10.0
 
 
-class Peer(Protocol):
+class ClientPeer(Protocol):
     """A connection, or one whose handshake is not complete."""
 
     address: str
@@ -37,26 +37,26 @@ class Peer(Protocol):
 class ConnectionTable:
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
-        self.peers: dict[Peer, None] = {}  # in order of their arrival
-        self._anonymous: dict[Peer, None] = {}
+        self.peers: dict[ClientPeer, None] = {}  # in order of their arrival
+        self._anonymous: dict[ClientPeer, None] = {}
         self.evicted = 0
         self.refused = 0
         self._logged_at = float("-inf")
 
-    def add(self, peer: Peer) -> None:
+    def add(self, peer: ClientPeer) -> None:
         self.peers[peer] = None
         self._anonymous[peer] = None
 
-    def remove(self, peer: Peer) -> None:
+    def remove(self, peer: ClientPeer) -> None:
         self.peers.pop(peer, None)
         self._anonymous.pop(peer, None)
 
-    def replace(self, old: Peer, new: Peer) -> None:
+    def replace(self, old: ClientPeer, new: ClientPeer) -> None:
         """The handshake of a connection is complete."""
         self.remove(old)
         self.add(new)
 
-    def authenticated(self, peer: Peer) -> None:
+    def authenticated(self, peer: ClientPeer) -> None:
         self._anonymous.pop(peer, None)
 
     @property
@@ -77,24 +77,24 @@ class ConnectionTable:
         self.refused += 1
         self._log("connection refused: address=%s connections=%d refused=%d", address, len(self.peers), self.refused)
 
-    def _unauthenticated(self) -> list[Peer]:
+    def _unauthenticated(self) -> list[ClientPeer]:
         return self._oldest_of_largest((peer for peer in self._anonymous if peer.is_idle), lambda peer: peer.address)
 
-    def _idle(self) -> list[Peer]:
+    def _idle(self) -> list[ClientPeer]:
         return self._oldest_of_largest((peer for peer in self.peers if peer.is_idle), lambda peer: peer.user_name)
 
-    def _oldest_of_largest(self, peers: Iterable[Peer], key: Callable[[Peer], str]) -> list[Peer]:
+    def _oldest_of_largest(self, peers: Iterable[ClientPeer], key: Callable[[ClientPeer], str]) -> list[ClientPeer]:
         """Those that have been idle longest, of the group with most peers.
 
         Several at once: a flood of connections would make the search for each of them expensive.
         """
-        groups: dict[str, list[Peer]] = {}
+        groups: dict[str, list[ClientPeer]] = {}
         for peer in peers:
             groups.setdefault(key(peer), []).append(peer)
         largest = max(groups.values(), key=len, default=[])
         return sorted(largest, key=lambda peer: peer.idle_since)[: 1 + len(largest) // 32]
 
-    def _evict(self, peers: list[Peer], reason: str) -> bool:
+    def _evict(self, peers: list[ClientPeer], reason: str) -> bool:
         if not peers:
             return False
         self.evicted += len(peers)

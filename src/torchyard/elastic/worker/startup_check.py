@@ -168,12 +168,12 @@ class DryRun:
                     hint="initialize parameters before train is called; change them only through the optimizer",
                 )
 
-    def _check_same(self, what: str, first: Any, again: Any) -> None:
+    def _check_same(self, name: str, first: Any, again: Any) -> None:
         if not _equal(first, again, tolerance=0.0 if self._strict else TOLERANCE):
             values = f" ({float(first)}, then {float(again)})" if isinstance(first, torch.Tensor) else ""
             raise ElasticError(
                 "NotReproducible",
-                f"{what} gave two results for the same records, seeds and parameters{values}: it depends on something "
+                f"{name} gave two results for the same records, seeds and parameters{values}: it depends on something "
                 "that is not part of the state, for example a counter of calls or a random generator of its own",
                 hint="use torch's, NumPy's or Python's global generators, which are seeded for every micro-batch; "
                 "compute what depends on progress from the state, for example from a buffer of the model",
@@ -205,7 +205,7 @@ def _equal(first: Any, again: Any, *, tolerance: float) -> bool:
         return set(first) == set(again) and all(_equal(first[key], again[key], tolerance=tolerance) for key in first)
     if isinstance(first, list | tuple):
         return len(first) == len(again) and all(
-            _equal(one, other, tolerance=tolerance) for one, other in zip(first, again, strict=True)
+            _equal(left, right, tolerance=tolerance) for left, right in zip(first, again, strict=True)
         )
     if isinstance(first, int | float | str | bytes | bool):
         return bool(first == again or (first != first and again != again))  # noqa: PLR0124  # NaN

@@ -164,11 +164,11 @@ class _Member:
 
     def _open_parent(self, parts: list[str]) -> int:
         """Links on the way are followed as the container would; what is missing is created."""
-        found = beneath.make_directories(self._root, "/".join(parts[:-1]), in_root=True)
+        opened = beneath.make_directories(self._root, "/".join(parts[:-1]), in_root=True)
         try:
-            return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return os.open(f"/proc/self/fd/{opened}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         finally:
-            os.close(found)
+            os.close(opened)
 
     def _unpack(self, name: str, parent: int) -> None:
         member = self._member
