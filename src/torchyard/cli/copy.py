@@ -109,7 +109,10 @@ async def _packed(source: Path) -> AsyncIterator[bytes]:
 
     def pack() -> None:
         with os.fdopen(writer, "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
-            archive.add(source, arcname=source.name)
+            try:
+                archive.add(source, arcname=source.name)
+            except PermissionError as error:
+                raise YardError(f"cannot read {error.filename}: {error.strerror}", code="CopyFailed") from error
 
     packing = asyncio.ensure_future(asyncio.to_thread(pack))
     with os.fdopen(reader, "rb") as file:
@@ -120,26 +123,47 @@ async def _packed(source: Path) -> AsyncIterator[bytes]:
 
 async def _download(transport: HttpTransport, address: ContainerAddress, path: str, packed: IO[bytes]) -> None:
     directory, name = posixpath.split(posixpath.normpath(path))
+    if name == "..":  # tar would leave it out of the names
+        directory, name = path, "."
     script = 'cd "$1" && exec tar cf - -- "$2"'
     await _run(transport, address, ["sh", "-c", script, "sh", directory or ".", name or "."], output=packed)
 
 
 def _unpack(packed: IO[bytes], path: str, directory: Path, name: str) -> None:
-    """Unpack what a pod sent: nothing outside of the directory, no devices. `name` renames the file or directory."""
+    """Unpack what a pod sent: nothing besides the file or directory of that path, which `name` renames, no devices."""
     first = posixpath.basename(posixpath.normpath(path)) or "."
+    first = "." if first == ".." else first
+    root = Path(os.path.realpath(directory / (name or first)))
     packed.seek(0)
     try:
         with tarfile.open(fileobj=packed) as archive:
             for member in archive:
-                if name and member.name.split("/")[0] == first:
-                    member.name = "/".join([name, *member.name.split("/")[1:]])
+                member.name = _renamed(member.name, first, name)
+                _check_beneath(root, directory / member.name)
+                if member.islnk():
+                    member.linkname = _renamed(member.linkname, first, name)
+                    _check_beneath(root, directory / member.linkname)
                 archive.extract(member, directory, filter="data")
-    except tarfile.TarError as error:
+    except (tarfile.TarError, KeyError) as error:  # KeyError: a hard link to a file that the archive does not have
         raise YardError(
             f"{path}: what the pod sent is refused: {error}",
             hint="copy the files without links that lead elsewhere",
             code="CopyFailed",
         ) from error
+
+
+def _renamed(path: str, first: str, name: str) -> str:
+    """The path of a member with another first component. Raises ExtractError if it is none of the copied files."""
+    top, *rest = path.split("/")
+    if top != first or ".." in rest:
+        raise tarfile.ExtractError(f"{path} was not asked for")
+    return "/".join([name or first, *rest])
+
+
+def _check_beneath(root: Path, path: Path) -> None:
+    """A symbolic link that the archive has brought must not lead to a file beside the copied ones."""
+    if not Path(os.path.realpath(path)).is_relative_to(root):
+        raise tarfile.ExtractError(f"{path} was not asked for")
 
 
 async def _run(
