@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,16 @@ RUNTIME_HANDLERS = ("runc", "crun", "nvidia", "torchyard")
 
 
 log = logging.getLogger(__name__)
+
+_UID = re.compile(r"[0-9a-f-]{36}")
+
+
+def log_directory(logs: Path, pod: Object) -> Path:
+    """Where the logs of a removed pod go: by its controller's uid, which a user may have written, if it is a uid."""
+    metadata = pod["metadata"]
+    controllers = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    uid = str(controllers[0].get("uid")) if controllers else ""
+    return logs.joinpath(uid if _UID.fullmatch(uid) else metadata["uid"], metadata["name"])
 
 
 class PodSandbox:
@@ -233,11 +244,10 @@ class PodSandbox:
         await nfs.unmount_all(volumes_dir(self.dir.path, NFS))
         kept_logs = self._context.settings.kept_logs
         if kept_logs is not None:
-            metadata = self.pod["metadata"]
-            owner = next(
-                (owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")), metadata
-            )
-            await asyncio.to_thread(self.dir.keep_logs, kept_logs / owner["uid"] / metadata["name"])
+            try:
+                await asyncio.to_thread(self.dir.keep_logs, log_directory(kept_logs, self.pod))
+            except OSError as error:
+                log.warning("cannot keep the logs of a pod: pod=%s error=%s", self.pod["metadata"]["name"], error)
         await asyncio.to_thread(self.dir.remove)
         if record and self._context.ids:
             self._context.ids.release(record)
