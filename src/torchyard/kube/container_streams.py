@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from torchyard.api.errors import YardError
@@ -52,17 +53,34 @@ async def run_process(
     subresource = "exec" if command else "attach"
     path = f"{PODS.path(address.namespace, address.pod, subresource)}?{urlencode(query)}"
     async with transport.websocket(path, _PROTOCOLS) as socket:
-        senders = []
+        senders: list[asyncio.Future[None]] = []
         if stdin is not None:
             senders.append(asyncio.ensure_future(_send_input(socket, stdin)))
         if sizes is not None:
             senders.append(asyncio.ensure_future(_send_sizes(socket, sizes)))
+        receiver = asyncio.ensure_future(_receive(socket, write))
         try:
-            return await _receive(socket, write)
+            code = await _received(receiver, senders)
         finally:
+            receiver.cancel()
             for sender in senders:
                 sender.cancel()
-            await asyncio.gather(*senders, return_exceptions=True)
+            await asyncio.gather(receiver, *senders, return_exceptions=True)
+    if code is None and command:
+        raise YardError("the connection ended before the command did", code="Unreachable")
+    return code or 0  # without a report, the process that was attached to has ended
+
+
+async def _received(receiver: asyncio.Future[int | None], senders: list[asyncio.Future[None]]) -> int | None:
+    """What the receiver returns. Raises the error of a sender, without which the command would wait for its input."""
+    pending: set[asyncio.Future[Any]] = {receiver, *senders}
+    while not receiver.done():
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {receiver} if not receiver.done() else ():
+            # where the connection has ended, the receiver reports how
+            if (error := task.exception()) and not isinstance(error, ConnectionError):
+                raise error
+    return receiver.result()
 
 
 async def _send_input(socket: WebSocket, stdin: AsyncIterator[bytes]) -> None:
@@ -78,14 +96,15 @@ async def _send_sizes(socket: WebSocket, sizes: AsyncIterator[tuple[int, int]]) 
         await socket.send(bytes([RESIZE]) + json.dumps({"Width": columns, "Height": rows}).encode())
 
 
-async def _receive(socket: WebSocket, write: Write) -> int:
+async def _receive(socket: WebSocket, write: Write) -> int | None:
+    """The exit code; None if the connection ends without a report."""
     async for message in socket.messages():
         channel, data = (message[0], message[1:]) if message else (STDOUT, b"")
         if channel == ERROR:
             return _exit_code(data)
         if data:
             write(channel, data)
-    return 0  # the process that was attached to has ended without a report
+    return None
 
 
 def _exit_code(data: bytes) -> int:
