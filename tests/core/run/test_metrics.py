@@ -23,6 +23,9 @@ from torchyard.core.run.metrics import last_metrics, parse_metrics
         ("id=0x1f name=abc", {}),
         ("http://example:80", {}),
         ("nothing here", {}),
+        ("W1118 03:00:00.123000 7 torch/distributed/run.py:766] Setting OMP_NUM_THREADS", {}),
+        ("[rank0]:[W1118 ProcessGroupNCCL.cpp:1250] Warning: destroy_process_group()", {}),
+        ("[Gloo] Rank 0 is connected to 1 peer ranks. Expected number of connected peer ranks is : 1", {}),
     ],
 )
 def test_named_numbers_are_metrics(line: str, metrics: dict[str, float]) -> None:
