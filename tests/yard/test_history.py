@@ -59,6 +59,7 @@ def test_what_ended_stays_ended_when_the_job_is_deleted(tmp_path: Path) -> None:
     (record,) = HistoryStore(tmp_path / "history").list()
     assert (record["state"], record["ended"]) == ("Failed", "2026-01-02T11:00:00Z")
     assert [replica["exitCode"] for replica in record["replicas"]] == [3]
+    assert (record["exitCode"], record["gpuSeconds"]) == (3, 2 * 3600)
 
 
 def test_a_replica_that_ends_after_its_job_is_recorded(tmp_path: Path) -> None:
@@ -69,6 +70,15 @@ def test_a_replica_that_ends_after_its_job_is_recorded(tmp_path: Path) -> None:
     (record,) = store.list("default", name="j")
     assert record["replicas"][0]["exitCode"] == 143
     assert store.uids() == {"a"}
+
+
+def test_replicas_keep_their_order(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history")
+    first, second = (replica_record(pod(None), "j", NOW) | {"pod": name} for name in ("j-0", "j-1"))
+    store.write([build_record(job("a"), [], NOW, deleted=True) | {"replicas": [first, second]}], [])
+    store.write([], [("a", first | {"exitCode": 1})])
+    (record,) = store.list()
+    assert [(replica["pod"], replica["exitCode"]) for replica in record["replicas"]] == [("j-0", 1), ("j-1", None)]
 
 
 def test_old_records_and_logs_are_removed(tmp_path: Path) -> None:

@@ -101,18 +101,27 @@ def _save(database: sqlite3.Connection, record: RunRecord) -> None:
 
 
 def _merged(earlier: RunRecord | None, record: RunRecord) -> RunRecord:
-    """A job that ended before it was deleted keeps its end; replicas that are gone are not forgotten."""
+    """A job that ended before it was deleted keeps its end; what its pods told before they went is not forgotten."""
     if earlier is None:
         return record
     replicas = earlier["replicas"]
     for replica in record["replicas"]:
         replicas = _with(replicas, replica)
-    return {**record, "ended": min(earlier["ended"], record["ended"]), "replicas": replicas}
+    return {
+        **record,
+        "ended": min(earlier["ended"], record["ended"]),
+        "exitCode": earlier["exitCode"] if record["exitCode"] is None else record["exitCode"],
+        "message": record["message"] or earlier["message"],
+        "gpuSeconds": max(earlier["gpuSeconds"], record["gpuSeconds"]),
+        "replicas": replicas,
+    }
 
 
 def _with(replicas: list[ReplicaRecord], replica: ReplicaRecord) -> list[ReplicaRecord]:
-    """The replicas with a newer state of one. What has ended stays ended."""
+    """The replicas with a newer state of one, in its place. What has ended stays ended."""
     old = next((other for other in replicas if other["pod"] == replica["pod"]), None)
-    if old is not None and old["exitCode"] is not None and replica["exitCode"] is None:
+    if old is None:
+        return [*replicas, replica]
+    if old["exitCode"] is not None and replica["exitCode"] is None:
         return replicas
-    return [*(other for other in replicas if other["pod"] != replica["pod"]), replica]
+    return [replica if other["pod"] == replica["pod"] else other for other in replicas]
