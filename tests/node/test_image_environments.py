@@ -46,12 +46,14 @@ def test_an_environment_without_torchyard_gets_the_elastic_runtime(
     tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     python.describe.cache_clear()
     interpreter = python.describe(str(environment / "bin" / "python"))
     assert not interpreter.has_runtime
     image = ImageStore(tmp_path / "images", interpreter).resolve("pytorch/pytorch:2.0")
     runtime = image.config.env["PYTHONPATH"]
     assert Path(runtime) in image.root.prefixes
+    assert Path(runtime).is_relative_to(tmp_path / "cache"), "containers see its path, which is not that of the state"
     command = [str(interpreter.executable), "-c", "import torchyard.elastic.wire as w; print(w.__file__)"]
     output = subprocess.run(command, env={"PYTHONPATH": runtime}, capture_output=True, text=True, check=True).stdout
     assert output.startswith(runtime)

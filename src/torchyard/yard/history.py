@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
@@ -67,6 +68,7 @@ class HistoryStore:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(self._database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite follows the umask
         with contextlib.closing(sqlite3.connect(self._database, timeout=30)) as database:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +14,21 @@ _PACKAGE = Path(torchyard.__file__).parent
 
 @lru_cache(maxsize=4)
 def directory(layers: Path) -> Path:
-    """A directory for PYTHONPATH with this package alone, among the layers of the image store."""
+    """A directory for PYTHONPATH with this package alone.
+
+    In the user's cache, since containers have it at its own path: they must not see where the state of the plane is.
+    Among the layers of the image store if the cache cannot be written.
+    """
     sources = [_PACKAGE / "__init__.py", *sorted((_PACKAGE / "elastic").rglob("*.py"))]
-    return link_tree(layers, "runtime", {f"torchyard/{path.relative_to(_PACKAGE)}": path for path in sources})
+    tree = {f"torchyard/{path.relative_to(_PACKAGE)}": path for path in sources}
+    try:
+        cache = _cache()
+        cache.mkdir(parents=True, exist_ok=True)
+        return link_tree(cache, "runtime", tree)
+    except (OSError, RuntimeError):  # read-only, of another user, or there is no home
+        return link_tree(layers, "runtime", tree)
+
+
+def _cache() -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "torchyard" / "runtime"
