@@ -110,3 +110,17 @@ def test_quota_beyond_nominal_is_not_held() -> None:
     sim.run_until_idle()
     sim.put(workload("whole", cpu=4, queue="mine", at=5), workload("b", cpu=1, queue="theirs", at=6))
     assert sim.run_until_idle() == ["b"]
+
+
+def test_a_limit_below_the_usage_leaves_the_cohort_its_quota() -> None:
+    """The blocked head of a queue that uses more than it may now reserves nothing, however many cycles it waits."""
+    owner = {"queueingStrategy": "StrictFIFO", "cohort": "all"}
+    sim = QueueSimulation(flavor(), queue("mine", cpu=8, **owner), queue("theirs", cpu=12, cohort="all"))
+    sim.put(local("mine", "mine"), local("theirs", "theirs"), workload("first", cpu=8, queue="mine"))
+    assert sim.run_until_idle() == ["first"]
+    sim.put(queue("mine", cpu=4, borrowingLimit=2, **owner), workload("next", cpu=2, queue="mine", at=5))
+    for number in range(4):
+        sim.put(workload(f"small-{number}", cpu=1, queue="theirs", at=6 + number))
+        assert sim.run_until_idle() == [f"small-{number}"]
+    sim.put(workload("rest", cpu=4, queue="theirs", at=20))
+    assert sim.run_until_idle() == ["rest"]

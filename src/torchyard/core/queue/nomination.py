@@ -37,7 +37,7 @@ class BlockedHead:
             elif quota.borrowing_limit is None:
                 reserved[key] = amount
             else:
-                reserved[key] = min(amount, quota.nominal + quota.borrowing_limit - used)
+                reserved[key] = max(0, min(amount, quota.nominal + quota.borrowing_limit - used))
         return reserved
 
 
