@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.apiserver.access.webhook_server import _certificate
+from tests.apiserver.access.webhook_server import certificate
 
 from torchyard.api.objects import Object
 
@@ -234,7 +234,7 @@ class HostileServer:
     """Listens until the context ends; one thread per connection, one request per connection."""
 
     def __init__(self, directory: Path) -> None:
-        chain, self.ca = _certificate(directory)
+        chain, self.ca = certificate(directory)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(chain)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)

@@ -31,7 +31,7 @@ class WebhookServer:
     def __init__(self, directory: Path, replies: dict[str, Reply]) -> None:
         self.reviews: list[tuple[str, Object]] = []
         self._replies = replies
-        chain, self.ca = _certificate(directory)
+        chain, self.ca = certificate(directory)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(chain)
@@ -79,7 +79,7 @@ class WebhookServer:
         return Handler
 
 
-def _certificate(directory: Path) -> tuple[Path, str]:
+def certificate(directory: Path) -> tuple[Path, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "webhook")])
     now = datetime.now(UTC)

@@ -8,6 +8,8 @@ import binascii
 import functools
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -78,17 +80,18 @@ class WebhookClient:
         return await self._resolve(service.get("namespace") or "", name, service.get("port") or 443)
 
     async def _post(self, url: str, host: str, bundle: str, body: bytes) -> bytes:
+        """Send the request again if a persistent connection turns out to be closed: webhooks close idle ones."""
+        while True:
+            attempt = _Attempt()
+            try:
+                return await self._post_once(url, host, bundle, body, attempt)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if not attempt.is_reused:
+                    raise
+
+    async def _post_once(self, url: str, host: str, bundle: str, body: bytes, attempt: _Attempt) -> bytes:
         if self._session is None:
-            # Some Python versions leave a TLS connection half closed when the peer is silent; aiohttp knows which.
-            # No limit on connections: calls of a slow webhook must not keep those of another one waiting.
-            connector = aiohttp.TCPConnector(limit=0, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED)
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                # asyncio loses what it has not yet decrypted when the peer closes while reading is paused.
-                read_bufsize=MAX_RESPONSE_BYTES,
-            )
+            self._session = _session()
         async with self._session.post(
             url,
             data=body,
@@ -96,6 +99,7 @@ class WebhookClient:
             ssl=_context(bundle),
             server_hostname=host if not _is_address(host) else None,
             allow_redirects=False,
+            trace_request_ctx=attempt,
         ) as response:
             try:
                 content = await _read_body(response.content)
@@ -103,6 +107,29 @@ class WebhookClient:
                 _abort(response)
                 raise
             return _check_status(response.status, response.headers.get("Content-Type", "application/json"), content)
+
+
+@dataclass
+class _Attempt:
+    is_reused: bool = False  # whether the request went over a connection that had been used before
+
+
+def _session() -> aiohttp.ClientSession:
+    async def reused(_session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: object) -> None:
+        context.trace_request_ctx.is_reused = True
+
+    traces = aiohttp.TraceConfig()
+    traces.on_connection_reuseconn.append(reused)
+    return aiohttp.ClientSession(
+        # Some Python versions leave a TLS connection half closed when the peer is silent; aiohttp knows which.
+        # No limit on connections: calls of a slow webhook must not keep those of another one waiting.
+        connector=aiohttp.TCPConnector(limit=0, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        # asyncio loses what it has not yet decrypted when the peer closes while reading is paused.
+        read_bufsize=MAX_RESPONSE_BYTES,
+        trace_configs=[traces],
+    )
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
