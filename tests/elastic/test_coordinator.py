@@ -287,3 +287,16 @@ async def test_http_reports_status_scales_and_refuses(fixture: CoordinatorFixtur
     assert 'torchyard_elastic_workers_wanted{job="j"} 3' in metrics
     events = (await fixture.http("GET /events"))[1]
     assert [event["reason"] for event in events] == ["Scaled"]
+
+
+async def test_a_closed_coordinator_closes_connections_that_have_not_authenticated(fixture: CoordinatorFixture) -> None:
+    await fixture.open()
+    reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
+    async with asyncio.timeout(120):
+        while not len(fixture.server._handshakes):
+            await asyncio.sleep(0.01)
+        await fixture.server.close()
+        assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
+    await fixture.open()

@@ -268,6 +268,54 @@ def test_a_restarted_coordinator_adopts_the_world_that_went_on_without_it() -> N
     assert membership.fence == Fence(2, 8)
 
 
+def _restart_with_a_joiner_first() -> Simulation:
+    """The world of a, b and d goes on without a coordinator; d is replaced, and the new d connects first."""
+    simulation = Simulation(Membership(2, WorldLimits(target_workers=3)))
+    simulation.membership.adopt(Fence(1, 7), ("a", "b", "d"))
+    simulation.join("d")
+    simulation.report_all()
+    assert not simulation.worlds, "members with live state may return"
+    return simulation
+
+
+def test_a_restarted_coordinator_waits_for_live_members_when_a_joiner_connects_first() -> None:
+    simulation = _restart_with_a_joiner_first()
+    for name in ("a", "b"):
+        progress = simulation.progress[name] = WorkerProgress(Fence(1, 7), 1000, live=True)
+        hello = Hello(name, progress=progress, running=True, members=("a", "b", "d"))
+        simulation.execute(simulation.membership.worker_joined(hello))
+        simulation.report_all()
+    start = simulation.worlds[-1].world_start
+    assert simulation.worlds[0].world_start.step == start.step == 1000
+    assert (set(start.members), start.restore) == ({"a", "b", "d"}, False)
+
+
+def test_a_joiner_starts_alone_when_no_live_member_returns() -> None:
+    simulation = _restart_with_a_joiner_first()
+    simulation.execute(simulation.membership.workers_missing(["a"], "died"))
+    assert not simulation.worlds
+    simulation.execute(simulation.membership.workers_missing(["b"], "died"))
+    simulation.report_all()
+    assert simulation.membership.world == ("d",)
+    assert simulation.worlds[-1].world_start.restore
+
+
+def test_a_report_to_a_rendezvous_of_a_dead_incarnation_starts_another_one() -> None:
+    """The member reconnected before it left its world: it waits for a rendezvous that nobody completes."""
+    membership = Membership(2, WorldLimits(target_workers=2))
+    progress = WorkerProgress(Fence(1, 7), 40, live=True)
+    for name in ("a", "b"):
+        membership.worker_joined(Hello(name, progress=progress, running=True, members=("a", "b")))
+    actions = membership.worker_reported("a", Fence(1, 8), replace(progress, step=41))
+    message = StartRendezvous(Fence(2, 8), True, "a has left the world")
+    assert actions == [SendMessage("a", message), SendMessage("b", message)]
+    for name, step in (("a", 41), ("b", 40)):
+        actions = membership.worker_reported(name, Fence(2, 8), replace(progress, step=step))
+    assert membership.running
+    assert membership.step == 41
+    assert membership.worker_reported("a", Fence(1, 8), progress) == []
+
+
 def test_a_straggler_loses_micro_batches_and_the_others_gain_them() -> None:
     simulation = create_simulation(target_workers=2)
     simulation.membership.micro_batches = 8
@@ -323,11 +371,11 @@ def test_no_applied_step_is_lost_while_a_worker_that_applied_it_lives(seed: int)
                 )
             case _:
                 pass
-        newest = max(
-            (s.step for s in simulation.progress.values() if s.live and s.fence == simulation.membership.fence),
-            default=0,
-        )
-        assert simulation.membership.step <= max(newest, simulation.membership.step)
+        if simulation.membership.running:
+            newest = max((s.step for s in simulation.progress.values() if s.live), default=0)
+            assert simulation.membership.step <= newest
+            members = [simulation.progress[name] for name in simulation.membership.world if name in simulation.progress]
+            assert newest == max((s.step for s in members if s.live), default=0)
     fences = [world.world_start.fence for world in simulation.worlds]
     assert fences == sorted(set(fences))
     for _ in range(4):

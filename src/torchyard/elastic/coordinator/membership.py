@@ -121,6 +121,7 @@ class Membership:
         name = hello.name
         self.members[name] = Member(name, hello.progress, self._joined_count, done=hello.done)
         self.step = max(self.step, hello.progress.step if hello.progress.live else 0)
+        was_expected = name in self.expected
         self.expected.discard(name)
         if hello.running and hello.progress.fence > self.fence:
             self.adopt(hello.progress.fence, hello.members)
@@ -131,10 +132,9 @@ class Membership:
         if name in self.world and not self.forming:
             # It restarted without its state: the other members of the world wait for it in vain.
             return self._start_rendezvous(f"{name} lost its place in the world", urgent=True)
-        if self.forming and not self._unreported:
-            return self._start_rendezvous(
-                self.reason, urgent=self.urgent
-            )  # it was paused until enough workers were there
+        if self.forming and (was_expected or not self._unreported):
+            # The rendezvous waits for it, or was paused until enough workers were there.
+            return self._start_rendezvous(self.reason, urgent=self.urgent)
         return self.update_world(f"{name} joined")
 
     def worker_lost(self, name: str, reason: str) -> list[Action]:
@@ -149,8 +149,10 @@ class Membership:
         """Members of an adopted world will not reconnect."""
         missing = [name for name in names if name in self.expected]
         self.expected -= set(missing)
-        if not missing or self.forming:
+        if not missing:
             return []
+        if self.forming:
+            return [] if self._unreported or self._must_wait() else self._start_world()
         return self._start_rendezvous(f"{', '.join(missing)} {reason}", urgent=True)
 
     def group_failed(self, name: str, fence: Fence, reason: str) -> list[Action]:
@@ -223,11 +225,21 @@ class Membership:
     def worker_reported(self, name: str, fence: Fence, progress: WorkerProgress) -> list[Action]:
         """A participant of the rendezvous has left its world."""
         member = self.members.get(name)
-        if member is None or fence != self.fence or not self.forming:
+        if member is None:
+            return []
+        if name in self.world and not self.forming and fence > self.fence:
+            # The incarnation that started this rendezvous is gone: nothing else would end it.
+            member.progress = progress
+            return self._start_rendezvous(f"{name} has left the world", urgent=True)
+        if fence != self.fence or not self.forming:
             return []
         member.progress = progress
         self._unreported.discard(name)
-        return [] if self._unreported else self._start_world()
+        return [] if self._unreported or self._must_wait() else self._start_world()
+
+    def _must_wait(self) -> bool:
+        """Return whether no participant holds live state, but a member of the adopted world may return with it."""
+        return bool(self.expected) and not any(self.members[name].progress.live for name in self._participants)
 
     def _start_world(self) -> list[Action]:
         """All participants have reported: begin the next world, or wait for enough workers."""

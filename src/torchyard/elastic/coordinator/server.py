@@ -30,6 +30,8 @@ class CoordinatorServer:
         self.coordinator = Coordinator(settings)
         self._tasks: list[asyncio.Task[None]] = []
         self._handshakes = Handshakes()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._closed = False
 
     async def start(self) -> int:
         """Start to listen, and return the port."""
@@ -49,16 +51,19 @@ class CoordinatorServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         self._server.close()
-        for peer in [*self.coordinator.workers.values(), *self.coordinator.agents.values()]:
-            peer.writer.close()
+        for writer in [*self._writers]:
+            writer.close()
         await asyncio.to_thread(self.coordinator.ledger_writer.close)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
-            await self._serve(reader, writer)
+            if not self._closed:  # a connection of the backlog may arrive after that
+                await self._serve(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, HandshakeLimit):
             pass
         except ElasticError as error:
@@ -66,6 +71,7 @@ class CoordinatorServer:
         except Exception:
             sys.stderr.write(f"connection failed: error={traceback.format_exc()}\n")
         finally:
+            self._writers.discard(writer)
             if not writer.is_closing():
                 writer.close()
 
@@ -99,6 +105,8 @@ class CoordinatorServer:
             if not isinstance(hello, wire.Hello):
                 raise ElasticError("BadMessage", "the second message of a connection must be Hello")
             admission.check_names(hello)
+            if self._closed:
+                return
             peer = Peer(hello, writer, time.monotonic())
             peer.send(wire.Welcome(coordinator.ledger.incarnation, self.settings.lease))
             if hello.role == "agent":
