@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from tests.elastic.conftest import PROGRAMS, digest_of
@@ -18,8 +19,10 @@ from tests.elastic.forked_workers import ForkServer, SmallJob
 from torchyard.elastic.chaos import ChaosJob, count_applied_records
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.cli import main
+from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.ledger import LedgerReader
 from torchyard.elastic.run import RunOptions
+from torchyard.elastic.world.runtime import WorkerRuntime
 
 pytestmark = pytest.mark.train
 LOOP = str(PROGRAMS / "loop.py")
@@ -186,3 +189,13 @@ def test_status_and_events_work_after_the_end(tmp_path: Path, capsys: pytest.Cap
     assert main(["events", "--dir", str(tmp_path / "job")]) == 0
     assert "JobFinished" in capsys.readouterr().out
     assert json.loads((tmp_path / "job" / "job.json").read_text())["run"]
+
+
+def test_a_worker_that_waits_for_the_end_and_is_set_back_gives_its_place_to_another() -> None:
+    """It has left its loop, and would never compute the steps that are missing."""
+    client = MagicMock()
+    client.wait_stop_or_rendezvous.return_value = None
+    runtime = MagicMock(spec=WorkerRuntime, client=client, state=MagicMock(), fence=None, step=15)
+    runtime.rendezvous.side_effect = lambda: setattr(runtime, "step", 9)
+    with pytest.raises(ElasticError, match="ended its loop at step 15, but the job continues from step 9"):
+        WorkerRuntime.finish(runtime)

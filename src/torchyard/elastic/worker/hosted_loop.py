@@ -18,7 +18,7 @@ from torchyard.elastic.reduce.gradient_buffer import LOSS
 from torchyard.elastic.worker.leaving import leave_on_sigterm
 from torchyard.elastic.worker.trainer import Trainer
 from torchyard.elastic.worker.training import Training
-from torchyard.elastic.worker.training_end import react
+from torchyard.elastic.worker.training_end import react, seed_afterwards
 from torchyard.elastic.world.coordinator_client import WorkerStopped
 from torchyard.elastic.world.process_group import GroupBroken
 from torchyard.elastic.world.runtime import WorkerConfig, WorkerRuntime
@@ -101,7 +101,7 @@ class HostedLoop:
                 self._rendezvous = False
                 self._trainer.runtime.rendezvous()
             while self.step < expected and not self.ended:
-                loss = self._attempt(expected, backward)
+                loss = self._attempt(self.step + 1, backward)  # a newer world may have set this worker back
                 if loss is not None:
                     return loss
         except WorkerStopped as stopped:
@@ -166,4 +166,5 @@ class HostedLoop:
             react(self._training, stopped.stop)
 
     def close(self) -> None:
+        seed_afterwards(self._training)
         self._training.close()

@@ -348,6 +348,7 @@ class WorkerRuntime:
         if self.client is None:
             return
         self._done = self.state.digest()
+        last = self.step
         while True:
             self.set_phase(WorkerPhase.DONE)
             self.client.report_done(wire.TrainingDone(self.step, self._done, early))
@@ -361,6 +362,12 @@ class WorkerRuntime:
                 if stopped.stop.ends_training:
                     return
                 raise
+            if self.step < last:
+                raise ElasticError(
+                    "SetBack",
+                    f"this worker ended its loop at step {last}, but the job continues from step {self.step}",
+                    hint="start this worker again unless its agent does: it then trains the missing steps",
+                )
 
     def close(self) -> None:
         self.group.close()
