@@ -10,6 +10,7 @@ for step in job.train(model, optimizer, loss=loss_of, data=dataset, batch=256, m
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -82,7 +83,8 @@ class Job:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._training: Training | None = None
-        self._steps: Generator[Any, None, None] | None = None
+        self._steps: weakref.ref[Generator[Any, None, None]] | None = None
+        self._iterated = True
         self._loop: OwnLoop | None = None
 
     @property
@@ -193,8 +195,7 @@ class Job:
             snapshot_every=snapshot_every,
         )
         training = self._begin(model, optimizer, settings)
-        self._steps = close_after(training, self._run(training, training.trainer.steps))
-        return self._steps
+        return self._remember(close_after(training, self._run(training, training.trainer.steps)))
 
     def batches(  # noqa: PLR0913  # all settings of a training, as keyword arguments
         self,
@@ -245,8 +246,7 @@ class Job:
         )
         training = self._begin(model, optimizer, settings)
         loop = self._loop = OwnLoop(training.trainer, model, optimizer, training.buffers)
-        self._steps = close_after(training, self._run(training, loop.batches))
-        return self._steps
+        return self._remember(close_after(training, self._run(training, loop.batches)))
 
     def host(
         self,
@@ -302,13 +302,20 @@ class Job:
                 hint=f"declare the trainings: elastic.join(trainings={number})",
             )
         if self._training is not None:
-            finish_left_loop(self._training, self._steps)
+            steps = self._steps() if self._steps is not None else None
+            finish_left_loop(self._training, steps, iterated=self._iterated)
         _trainings_begun.append(number)
         context = replace(context, training=number, settings=dict(context.settings) | dict(facts or {}))
         self._training = create_training(context, model, optimizer, settings)
         return self._training
 
+    def _remember(self, steps: Generator[Any, None, None]) -> Iterator[Any]:
+        """Refer to the steps weakly: they end as soon as the program leaves its loop."""
+        self._steps, self._iterated = weakref.ref(steps), False
+        return steps
+
     def _run(self, training: Training, steps: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        self._iterated = True
         runtime, config = training.trainer.runtime, self._context.config
         runtime.start(config)
         if config is not None:

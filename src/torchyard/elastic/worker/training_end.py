@@ -7,7 +7,6 @@ next one: the code between two trainings runs on every worker, and must see the 
 from __future__ import annotations
 
 import atexit
-import inspect
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -46,7 +45,7 @@ def close_after(training: Training, steps: Iterator[T]) -> Generator[T, None, No
     except WorkerStopped as stopped:
         react(training, stopped.stop)
     finally:
-        _seed_afterwards(training)
+        seed_afterwards(training)
         if not training.at_exit:
             atexit.unregister(at_exit)
             training.close()
@@ -79,26 +78,27 @@ def _load_end(training: Training, step: int) -> None:
         )
 
 
-def _seed_afterwards(training: Training) -> None:
+def seed_afterwards(training: Training) -> None:
     """Seed all generators: what the program draws after a training must not depend on the history of the worker."""
     trainer = training.trainer
     seed_generators(trainer.sampler.body_seed(trainer.runtime.step), trainer.device)
 
 
-def finish_left_loop(training: Training, steps: Generator[Any, None, None] | None) -> None:
+def finish_left_loop(training: Training, steps: Generator[Any, None, None] | None, *, iterated: bool) -> None:
     """Finish a training whose loop the program has left early, because it begins the next training.
 
     Args:
         training: the training.
-        steps: its steps; the program may still refer to them.
+        steps: its steps, if the program still refers to them.
+        iterated: whether the program has begun to iterate over them.
     """
+    if not iterated:
+        raise ElasticError(
+            "NotTrained",
+            f"training {training.number} was created, but its steps were not iterated over",
+            hint="iterate over the result of train before the next training",
+        )
     if steps is not None:
-        if inspect.getgeneratorstate(steps) == inspect.GEN_CREATED:
-            raise ElasticError(
-                "NotTrained",
-                f"training {training.number} was created, but its steps were not iterated over",
-                hint="iterate over the result of train before the next training",
-            )
         steps.close()
     if not training.at_exit:
         return
