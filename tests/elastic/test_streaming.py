@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,7 @@ from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.worker.data_source import read_data
 from torchyard.elastic.worker.shards import ShardReader
+from torchyard.elastic.worker.streaming import HuggingFaceShards
 
 pytestmark = pytest.mark.train
 PROGRAM = PROGRAMS / "streamed.py"
@@ -44,6 +47,17 @@ class Numbers:
         self.opened.append((shard, offset))
         first = sum(self._lengths[:shard])
         return iter(range(first + offset, first + self._lengths[shard]))
+
+
+class _ShuffledPart:
+    ex_iterable = None
+
+
+@pytest.mark.parametrize("part", [SimpleNamespace(ex_iterable=None), _ShuffledPart()])
+def test_a_shuffled_part_of_an_interleaved_dataset_is_read_from_its_start(part: Any) -> None:
+    interleaved = SimpleNamespace(ex_iterables=[SimpleNamespace(ex_iterable=None), SimpleNamespace(ex_iterable=part)])
+    dataset = SimpleNamespace(num_shards=1, _shuffling=None, _ex_iterable=SimpleNamespace(ex_iterable=interleaved))
+    assert HuggingFaceShards(dataset)._seekable is not isinstance(part, _ShuffledPart)
 
 
 def test_a_dataset_with_the_two_methods_is_a_sharded_dataset() -> None:

@@ -91,10 +91,14 @@ def _is_shuffled(dataset: Any) -> bool:
     part = getattr(dataset, "_ex_iterable", None)
     if part is None or getattr(dataset, "_shuffling", None) is not None:
         return True
-    while part is not None:
+    parts = [part]
+    while parts:
+        part = parts.pop()
         if "Shuffled" in type(part).__name__:
             return True
-        part = getattr(part, "ex_iterable", None)
+        inner = getattr(part, "ex_iterable", None)
+        parts += [inner] if inner is not None else []
+        parts += getattr(part, "ex_iterables", None) or []  # of interleaved and concatenated datasets
     return False
 
 
