@@ -10,7 +10,7 @@ from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.core.run.program import program_options, program_words, set_arguments, set_value
 from torchyard.core.run.rerun import RERUN_OF, base_name, renamed_job
-from torchyard.core.run.script_job import ScriptJob, script_objects
+from torchyard.core.run.script_job import ScriptJob, script_objects, workspace_parts
 
 
 def batch_job(*command: str, **container: object) -> Object:
@@ -46,6 +46,9 @@ def test_the_options_of_a_program_are_read_from_words_and_from_shell_scripts() -
         ((), "lr=0.5", ["--lr", "0.5"]),
         (("--lr-decay", "1"), "lr=0.5", ["--lr-decay", "1", "--lr", "0.5"]),
         (("-b", "1"), "-b=2", ["-b", "2"]),
+        (("--amp", "--lr", "0.1"), "amp=true", ["--amp", "--lr", "0.1"]),
+        (("--lr", "0.1", "--amp"), "amp=false", ["--lr", "0.1"]),
+        (("--amp", "--lr", "0.1"), "amp=bf16", ["--amp", "bf16", "--lr", "0.1"]),
     ],
 )
 def test_an_option_is_replaced_or_appended_on_every_replica(
@@ -72,6 +75,49 @@ def test_variables_fields_and_shell_scripts_are_changed() -> None:
         set_value(job, "epochs=1")
     with pytest.raises(YardError, match="it is not NAME=VALUE"):
         set_value(job, "epochs")
+
+
+@pytest.mark.parametrize(
+    ("before", "assignment", "after"),
+    [
+        ("t.py --lr 0.1; echo", "lr=0.2", "t.py --lr 0.2; echo"),
+        ("t.py --name 'a b' x", "name=c", "t.py --name c x"),
+        ("t.py --lr $(cat lr) x", "lr=1", "t.py --lr 1 x"),
+        ("t.py --amp --lr 0.1", "amp=true", "t.py --amp --lr 0.1"),
+        ("t.py --amp \\\n  --lr \\\n 0.1", "lr=2", "t.py --amp \\\n  --lr \\\n 2"),
+        ("t.py --amp && echo", "amp=bf16", "t.py --amp bf16 && echo"),
+    ],
+)
+@pytest.mark.parametrize("command", [0, 1, 2, 3])
+def test_an_option_of_a_shell_script_is_replaced(before: str, assignment: str, after: str, command: int) -> None:
+    words = ["sh", "-c", before]
+    job = batch_job(*words[:command], args=words[command:])
+    set_value(job, assignment)
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    expected = ["sh", "-c", after]
+    assert (container["command"], container["args"]) == (expected[:command], expected[command:])
+
+
+def test_options_and_fields_that_cannot_be_set_are_refused() -> None:
+    for assignment in (
+        "lr=1",
+        "spec.template.spec.containers.7.image=x",
+        "spec.template.spec.containers.main.image=x",
+        "spec.template.spec.containers.0.image.tag=x",
+        "spec.=1",
+        "spec.backoffLimit={",
+    ):
+        with pytest.raises(YardError) as error:
+            set_value(batch_job(), assignment)
+        assert error.value.code == "BadOption"
+
+
+def test_the_arguments_of_a_function_are_replaced() -> None:
+    for processes in (1, 2):
+        function = ScriptJob("j", "train:main", ("--file", "x.py"), processes=processes)
+        job = script_objects(function, b"")[1]
+        set_arguments(job, ["--lr", "1"])
+        assert program_words(job)[-4:] == ["train", "main", "--lr", "1"]
 
 
 def test_arguments_are_replaced() -> None:
@@ -111,6 +157,16 @@ def test_the_files_of_a_script_follow_the_name() -> None:
     again = renamed_job(job, "train-b")
     for replica in again["spec"]["pytorchReplicaSpecs"].values():
         assert replica["template"]["spec"]["volumes"][0]["configMap"]["name"] == "train-b-workspace"
+
+
+def test_a_volume_of_the_user_is_no_workspace() -> None:
+    volumes: list[Object] = [
+        {"configMap": {"name": "other"}},
+        {"emptyDir": {}},
+        {"projected": {"sources": [{"secret": {}}]}},
+    ]
+    for volume in volumes:
+        assert workspace_parts({"volumes": [{"name": "archive", **volume}]}) == 0
 
 
 def test_a_suffix_is_replaced_and_not_repeated() -> None:

@@ -11,10 +11,13 @@ import yaml
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.core.run.script_job import UNPACK
+from torchyard.core.run.script_job import CALL, UNPACK
 
 _ENVIRONMENT = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
+# In a shell script: what stands between an option and its value, and a value with its quotations.
+_BETWEEN = r"(?P<between>(?:[ \t=]|\\\n)+)(?!--|\\\n)"
+_VALUE = r"""(?:"(?:\\.|[^"\\])*"|'[^']*'|\$\([^()]*\)|`[^`]*`|\\.|[^\s\\'"`;&|()<>])+"""
 
 
 def pod_specs(job: Object) -> list[Object]:
@@ -76,7 +79,7 @@ def set_value(job: Object, assignment: str) -> None:
             code="BadOption",
         )
     if name.startswith("spec."):
-        _set_field(job, name.split("."), yaml.safe_load(value))
+        _set_field(job, name, _parse_yaml(assignment, value))
     elif _ENVIRONMENT.fullmatch(name):
         for container in _first_containers(job):
             _set_variable(container, name, value)
@@ -90,10 +93,13 @@ def set_arguments(job: Object, arguments: list[str]) -> None:
     """Replace the arguments of the program: those of a script, or `args` of the first container."""
     for container in _first_containers(job):
         command = container.get("command") or []
+        is_unpacked = command[2:3] == [UNPACK]
         scripts = [number for number, word in enumerate(command) if word.endswith(".py")]
         if container.get("args") is not None or not command:
             container["args"] = list(arguments)
-        elif (scripts and command[:2] != ["sh", "-c"]) or command[2:3] == [UNPACK]:
+        elif is_unpacked and CALL in command:  # behind it are the module and the function
+            container["command"] = [*command[: command.index(CALL) + 3], *arguments]
+        elif scripts and (is_unpacked or command[:2] != ["sh", "-c"]):
             container["command"] = [*command[: scripts[0] + 1], *arguments]
         else:
             raise YardError(
@@ -108,14 +114,32 @@ def _first_containers(job: Object) -> Iterator[Object]:
         yield spec["containers"][0]
 
 
-def _set_field(target: Any, path: list[str], value: Any) -> None:
-    *parents, last = path
-    for step in parents:
-        target = target[int(step)] if isinstance(target, list) and step.isdigit() else target.setdefault(step, {})
-    if isinstance(target, list) and last.isdigit():
-        target[int(last)] = value
-    else:
-        target[last] = value
+def _parse_yaml(assignment: str, value: str) -> Any:
+    try:
+        return yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that does not exist
+        raise YardError(
+            f"--set {assignment}: the value is not valid YAML", hint="quote a string", code="BadOption"
+        ) from error
+
+
+def _set_field(target: Any, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    try:
+        for step in parents:
+            target = target[int(step)] if isinstance(target, list) else target.setdefault(step, {})
+        if isinstance(target, list):
+            target[int(last)] = value
+        elif isinstance(target, dict) and last:
+            target[last] = value
+        else:
+            raise TypeError(path)
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise YardError(
+            f"--set {path}: the job has no such field",
+            hint="write names of fields and numbers of list items, such as spec.template.spec.containers.0.image",
+            code="BadOption",
+        ) from error
 
 
 def _set_variable(container: Object, name: str, value: str) -> None:
@@ -124,27 +148,56 @@ def _set_variable(container: Object, name: str, value: str) -> None:
 
 
 def _set_option(container: Object, option: str, value: str) -> None:
-    key = "args" if container.get("args") else "command"
-    words = list(container.get(key) or ())
+    command, args = list(container.get("command") or ()), list(container.get("args") or ())
+    words = [*command, *args]
+    if not words:
+        raise YardError(
+            f"{option} cannot be set: the container has neither command nor args, the program is that of its image",
+            hint="pass all arguments of the program after --",
+            code="BadOption",
+        )
     if len(words) == 3 and words[0] in _SHELLS and words[1] == "-c":
-        container[key] = [*words[:2], _set_in_script(words[2], option, value)]
-        return
+        words[2] = _set_in_script(words[2], option, value)
+        command, args = words[: len(command)], words[len(command) :]
+    elif (changed := _set_in_words(args, option, value)) is not None:
+        args = changed
+    elif (changed := _set_in_words(command, option, value)) is not None:
+        command = changed
+    else:
+        (args or command).extend([option, value])
+    for key, changed in (("command", command), ("args", args)):
+        if changed:
+            container[key] = changed
+
+
+def _set_in_words(words: list[str], option: str, value: str) -> list[str] | None:
+    """The words with another value of an option; None if they do not have it."""
     for number, word in enumerate(words):
-        if word == option and number + 1 < len(words):
-            container[key] = [*words[: number + 1], value, *words[number + 2 :]]
-            return
         if word.startswith(f"{option}="):
-            container[key] = [*words[:number], f"{option}={value}", *words[number + 1 :]]
-            return
-    container[key] = [*words, option, value]
+            return [*words[:number], f"{option}={value}", *words[number + 1 :]]
+        if word == option:
+            following = words[number + 1 :]
+            if following and not following[0].startswith("--"):
+                return [*words[: number + 1], value, *following[1:]]
+            return [*words[:number], *_flag(option, value), *following]
+    return None
+
+
+def _flag(option: str, value: str) -> list[str]:
+    """The words of an option that had no value."""
+    return {"true": [option], "false": []}.get(value.lower(), [option, value])
 
 
 def _set_in_script(script: str, option: str, value: str) -> str:
-    pattern = re.compile(rf"(?<!\S){re.escape(option)}(?P<between>[ =]+)\S+")
-    if not pattern.search(script):
+    start = rf"(?<!\S){re.escape(option)}"
+    with_value = re.compile(rf"{start}{_BETWEEN}{_VALUE}")
+    if with_value.search(script):
+        return with_value.sub(lambda match: f"{option}{match['between']}{shlex.quote(value)}", script, count=1)
+    flag = re.compile(rf"{start}(?![^\s;&|()<>])")
+    if not flag.search(script):
         raise YardError(
             f"the shell script of the container has no option {option}",
             hint="set a variable that it reads, or edit the manifest",
             code="BadOption",
         )
-    return pattern.sub(lambda match: f"{option}{match['between']}{shlex.quote(value)}", script, count=1)
+    return flag.sub(lambda _: shlex.join(_flag(option, value)), script, count=1)

@@ -30,7 +30,7 @@ UNPACK = (
     f' && {{ [ ! -d {PACKAGES} ] || export PYTHONPATH={PACKAGES}${{PYTHONPATH:+:$PYTHONPATH}}; }} && exec "$@"'
 )
 # Calls a function of a module: arguments become strings, `--name value` and `--name=value` keywords.
-_CALL = """
+CALL = """
 import importlib, os, sys
 sys.path.insert(0, os.getcwd())
 module, name, *words = sys.argv[1:]
@@ -89,8 +89,11 @@ def workspace_name(job: str, part: int = 0) -> str:
 def workspace_parts(pod: Object) -> int:
     """How many ConfigMaps the files of a script take; 0 if the pod has none."""
     for volume in pod.get("volumes") or ():
-        if volume["name"] == _ARCHIVE_VOLUME:
-            return len((volume.get("projected") or {}).get("sources") or ()) or 1
+        sources = (volume.get("projected") or {}).get("sources") or [volume]
+        first = str((sources[0].get("configMap") or {}).get("name"))
+        # the name of the volume alone may be a user's
+        if volume["name"] == _ARCHIVE_VOLUME and first.endswith(workspace_name("")):
+            return len(sources)
     return 0
 
 
@@ -167,8 +170,8 @@ def _program(job: ScriptJob) -> list[str]:
     if not module:
         return [*launcher, job.script]
     if job.processes > 1:
-        return [*launcher, "--no-python", "python", "-u", "-c", _CALL, module, function]
-    return [*launcher, "-c", _CALL, module, function]
+        return [*launcher, "--no-python", "python", "-u", "-c", CALL, module, function]
+    return [*launcher, "-c", CALL, module, function]
 
 
 def _replica(job: ScriptJob, count: int, workspace: bytes) -> Object:
