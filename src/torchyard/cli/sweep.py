@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,6 +58,8 @@ def sweep(
         raise YardError("a sweep needs a grid", hint="pass for example --grid lr=0.1,0.01", code="BadOption")
     if script.nodes > 1:
         raise YardError("a sweep runs each combination on one pod", hint="leave out --nodes", code="BadOption")
+    if script.elastic:
+        raise YardError("a sweep runs each combination on one pod", hint="leave out --elastic", code="BadOption")
     from torchyard.core.run.sweep import grid as combine
     from torchyard.core.run.sweep import sweep_objects
 
@@ -86,7 +89,7 @@ def _show_results(cluster: Cluster, name: str, sort: str, output: Output) -> Non
 
     results = cluster.run(work)
     if sort:
-        results.sort(key=lambda result: result["metrics"].get(sort, float("inf")))
+        results.sort(key=lambda result: _sort_key(result["metrics"].get(sort, math.nan)))
     options = {f"option {key}": f"--{key}" for result in results for key in result["options"]}
     metrics = {f"metric {key}": key for result in results for key in result["metrics"]}
     rows = [
@@ -104,6 +107,11 @@ def _show_results(cluster: Cluster, name: str, sort: str, output: Output) -> Non
         columns={"index": "INDEX", **options, "state": "STATE", "exitCode": "EXIT", **metrics},
         empty="",
     )
+
+
+def _sort_key(value: float) -> tuple[bool, float]:
+    """The lowest first, no number last."""
+    return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 async def _result(

@@ -18,11 +18,22 @@ def test_a_grid_has_every_combination() -> None:
         {"lr": "0.01", "bs": "1"},
         {"lr": "0.01", "bs": "2"},
     ]
+    assert grid(["lr=1", "bs=2", "lr=3,1"]) == [{"lr": "1", "bs": "2"}, {"lr": "3", "bs": "2"}]
     for wrong in ("lr", "=1", "lr="):
         with pytest.raises(YardError, match="it is not NAME=VALUE"):
             grid([wrong])
     with pytest.raises(YardError, match="1001 combinations"):
         grid([f"x={','.join(map(str, range(1001)))}"])
+
+
+def test_the_launcher_of_several_processes_learns_their_number() -> None:
+    job = sweep_objects(ScriptJob("s", "train.py", processes=2, env={"A": "1"}), b"", [{"lr": "1"}], 1)[1]
+    variables = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {entry["name"]: entry["value"] for entry in variables} == {
+        "A": "1",
+        "PET_NPROC_PER_NODE": "2",
+        "PET_STANDALONE": "1",
+    }
 
 
 def test_each_index_gets_its_options() -> None:

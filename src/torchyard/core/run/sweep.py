@@ -19,8 +19,10 @@ Combination = dict[str, str]
 
 
 def grid(assignments: list[str]) -> list[Combination]:
-    """Every combination of `NAME=VALUE,VALUE…`, the last name changing fastest."""
-    values = dict(_parse(assignment) for assignment in assignments)
+    """Every combination of `NAME=VALUE,VALUE…`, the last name changing fastest. A repeated name adds values."""
+    values: dict[str, list[str]] = {}
+    for name, added in map(_parse, assignments):
+        values[name] = list(dict.fromkeys([*values.get(name, ()), *added]))
     combinations = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
     if len(combinations) > MAX_COMBINATIONS:
         raise YardError(
@@ -48,6 +50,10 @@ def sweep_objects(job: ScriptJob, workspace: bytes, combinations: list[Combinati
     template = pod_template(job, workspace)
     template["spec"]["restartPolicy"] = "Never"
     container = template["spec"]["containers"][0]
+    if job.processes > 1:  # torchrun reads them; no controller sets them in the pods of a Job
+        launcher = {"PET_NPROC_PER_NODE": str(job.processes), "PET_STANDALONE": "1"}
+        variables = [{"name": name, "value": value} for name, value in launcher.items() if name not in job.env]
+        container["env"] = [*(container.get("env") or ()), *variables]
     container["command"][2] = UNPACK.replace('exec "$@"', f'{_choice(combinations)} && exec "$@"')
     spec: Object = {
         "completionMode": "Indexed",
