@@ -19,6 +19,12 @@ from torchyard.yard.settings import PlaneSettings
         '"password": "s3cr3t-value"',
         "AWS_SECRET_ACCESS_KEY=s3cr3t-value",
         "https://user:s3cr3t-value@example.com/x",
+        "https://s3cr3t-value@example.com/x",
+        "https://user:a@s3cr3t-value@example.com/x",
+        "run --token s3cr3t-value --name x",
+        "['run', '--api-key', 's3cr3t-value']",
+        'password="a s3cr3t-value"',
+        '{\\"password\\": \\"a s3cr3t-value\\"}',
         "eyJhbGciOi.eyJzdWIi.s3cr3t-value",
         "-----BEGIN RSA PRIVATE KEY-----\ns3cr3t-value\n-----END RSA PRIVATE KEY-----",
     ],
@@ -29,7 +35,7 @@ def test_secrets_are_redacted(secret: str) -> None:
 
 
 def test_plain_lines_stay() -> None:
-    line = "2026-01-01 12:00:00 INFO part failed: part=node error=timeout"
+    line = "2026-01-01 12:00:00 INFO part failed: part=node error=timeout url=https://example.com/a@b"
     assert redact(line) == line
 
 

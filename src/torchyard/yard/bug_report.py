@@ -18,12 +18,15 @@ from torchyard.yard.settings import PlaneSettings
 from torchyard.yard.status import plane_status
 
 _LOG_BYTES = 1 << 20
+_NAME = r"[\w-]*(?:token|password|passwd|secret|api[_-]?key)[\w-]*"
+_VALUE = r"""(?:\\"[^"\n]*"|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^\s,;}]+)"""
 # Tokens, passwords and keys, in the forms in which logs and addresses have them.
 _SECRETS = (
     re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"),
     re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"),
-    re.compile(r"(?i)([\w-]*(?:token|password|passwd|secret|api[_-]?key)[\w-]*[\"']?\s*[:=]\s*)[^\s,;}]+"),
-    re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),
+    re.compile(rf"(?i)({_NAME}(?:\\?[\"'])?\s*[:=]\s*){_VALUE}"),
+    re.compile(rf"(?i)((?<![\w-])--?{_NAME}[\"']?,?\s+)(?!-){_VALUE}"),
+    re.compile(r"(?<=://)[^/\s\"']+(?=@)"),
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL),
 )
 
