@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from torchyard.api.errors import YardError
-from torchyard.kube.container_streams import ContainerAddress, run_process
+from torchyard.kube.container_streams import ContainerAddress, forward_connection, run_process
 from torchyard.kube.http import HttpTransport
 
 ADDRESS = ContainerAddress("default", "p")
@@ -67,3 +67,19 @@ async def test_input_that_cannot_be_read_ends_the_command() -> None:
 
 async def test_a_command_that_ends_before_its_input_reports_its_exit_code() -> None:
     assert await run(Socket(b'\3{"status": "Success"}', refuses=True), ["head"], readable()) == 0
+
+
+async def test_a_connection_that_cannot_be_forwarded_is_closed() -> None:
+    class Transport:
+        def websocket(self, *_: Any) -> Socket:
+            raise YardError("refused")
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with pytest.raises(YardError, match="refused"):
+            await forward_connection(cast(HttpTransport, Transport()), ADDRESS, 80, reader, writer)
+
+    server = await asyncio.start_server(forward, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    assert await asyncio.wait_for(reader.read(), 30) == b""
+    writer.close()
+    server.close()

@@ -72,6 +72,12 @@ def logs(
         from torchyard.cli.past_jobs import find_recorded, print_recorded_logs
 
         record = find_recorded(cluster, job, error)
+        if previous:
+            raise YardError(
+                f"{job} was deleted: only the last log of each of its containers is kept",
+                hint="leave out --previous",
+                code="BadOption",
+            ) from error
         print_recorded_logs(cluster, record, selection, lambda label, line: _show(label, line, selection))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import urllib.error
@@ -35,5 +36,5 @@ def _post(url: str, fields: dict[str, object]) -> str:
     try:
         with urllib.request.urlopen(request, timeout=SECONDS):  # noqa: S310 - http(s) only, above
             return ""
-    except (OSError, urllib.error.URLError, ValueError) as error:
-        return str(error)
+    except (OSError, urllib.error.URLError, http.client.HTTPException, ValueError) as error:
+        return str(error) or type(error).__name__

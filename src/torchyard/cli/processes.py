@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from torchyard.kube.client import Client
     from torchyard.kube.container_streams import ContainerAddress
     from torchyard.kube.http import HttpTransport
+
+Forward = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 _SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
 
@@ -45,7 +50,7 @@ def exec_command(
 
 @with_cluster
 def attach(cluster: Cluster, job: JobName, rank: Rank = "", container: Container = "") -> None:
-    """Attach to the main process of a replica: its output from now on, and your input if it reads any.
+    """Attach to the main process of a replica: its output from now on.
 
     Example: yard attach mnist --rank 0
     """
@@ -116,12 +121,23 @@ def port_forward(
         target = await find_container(client, job, cluster.namespace, rank, "")
         async with open_transport(cluster.connection, "yard") as transport:
             for local, remote in pairs:
-                server = await asyncio.start_server(partial(_forward, transport, target, remote), address, local)
+                server = await _listen(partial(_forward, transport, target, remote), address, local)
                 host, port = server.sockets[0].getsockname()[:2]
                 say(f"Forwarding from {host}:{port} -> {target.pod}:{remote}")
             await asyncio.Event().wait()
 
     cluster.run(work)
+
+
+async def _listen(forward: Forward, address: str, port: int) -> asyncio.Server:
+    try:
+        return await asyncio.start_server(forward, address, port)
+    except OSError as error:
+        raise YardError(
+            f"cannot listen on {address}:{port}: {os.strerror(error.errno) if error.errno else error}",
+            hint="choose another port before the colon; nothing before it chooses a free one",
+            code="PortTaken" if error.errno == errno.EADDRINUSE else "BadOption",
+        ) from error
 
 
 async def _forward(

@@ -127,16 +127,18 @@ async def forward_connection(
 ) -> None:
     """Copy one connection to a port of a pod, until either side closes it."""
     path = f"{PODS.path(address.namespace, address.pod, 'portforward')}?{urlencode({'ports': port})}"
-    async with transport.websocket(path, _PROTOCOLS[1:]) as socket:
-        sending = asyncio.ensure_future(_send_connection(socket, reader))
-        try:
-            await _receive_connection(socket, port, writer)
-        finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+    try:
+        async with transport.websocket(path, _PROTOCOLS[1:]) as socket:
+            sending = asyncio.ensure_future(_send_connection(socket, reader))
+            try:
+                await _receive_connection(socket, port, writer)
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
 
 async def _send_connection(socket: WebSocket, reader: asyncio.StreamReader) -> None:

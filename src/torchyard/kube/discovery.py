@@ -36,7 +36,14 @@ async def _resources(client: Client, api_version: str) -> list[Object]:
 
 
 async def _suggestion(client: Client, api_version: str, kind: str) -> str:
-    """Where the kind is served, or which served kind or version is similar."""
+    """Where the kind is served, or which served kind or version is similar; '' if the server does not tell."""
+    try:
+        return await _similar(client, api_version, kind)
+    except YardError:  # one group that does not answer must not hide that the kind is unknown
+        return ""
+
+
+async def _similar(client: Client, api_version: str, kind: str) -> str:
     groups = (await client.raw("GET", "/apis")).get("groups") or ()
     versions = ["v1", *(version["groupVersion"] for group in groups for version in group["versions"])]
     lists = await asyncio.gather(*(_resources(client, version) for version in versions))
