@@ -6,6 +6,8 @@ otherwise, and pods mount the directory. On another cluster each pod installs th
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -13,10 +15,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from torchyard import files
 from torchyard.api.errors import YardError
+from torchyard.cli.requirement_files import changed_times, pip_options
 from torchyard.core.run.requirements import file_requirements, inline_requirements, project_requirements
 from torchyard.node.images.python import Python
 
@@ -42,7 +46,9 @@ def find_requirements(script: Path | None, directory: Path) -> list[str]:
 
 def install(requirements: list[str], python: Python, directory: Path) -> Path | None:
     """A directory with the packages that the interpreter lacks, installed before if possible; None if it has all."""
-    identity = json.dumps([requirements, str(python.executable), python.version, _local_files(requirements, directory)])
+    identity = json.dumps(
+        [requirements, str(python.executable), python.version, changed_times(requirements, directory)]
+    )
     target = _cache() / hashlib.sha256(identity.encode()).hexdigest()[:32]
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -50,11 +56,20 @@ def install(requirements: list[str], python: Python, directory: Path) -> Path | 
         partial.chmod(0o755)
         try:
             _install(requirements, python, directory, partial)
-            partial.rename(target)
+            _publish(partial, target)
         except BaseException:
             files.remove_tree(partial)
             raise
     return target if any(target.iterdir()) else None
+
+
+def _publish(partial: Path, target: Path) -> None:
+    try:
+        partial.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        files.remove_tree(partial)  # another command has installed the same meanwhile
 
 
 def _install(requirements: list[str], python: Python, directory: Path, target: Path) -> None:
@@ -62,22 +77,32 @@ def _install(requirements: list[str], python: Python, directory: Path, target: P
     if not missing:
         return
     sys.stderr.write(f"installing {', '.join(missing)}\n")
-    uv = shutil.which("uv")
+    options = pip_options(requirements, directory)
+    # uv chooses among several indexes in another way than pip, which has chosen the versions
+    uv = shutil.which("uv") if not options else None
     if uv is not None:
         command = [uv, "pip", "install", "--quiet", "--python", str(python.executable)]
     else:
         command = [*_pip(python), "install", "--quiet", "--disable-pip-version-check"]
-    _run([*command, "--no-deps", "--target", str(target), *missing], directory)
+    with _requirements_file([*options, *missing], directory) as name:
+        _run([*command, "--no-deps", "--target", str(target), "-r", name], directory)
 
 
 def _missing(requirements: list[str], python: Python, directory: Path) -> list[str]:
     """What pip would install besides the packages of the environment, each with its version or its file."""
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", dir=directory) as file:  # relative paths are relative to it
-        file.write("\n".join(requirements))
-        file.flush()
-        options = ["--quiet", "--disable-pip-version-check", "--dry-run", "--report", "-", "-r", file.name]
+    with _requirements_file(requirements, directory) as name:
+        options = ["--quiet", "--disable-pip-version-check", "--dry-run", "--report", "-", "-r", name]
         report = json.loads(_run([*_pip(python), "install", *options], directory))
     return [_pinned(entry) for entry in report["install"]]
+
+
+@contextlib.contextmanager
+def _requirements_file(lines: list[str], directory: Path) -> Iterator[str]:
+    """A file of requirements in the directory, which its relative paths are relative to."""
+    with tempfile.NamedTemporaryFile("w", prefix=".requirements-", suffix=".txt", dir=directory) as file:
+        file.write("\n".join(lines))
+        file.flush()
+        yield file.name
 
 
 def _pinned(entry: dict[str, dict[str, str]]) -> str:
@@ -104,12 +129,6 @@ def _run(command: list[str], directory: Path) -> str:
             code="InstallFailed",
         )
     return done.stdout
-
-
-def _local_files(requirements: list[str], directory: Path) -> list[tuple[str, int]]:
-    """The files among the requirements and when they changed: another wheel of the same name is another environment."""
-    paths = [directory / line for line in requirements if line.endswith((".whl", ".tar.gz"))]
-    return [(str(path), path.stat().st_mtime_ns) for path in paths if path.is_file()]
 
 
 def _cache() -> Path:
