@@ -24,6 +24,7 @@ from torchyard.elastic.reduce.fast import FastReducer
 from torchyard.elastic.reduce.gradient_buffer import RunningStatistics
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import split_micro_batches
+from torchyard.elastic.worker.settings import TrainingSettings
 from torchyard.elastic.world.comparison import first_difference
 from torchyard.elastic.world.process_group import ProcessGroup
 from torchyard.elastic.world.state import TrainingState
@@ -367,3 +368,38 @@ class _Buffer(torch.nn.Module):
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__()
         self.register_buffer("tensor", tensor)
+
+
+def test_the_loop_of_a_framework_refuses_buffers_that_it_cannot_average() -> None:
+    net = torch.nn.Sequential(torch.nn.utils.spectral_norm(torch.nn.Linear(6, 3)))
+    settings = TrainingSettings(data=DATA, batch=8)
+    loop = elastic.join(seed=1).host(net, torch.optim.SGD(net.parameters(), lr=0.1), settings, facts={})
+    loop.enter()
+
+    def backward(batch: Any) -> torch.Tensor:
+        loss: torch.Tensor = net(batch[0]).pow(2).mean()
+        torch.autograd.backward(loss)
+        return loss
+
+    with pytest.raises(ElasticError, match=r"changes the buffer 0\.weight_u"):
+        loop.compute(backward)
+    loop.close()
+
+
+def test_the_loop_of_a_framework_computes_the_steps_that_a_newer_world_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = torch.nn.Linear(6, 3)
+    settings = TrainingSettings(data=DATA, batch=8)
+    loop = elastic.join(seed=1).host(net, torch.optim.SGD(net.parameters(), lr=0.1), settings, facts={})
+    loop.enter()
+    steps: list[int] = []
+
+    def attempt(step: int, backward: Any) -> float | None:
+        steps.append(step)
+        loop.runtime.step = 0  # the world broke, and the next one begins here
+        return None if len(steps) == 1 else 0.5
+
+    loop.runtime.step = 2
+    monkeypatch.setattr(loop, "_attempt", attempt)
+    assert loop.compute(lambda batch: batch) == 0.5
+    assert steps == [3, 1]
+    loop.close()

@@ -267,7 +267,7 @@ class Job:
             steps: the last step, if the framework ends before the last epoch does.
         """
         training = self._begin(model, optimizer, settings, facts)
-        return HostedLoop(training, self._context.config, steps=steps)
+        return HostedLoop(training, self._context.config, model, steps=steps)
 
     @contextmanager
     def step(self) -> Iterator[Job]:

@@ -160,10 +160,11 @@ class _ElasticTrain:
         """Return the checkpoint of the Trainer to continue from."""
         if resume is True:
             resume = get_last_checkpoint(self._trainer.args.output_dir)
-        if resume and self._options.checkpoints is not None:
+        own = "checkpoints" if self._options.checkpoints is not None else "snapshot_every"
+        if resume and getattr(self._options, own):
             raise ElasticError(
                 "TwoCheckpoints",
-                "both resume_from_checkpoint and checkpoints are set: only one can say where to continue",
+                f"both resume_from_checkpoint and {own} are set: only one can say where to continue",
                 hint="remove one of them",
             )
         return str(resume) if resume else None

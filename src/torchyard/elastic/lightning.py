@@ -60,6 +60,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # lightning 
         self._settings: dict[str, Any] = {"micro_batches": micro_batches, "mode": mode, "digest_every": digest_every}
         self._settings |= {"checkpoints": checkpoints, "snapshot_every": snapshot_every}
         self._loop: HostedLoop | None = None
+        self._callback: _StepCallback | None = None
         self._micro_batch: Any = None
 
     @property
@@ -96,7 +97,8 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # lightning 
         loop.runtime.on_enter(lambda: self._set_rank(loop.rank))
         self._loop = tokens.loop = loop
         self._counted = _Counters(trainer, per_epoch)
-        trainer.callbacks.insert(0, _StepCallback(loop))
+        self._callback = _StepCallback(loop)
+        trainer.callbacks.insert(0, self._callback)
         loop.enter()
 
     def _check(self, trainer: Any, module: Any) -> None:
@@ -108,6 +110,18 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # lightning 
         for name, (present, hint) in refused.items():
             if present:
                 raise ElasticError("TrainerArgument", f"the Trainer has {name}={getattr(trainer, name)}", hint=hint)
+        if trainer.global_step:
+            raise ElasticError(
+                "TrainerStep",
+                f"the Trainer is at step {trainer.global_step}, but this training begins with step 1",
+                hint="call fit once, without ckpt_path; pass checkpoints= to the strategy, which then resumes",
+            )
+        if getattr(self.precision_plugin, "scaler", None) is not None:
+            raise ElasticError(
+                "TrainerArgument",
+                f"the Trainer has precision={trainer.precision!r}, which scales the loss",
+                hint="use bf16-mixed, or no mixed precision",
+            )
         if not module.automatic_optimization or len(self.optimizers) != 1:
             raise ElasticError(
                 "ManualOptimization",
@@ -145,6 +159,9 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # lightning 
     def teardown(self) -> None:
         if self._loop is not None:
             self._loop.close()
+            callbacks = self._trainer.callbacks
+            callbacks[:] = [callback for callback in callbacks if callback is not self._callback]
+        self._loop = self._callback = None
         super().teardown()
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.reduce.buffers import BufferWatch
 from torchyard.elastic.reduce.gradient_buffer import LOSS
 from torchyard.elastic.worker.leaving import leave_on_sigterm
 from torchyard.elastic.worker.trainer import Trainer
@@ -34,6 +36,7 @@ class HostedLoop:
     Args:
         training: the training.
         config: how to reach the coordinator; None trains alone.
+        model: the model.
         steps: the last step, if the framework ends before the last epoch does.
 
     Attributes:
@@ -41,10 +44,14 @@ class HostedLoop:
         ended: whether the training is over.
     """
 
-    def __init__(self, training: Training, config: WorkerConfig | None, *, steps: int | None = None) -> None:
+    def __init__(
+        self, training: Training, config: WorkerConfig | None, model: torch.nn.Module, *, steps: int | None = None
+    ) -> None:
         self._training = training
         self._config = config
         self._trainer: Trainer = training.trainer
+        self._model = model
+        self._buffers_checked = False
         self._rendezvous = False
         self._step = 0
         self._snapshot: Snapshot | None = None
@@ -117,7 +124,7 @@ class HostedLoop:
             begun = time.perf_counter()
             for micro in trainer.runtime.block:
                 if micro in own:
-                    trainer.compute_with(step, micro, backward, last=micro == own[-1])
+                    trainer.compute_with(step, micro, self._checked(backward), last=micro == own[-1])
                 else:
                     trainer.add_empty(micro)
             trainer.measure_cost((time.perf_counter() - begun) / max(1, len(own)))
@@ -128,6 +135,26 @@ class HostedLoop:
         self._step = step
         self._total = total
         return float(total.tail[LOSS])
+
+    def _checked(self, backward: Backward) -> Backward:
+        """In the first forward pass: a buffer that it changes must be one of those that a step averages."""
+        if self._buffers_checked:
+            return backward
+        self._buffers_checked = True
+
+        def backward_and_check(batch: Any) -> torch.Tensor:
+            watch = BufferWatch(self._model)
+            loss = backward(batch)
+            unknown = sorted(watch.changed() - self._training.buffers.names)
+            if unknown:
+                raise ElasticError(
+                    "UnknownBuffer",
+                    f"the forward pass changes the buffer {unknown[0]}, which cannot be averaged over the workers",
+                    hint="use job.train with a loss function, which finds such buffers",
+                )
+            return loss
+
+        return backward_and_check
 
     def _receive(self) -> None:
         """Keep the received state: what the framework does before `applied` may change it."""
