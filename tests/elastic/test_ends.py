@@ -22,7 +22,6 @@ from torchyard.elastic.cli import main
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.ledger import LedgerReader
 from torchyard.elastic.run import RunOptions
-from torchyard.elastic.world.runtime import WorkerRuntime
 
 pytestmark = pytest.mark.train
 LOOP = str(PROGRAMS / "loop.py")
@@ -193,9 +192,10 @@ def test_status_and_events_work_after_the_end(tmp_path: Path, capsys: pytest.Cap
 
 def test_a_worker_that_waits_for_the_end_and_is_set_back_gives_its_place_to_another() -> None:
     """It has left its loop, and would never compute the steps that are missing."""
+    runtime_class = pytest.importorskip("torchyard.elastic.world.runtime").WorkerRuntime
     client = MagicMock()
     client.wait_stop_or_rendezvous.return_value = None
-    runtime = MagicMock(spec=WorkerRuntime, client=client, state=MagicMock(), fence=None, step=15)
+    runtime = MagicMock(spec=runtime_class, client=client, state=MagicMock(), fence=None, step=15)
     runtime.rendezvous.side_effect = lambda: setattr(runtime, "step", 9)
     with pytest.raises(ElasticError, match="ended its loop at step 15, but the job continues from step 9"):
-        WorkerRuntime.finish(runtime)
+        runtime_class.finish(runtime)
