@@ -74,4 +74,4 @@ if args.wait_after:
     time.sleep(args.wait_after)
 if args.fail_after:
     raise ValueError("the evaluation failed")
-print(f"digest {job.digest} of {name}", flush=True)
+print(f"digest {job.digest} of {name}\n", end="", flush=True)

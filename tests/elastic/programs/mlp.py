@@ -78,4 +78,4 @@ for step in steps:
         select.select([], [], [], args.hold_pause)  # libfaketime makes `time.sleep` fail after the clock was set
     if step.number % 10 == 0:
         print(f"step {step.number} of world {step.world}: loss {step.loss:.3f}", flush=True)
-print(f"digest {job.digest} after {job.recomputed_steps} recomputed", flush=True)
+print(f"digest {job.digest} after {job.recomputed_steps} recomputed\n", end="", flush=True)

@@ -139,7 +139,7 @@ def main(kind: str, folder: Path) -> None:
                 break
             time.sleep(0.005)
     counts = sorted(set((model.seen.detach() * BATCH).round(decimals=3).tolist()))
-    print(f"digest {job.digest} counts {counts}", flush=True)
+    print(f"digest {job.digest} counts {counts}\n", end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -79,4 +79,4 @@ second = job.train(
 )
 for _ in second:
     hold("-2")
-print(f"digest {job.digest}", flush=True)
+print(f"digest {job.digest}\n", end="", flush=True)
