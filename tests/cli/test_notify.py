@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import threading
@@ -49,6 +50,18 @@ async def test_a_webhook_gets_json() -> None:
             server.shutdown()
     assert bodies == [{"job": "mnist", "state": "Succeeded", "exitCode": 0, "message": "done"}]
     assert await notify(f"http://127.0.0.1:{server.server_port}/", "mnist", "Succeeded", 0, "done") != ""
+
+
+async def test_a_webhook_that_does_not_speak_http_is_reported() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert await notify(f"http://127.0.0.1:{port}/", "mnist", "Succeeded", 0, "done") != ""
+    server.close()
 
 
 def test_a_run_notifies_at_its_end(plane: Yard, tmp_path: Path) -> None:
