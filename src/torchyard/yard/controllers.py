@@ -152,6 +152,7 @@ BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
         ).run
     ),
     "job-controller": lambda deps: JobController(deps.client, deps.informers, clock=deps.registry.clock).run,
+    "jobset": lambda _deps: _nothing,  # the kind only
     "kueue": _queues,
     "local-volumes": lambda deps: (
         LocalVolumeProvisioner(

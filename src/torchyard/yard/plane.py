@@ -24,6 +24,7 @@ from torchyard.api.access.user_roles import metrics_role, pending_workloads_role
 from torchyard.api.builtins import builtin_resources
 from torchyard.api.cluster import plane_messages as messages
 from torchyard.api.errors import YardError
+from torchyard.api.jobset.crd import definition_object as jobset_definition
 from torchyard.api.names import label_value_problems, subdomain_problems
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
@@ -422,6 +423,8 @@ def owned_objects(settings: PlaneSettings, chosen: frozenset[str]) -> list[Objec
     objects: list[Object] = []
     if "pytorchjob" in chosen:
         objects += [definition_object(), *user_roles("torchyard-training", [definition_object()])]
+    if "jobset" in chosen:
+        objects += [jobset_definition(), *user_roles("torchyard-jobsets", [jobset_definition()])]
     if "kueue" in chosen:
         objects += [
             *queue_definitions(),

@@ -20,6 +20,7 @@ KNOWN = (
     "garbage-collector-controller",
     "horizontal-pod-autoscaler-controller",
     "job-controller",
+    "jobset",
     "kueue",
     "local-volumes",
     "namespace-controller",

@@ -19,8 +19,18 @@ STRING: Object = {"type": "string"}
 INT32: Object = {"type": "integer", "format": "int32"}
 INT64: Object = {"type": "integer", "format": "int64"}
 TIME: Object = {"type": "string", "format": "date-time"}
+BOOLEAN: Object = {"type": "boolean"}
 STRINGS: Object = {"type": "array", "items": STRING, "nullable": True}
 STRING_MAP: Object = {"type": "object", "additionalProperties": STRING, "nullable": True}
+
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_TEMPLATE_METADATA: Object = {
+    "annotations": {"type": "object", "additionalProperties": STRING},
+    "finalizers": {"type": "array", "items": STRING},
+    "labels": {"type": "object", "additionalProperties": STRING},
+    "name": STRING,
+    "namespace": STRING,
+}
 
 
 def with_description(text: str, schema: Object) -> Object:
@@ -49,6 +59,30 @@ def from_type(type: Type) -> Object:
         return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
     has_known_format = type.format in ("int32", "int64", "date-time", "byte", "double")
     return {"type": type.shape, "format": type.format} if has_known_format else {"type": type.shape}
+
+
+def from_go_type(type: Type) -> Object:
+    """Convert a built-in type as controller-gen does: with list and map types and defaults, and nothing nullable.
+
+    Of an object's metadata only the fields that a template may set remain.
+    """
+    schema = _go_shape(type)
+    return {**schema, "default": type.default} if type.has_default else schema
+
+
+def _go_shape(type: Type) -> Object:
+    if type.name == _OBJECT_META:
+        return record(_TEMPLATE_METADATA)
+    if type.shape == "object":
+        schema = record({name: from_go_type(child) for name, child in type.fields.items()}, *type.required)
+        return {**schema, "x-kubernetes-map-type": "atomic"} if type.atomic_map else schema
+    if type.shape == "map" and type.values:
+        schema = {"type": "object", "additionalProperties": from_go_type(type.values)}
+        return {**schema, "x-kubernetes-map-type": "atomic"} if type.atomic_map else schema
+    if type.shape == "list" and type.items:
+        schema = {"type": "array", "items": from_go_type(type.items), "x-kubernetes-list-type": type.list_type}
+        return {**schema, "x-kubernetes-list-map-keys": list(type.list_keys)} if type.list_keys else schema
+    return from_type(type)
 
 
 def _optional(type: Type, required: bool) -> Object:

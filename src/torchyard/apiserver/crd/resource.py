@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.group_version import GroupVersionKind
+from torchyard.api.jobset import names as jobset
+from torchyard.api.jobset.validation import JobSetStrategy
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob.validation import PyTorchJobStrategy
@@ -28,6 +30,7 @@ _UNQUALIFIED = "prefer a domain-qualified finalizer name{} to avoid accidental c
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 # Custom kinds with rules beyond their schema; on a cluster a validating webhook applies the same rules.
 _KIND_RULES: dict[tuple[str, str], Strategy] = {
+    (jobset.GROUP, jobset.KIND): JobSetStrategy(),
     (pytorchjob.GROUP, pytorchjob.KIND): PyTorchJobStrategy(),
     **{(queues.GROUP, kind): rules for kind, rules in QUEUE_STRATEGIES.items()},
 }
@@ -53,6 +56,7 @@ class CustomStrategy(Strategy):
         self._rules.prepare_create(obj)
 
     def prepare_update(self, new: Object, old: Object) -> None:
+        self._rules.prepare_update(new, old)
         if not self.version.has_status:
             return
         if "status" in old:
