@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
     from torchyard.node.shim.record_types import ContainerConfig, RootfsStep
 
-_COVER, _OLD_ROOT = ".machine", "root"  # in /dev: a tmpfs over a directory that holds the machine's root
+_OLD_ROOT = "machine"  # in /dev/pts, below the file system that is mounted there: nothing in the container leads to it
 _OVERLAY = "overlay"  # in the prepared root: where the overlay is mounted that is the container's root
 _PSEUDO = ("/proc", "/sys", "/dev")  # an image must not have links in their place
 _PATH = os.O_PATH | os.O_CLOEXEC
 _opened: list[int] = []  # descriptors of the current step
 _proc_devices: list[int] = []  # of the container's /proc, once it is mounted
+_old_root_places: list[int] = []  # /dev/pts, opened before it was covered
 # What runc allows to be mounted inside /proc: files that lxcfs emulates.
 _EMULATED = frozenset(
     f"/proc/{name}" for name in ("cpuinfo", "diskstats", "meminfo", "stat", "swaps", "uptime", "loadavg", "slabinfo")
@@ -47,15 +48,12 @@ def build(config: ContainerConfig, steps: list[RootfsStep], files: Sequence[int]
     else:
         root = config["root_directory"]
         linux.mount(root, root, flags=linux.MS_BIND)
-    devices = -1
     for step in steps:
         _OPERATIONS[step["op"]](root, step)
-        if step["op"] == "tmpfs" and step["target"] == "/dev":
-            devices = _open_devices(root)
         _close_opened()
     if config["read_only_root"]:
         linux.remount_read_only(root)
-    old_root = _pivot(root, devices if devices >= 0 else _open_devices(root))
+    old_root = _pivot(root)
     for path in config["masked_paths"]:
         _mask(path)
     for path in config["read_only_paths"]:
@@ -104,29 +102,14 @@ def _bind_read_only(path: str) -> None:
     linux.make_read_only(path)
 
 
-def _open_devices(root: str) -> int:
-    """The container's /dev, before any volume is mounted: what covers it later does not change where this leads."""
-    top = _open(os.open(root, _PATH | os.O_DIRECTORY))
-    with contextlib.suppress(FileExistsError):
-        os.mkdir("dev", dir_fd=top)
-    return os.open("dev", _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
-
-
-def _pivot(root: str, devices: int) -> int:
-    try:
-        os.mkdir(_COVER, 0o700, dir_fd=devices)
-        cover = os.open(_COVER, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=devices)
-    except FileExistsError:
-        raise OSError(errno.EEXIST, f"/dev/{_COVER} is reserved: nothing can be mounted there") from None
-    os.mkdir(_OLD_ROOT, dir_fd=cover)
-    below = os.open(_OLD_ROOT, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=cover)
+def _pivot(root: str) -> int:
+    """Make the container's root the root, and move the machine's to where another file system covers it."""
+    place = _old_root_places.pop()
+    below = os.open(_OLD_ROOT, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
     linux.pivot_root(root, f"/proc/self/fd/{below}")
-    old_root = os.open(_OLD_ROOT, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=cover)
-    # Over the parent directory: a mount stacked on the old root itself would be unmounted in its place.
-    os.fchdir(cover)
-    linux.mount("tmpfs", ".", "tmpfs", flags=linux.MS_RDONLY, data="mode=000,size=4k")
+    old_root = os.open(_OLD_ROOT, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
     os.chdir("/")
-    for descriptor in (devices, cover, below):
+    for descriptor in (place, below):
         os.close(descriptor)
     return old_root
 
@@ -136,9 +119,6 @@ def detach_old_root(old_root: int) -> None:
     os.fchdir(old_root)
     linux.unmount(".")
     os.chdir("/")
-    linux.unmount(f"/dev/{_COVER}")
-    os.rmdir(f"/dev/{_COVER}/{_OLD_ROOT}")
-    os.rmdir(f"/dev/{_COVER}")
 
 
 def _directory(root: str, step: RootfsStep) -> None:
@@ -284,6 +264,8 @@ def _sys(root: str, step: RootfsStep) -> None:
 
 def _terminals(root: str, step: RootfsStep) -> None:
     target = _ensure(root, step["target"], directory=True)
+    os.mkdir(_OLD_ROOT, 0o700, dir_fd=_opened[-1])
+    _old_root_places.append(os.dup(_opened[-1]))
     flags = linux.MS_NOSUID | linux.MS_NOEXEC
     linux.mount("devpts", target, "devpts", flags=flags, data="newinstance,ptmxmode=0666,mode=0620")
     _link(root, {"op": "link", "target": "/dev/ptmx", "goal": "pts/ptmx"})
