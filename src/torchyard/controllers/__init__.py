@@ -5,6 +5,7 @@ Start with `loop`, the contract of every controller. Then, in reading order:
 - `loop`: keys from informers, one reconcile per key at a time, retries with backoff.
 - `mutation_cache`, `concurrency`: reading one's own writes, and concurrent writes.
 - `pytorchjob`: PyTorchJobs, on the plane and on a cluster.
+- `jobset`, `jobset_metrics`: JobSets, on the plane and on a cluster.
 - `job`, `job_pods`, `cronjob`, `ttl_after_finished`: batch jobs.
 - `scheduler`, `scheduler_writes`: pods to nodes.
 - `volume_binder`, `volume_protection`, `ephemeral_volumes`, `local_provisioner`: storage.

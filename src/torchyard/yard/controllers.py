@@ -26,6 +26,7 @@ from torchyard.controllers.ephemeral_volumes import EphemeralVolumeController
 from torchyard.controllers.garbage_collector import GarbageCollector
 from torchyard.controllers.job import JobController
 from torchyard.controllers.job_history import JobHistoryController
+from torchyard.controllers.jobset import JobSetController
 from torchyard.controllers.local_provisioner import LocalVolumeProvisioner
 from torchyard.controllers.namespace_objects import default_service_account, root_ca_publisher
 from torchyard.controllers.namespaces import NamespaceController
@@ -99,6 +100,12 @@ def _pytorchjobs(deps: Dependencies) -> Part:
     return PyTorchJobController(deps.client, deps.informers, settings, clock=deps.registry.clock).run
 
 
+def _jobsets(deps: Dependencies) -> Part:
+    jobsets = JobSetController(deps.client, deps.informers, clock=deps.registry.clock)
+    deps.registry.metrics_sources.append(jobsets.metrics.text)
+    return jobsets.run
+
+
 def load_queue_config(file: Path | None) -> QueueSettings:
     """The settings of the queues from Kueue's Configuration; the defaults without a file."""
     if file is None:
@@ -152,7 +159,7 @@ BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
         ).run
     ),
     "job-controller": lambda deps: JobController(deps.client, deps.informers, clock=deps.registry.clock).run,
-    "jobset": lambda _deps: _nothing,  # the kind only
+    "jobset": _jobsets,
     "kueue": _queues,
     "local-volumes": lambda deps: (
         LocalVolumeProvisioner(

@@ -220,7 +220,8 @@ def _check_coordinator(jobset: Object, name: str, errs: list[FieldError]) -> Non
     if problem:
         errs.append(_internal(problem))
     label = names.coordinator_endpoint({**jobset, "metadata": {**jobset["metadata"], "name": name}})
-    problems = any_names.label_value_problems(label)
+    # The Kubernetes libraries of JobSet 0.12 count bytes here.
+    problems = [each.replace("63 characters", "63 bytes") for each in any_names.label_value_problems(label)]
     if problems:
         text = (
             f"spec will lead to invalid label value {field_errors.format_value(label)} for coordinator label"
