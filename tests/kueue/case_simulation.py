@@ -20,12 +20,13 @@ from torchyard.core.queue import lifecycle
 from torchyard.core.queue.pod_defaults import PodDefaults
 from torchyard.core.queue.queue_status import cluster_queue_status
 from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingDecision, SchedulingFailure, schedule
+from torchyard.core.queue.settings import FairSharing, QueueSettings
 from torchyard.core.queue.state import QueueState
 
 Object = dict[str, Any]
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
-_SETTINGS = lifecycle.QueueSettings(pods_ready=False)
+_SETTINGS = QueueSettings(pods_ready=False)
 _MAX_CYCLES = 400
 
 
@@ -38,7 +39,9 @@ class _Simulation:
     def __init__(self, case: Case, recording: Recording) -> None:
         self._case, self._recording = case, recording
         self._ranks = {name: rank for rank, name in enumerate(recording.uids)}
-        self._state = QueueState(lambda _namespace: {})
+        self._state = QueueState(
+            lambda _namespace: {}, fair_sharing=None if case.fair_sharing is None else FairSharing(case.fair_sharing)
+        )
         self._objects: dict[tuple[str, str], Object] = {}
         self._created: list[str] = []
         self._versions = 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,13 +21,31 @@ def has_kueue() -> bool:
 
 
 @contextmanager
-def kueue(directory: Path, gates: str = "") -> Iterator[Server]:
-    """kube-apiserver and Kueue without any other controller."""
+def kueue(directory: Path, gates: str = "", configuration: Mapping[str, object] | None = None) -> Iterator[Server]:
+    """kube-apiserver and Kueue without any other controller. `configuration`: more fields of Kueue's Configuration."""
+    start = START if configuration is None else _configured(directory / "peers", configuration)
     with Kubernetes(directory / "kube") as server:
         state = directory / "kueue"
         options = ["--kubeconfig", str(server.kubeconfig), "--dir", str(state), "--qps", "2000"]
-        subprocess.run([START, "kueue", *options, *(("--feature-gates", gates) if gates else ())], check=True)
+        subprocess.run([start, "kueue", *options, *(("--feature-gates", gates) if gates else ())], check=True)
         try:
             yield server
         finally:
             subprocess.run([START, "stop", str(state)], check=True)
+
+
+def _configured(directory: Path, configuration: Mapping[str, object]) -> Path:
+    """A copy of the start script that adds fields to the configuration it writes."""
+    directory.mkdir(parents=True)
+    for name in ("bin", "objects"):
+        (directory / name).symlink_to((START.parent / name).resolve())
+    (directory.parent / "k8s").symlink_to((START.parent.parent / "k8s").resolve())
+    text, write = START.read_text(), "json.dump(config, "
+    if text.count(write) != 1:
+        raise AssertionError(f"{START} writes its configuration in another way than expected")
+    start = directory / "start"
+    start.write_text(
+        text.replace(write, f"config.update(json.loads({json.dumps(json.dumps(configuration))})); {write}")
+    )
+    start.chmod(0o755)
+    return start

@@ -19,6 +19,13 @@ _VERSION = "kueue.x-k8s.io/v1beta2"
 _MAX_QUOTA = 6
 _TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 _GPU = "example.com/gpu"
+FIRST_FAIR = 10_000  # from this seed on, with fair sharing; the thousands tell which strategies
+_STRATEGIES = (
+    ("LessThanOrEqualToFinalShare", "LessThanInitialShare"),
+    ("LessThanOrEqualToFinalShare",),
+    ("LessThanInitialShare",),
+)
+_WEIGHTS = (None, None, None, "0", "500m", "1", "2", "3")
 FIRST_LATE = 1000  # from this seed on, workloads arrive while others still wait for the quota of evicted ones
 
 
@@ -41,6 +48,13 @@ class Case:
     setup: tuple[Operation, ...]
     steps: tuple[Operation, ...]  # each is done when nothing changes any more
     late: frozenset[int] = frozenset()  # steps after which evicted workloads keep their quota until the next step
+
+    @property
+    def fair_sharing(self) -> tuple[str, ...] | None:
+        """The preemption strategies of fair sharing, None without it."""
+        if self.seed < FIRST_FAIR:
+            return None
+        return _STRATEGIES[(self.seed - FIRST_FAIR) // 1000 % len(_STRATEGIES)]
 
     @property
     def prefix(self) -> str:
@@ -81,6 +95,8 @@ class _Generator:
         # Many workloads for little quota, and queues that preempt; otherwise all features in small numbers.
         self._is_dense = self._chance(0.6)
         self._numbers = 0
+        self._is_fair = seed >= FIRST_FAIR
+        self._is_late = FIRST_LATE <= seed < FIRST_FAIR or (self._is_fair and self._chance(0.3))
 
     def generate(self) -> Case:
         self._create("Namespace", "ns", {}, version="v1")
@@ -99,7 +115,7 @@ class _Generator:
         first = 6 if self._is_dense else 3
         for number in range(self._random.randint(10, 16) + first):
             steps.append(self._workload() if number < first else self._step())
-        late = (number for number in range(len(steps) - 1) if self._seed >= FIRST_LATE and self._chance(0.7))
+        late = (number for number in range(len(steps) - 1) if self._is_late and self._chance(0.7))
         return Case(self._seed, tuple(self._setup), tuple(steps), frozenset(late))
 
     # Configuration.
@@ -136,6 +152,7 @@ class _Generator:
         if self._chance(0.35):
             spec["resourceGroups"] = self._cohort_quotas[name] = self._groups(limits=bool(parent))
         self._cohorts[name] = parent
+        self._add_weight(spec)
         self._create("Cohort", f"c{number}", spec)
 
     def _queue(self, number: int) -> None:
@@ -153,8 +170,14 @@ class _Generator:
         }
         if cohort:
             spec["cohortName"] = cohort
+        self._add_weight(spec)
         self._create("ClusterQueue", name, spec)
         self._create("LocalQueue", name, {"clusterQueue": self._named(name)}, namespace="ns")
+
+    def _add_weight(self, spec: Object) -> None:
+        weight = self._random.choice(_WEIGHTS) if self._is_fair else None
+        if weight is not None:
+            spec["fairSharing"] = {"weight": weight}
 
     def _groups(self, *, limits: bool) -> list[Object]:
         flavors = self._random.sample(self._flavors, self._random.randint(1, len(self._flavors)))

@@ -2,7 +2,8 @@
 
     python -m tests.kueue.record_cases SEEDS...    (such as 7 or 100-199)
 
-Recordings of other seeds stay as they are. A case that the server refuses, or that never becomes quiet, is kept with
+Recordings of other seeds stay as they are. Seeds of one call need the same configuration of Kueue.
+A case that the server refuses, or that never becomes quiet, is kept with
 that remark and compared no further. Kueue on a machine under load is slow now and then, so that an observation comes
 too early. Then record the case again with few others: that waits longer.
 """
@@ -19,7 +20,7 @@ from typing import Any
 
 from tests.kueue.case_server import Recording, run_cases
 from tests.kueue.peers import kueue
-from tests.kueue.random_cases import generate
+from tests.kueue.random_cases import Case, generate
 
 RECORDED_CASES = Path(__file__).parent / "recorded_cases.json"
 Object = dict[str, Any]
@@ -60,10 +61,20 @@ def _parse_seeds(argument: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
+def kueue_configuration(case: Case) -> Object | None:
+    if case.fair_sharing is None:
+        return None
+    return {"fairSharing": {"preemptionStrategies": list(case.fair_sharing)}}
+
+
 def main() -> None:
     cases = [generate(seed) for argument in sys.argv[1:] for seed in _parse_seeds(argument)]
+    strategies = {case.fair_sharing for case in cases}
+    if len(strategies) != 1:
+        raise SystemExit("cases with and without fair sharing, or with other strategies: record them in several calls")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as directory, kueue(Path(directory)) as server:
+    configuration = kueue_configuration(cases[0])
+    with tempfile.TemporaryDirectory() as directory, kueue(Path(directory), configuration=configuration) as server:
         new = run_cases(server.admin, cases, quiet_rounds=1 if len(cases) > _FEW else 3, limit=_LIMIT)
     recordings = load_recordings()
     recordings |= {case.seed: (case.digest, new[case.seed]) for case in cases if case.seed in new}

@@ -12,6 +12,7 @@ from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.flavor_assigner import Assignment
 from torchyard.core.queue.resources import format_quantity
 from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingDecision, schedule
+from torchyard.core.queue.settings import QueueSettings
 from torchyard.core.queue.state import QueueState
 
 _numbers = itertools.count(1)
@@ -95,8 +96,13 @@ def admission(queue: str, assignment: Assignment) -> Object:
 class QueueSimulation:
     """A `QueueState` in a simulated cluster: decisions are written, and preempted workloads release their quota."""
 
-    def __init__(self, *objects: Object) -> None:
-        self.state = QueueState(lambda _namespace: {})
+    def __init__(self, *objects: Object, settings: QueueSettings | None = None) -> None:
+        settings = settings or QueueSettings()
+        self.state = QueueState(
+            lambda _namespace: {},
+            fair_sharing=settings.fair_sharing,
+            admission_fair_sharing=settings.admission_fair_sharing,
+        )
         self.objects: dict[str, Object] = {}
         self._preempted: dict[str, str] = {}  # the reason, by name
         self.put(*objects)

@@ -49,7 +49,10 @@ def up(
     ] = True,
     queue_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Kueue's Configuration file; its waitForPodsReady applies to the queues."),
+        typer.Option(
+            metavar="FILE",
+            help="Kueue's Configuration file: its waitForPodsReady and fair sharing apply to the queues.",
+        ),
     ] = None,
     assume_gpu_product: Annotated[
         str, typer.Option(metavar="NAME", help="Label the node with this GPU product, for manifests that select one.")

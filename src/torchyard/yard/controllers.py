@@ -44,7 +44,7 @@ from torchyard.controllers.volume_binder import VolumeBinder
 from torchyard.controllers.volume_protection import claim_protection, volume_protection
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG, PyTorchJobSettings
 from torchyard.core.queue.kueue_configuration import load_queue_settings
-from torchyard.core.queue.lifecycle import QueueSettings
+from torchyard.core.queue.settings import QueueSettings
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer_factory import InformerFactory

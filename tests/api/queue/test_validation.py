@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import names
 from torchyard.api.queue.validation import STRATEGIES
 
 QUOTA = "spec.resourceGroups[0].flavors[0].resources[0]"
@@ -102,10 +102,10 @@ def test_cohort_that_is_its_own_parent_is_rejected() -> None:
     assert "the cohorts a -> a form a cycle; give one of them another parentName" in message
 
 
-def test_fair_sharing_is_stored_with_a_warning() -> None:
+def test_fair_sharing_needs_no_warning() -> None:
     obj = queue()
     obj["spec"]["fairSharing"] = {"weight": 2}
-    assert STRATEGIES["ClusterQueue"].warnings(obj) == [messages.FAIR_SHARING_IGNORED]
+    assert STRATEGIES["ClusterQueue"].warnings(obj) == []
 
 
 def test_queue_without_namespaces_gets_a_warning() -> None:

@@ -53,7 +53,7 @@ async def test_pods_ready_timeout_evicts_and_requeues(tmp_path: Path) -> None:
 
 
 INVALID = {
-    "unsupported field": ("fairSharing: {enable: true}", "fairSharing: Forbidden"),
+    "unsupported field": ("multiKueue: {}", "multiKueue: Forbidden"),
     "invalid YAML": ("a: [", "is not valid YAML"),
 }
 

@@ -12,8 +12,8 @@ from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, LOCAL_QUEUES
 from torchyard.controllers.queue.metrics import QueueMetrics
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.workloads import WorkloadReconciler
-from torchyard.core.queue.lifecycle import QueueSettings
 from torchyard.core.queue.scheduler import schedule
+from torchyard.core.queue.settings import QueueSettings
 from torchyard.kube.client import Client
 
 QUEUES = {"a cluster queue": (CLUSTER_QUEUES, "team", ""), "a local queue": (LOCAL_QUEUES, "q", "default")}

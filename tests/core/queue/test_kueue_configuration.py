@@ -6,7 +6,7 @@ import pytest
 
 from torchyard.api.errors import YardError
 from torchyard.core.queue.kueue_configuration import load_queue_settings
-from torchyard.core.queue.lifecycle import QueueSettings
+from torchyard.core.queue.settings import AdmissionFairSharing, FairSharing, QueueSettings
 
 NEW = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 OLD = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n"
@@ -30,6 +30,16 @@ ACCEPTED = {
     "every field": (NEW + ALL, ALL_SETTINGS),
     "fields about Kueue's process": (NEW + "health: {}\nleaderElection: {leaderElect: true}\n", QueueSettings()),
     "disabled": (NEW + "waitForPodsReady: {enable: false, blockAdmission: true}\n", QueueSettings(pods_ready=False)),
+    "fair sharing": (NEW + "fairSharing: {}\n", QueueSettings(fair_sharing=FairSharing())),
+    "one strategy": (
+        NEW + "fairSharing: {preemptionStrategies: [LessThanInitialShare]}\n",
+        QueueSettings(fair_sharing=FairSharing(("LessThanInitialShare",))),
+    ),
+    "v1beta1 has a switch": (OLD + "fairSharing: {enable: false}\n", QueueSettings(pods_ready=False)),
+    "admission fair sharing": (
+        NEW + "admissionFairSharing: {usageHalfLifeTime: 168h, usageSamplingInterval: 1m, resourceWeights: {cpu: 2}}\n",
+        QueueSettings(admission_fair_sharing=AdmissionFairSharing(168 * 3600, 60, {"cpu": 2})),
+    ),
     "v1beta1 does not wait by default": (OLD, QueueSettings(pods_ready=False)),
     "v1beta1 blocks admission if it waits": (
         OLD + "waitForPodsReady: {enable: true}\n",
@@ -47,7 +57,23 @@ REJECTED = {
     "invalid YAML": ("a: [", "is not valid YAML"),
     "empty file": ("", "apiVersion: Required value"),
     "other kind": ("kind: Pod\napiVersion: v1", 'apiVersion: Unsupported value: "v1"'),
-    "unsupported field": (NEW + "fairSharing: {enable: true}", "fairSharing: Forbidden: not supported"),
+    "unsupported field": (NEW + "multiKueue: {}", "multiKueue: Forbidden: not supported"),
+    "fair sharing that v1beta2 enables by its presence": (
+        NEW + "fairSharing: {enable: true}",
+        "fairSharing.enable: Forbidden: unknown field",
+    ),
+    "strategies in the wrong order": (
+        NEW + "fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}",
+        "fairSharing.preemptionStrategies: Unsupported value",
+    ),
+    "negative resource weight": (
+        NEW + "admissionFairSharing: {usageHalfLifeTime: 1h, resourceWeights: {cpu: -1}}",
+        "admissionFairSharing.resourceWeights[cpu]: Invalid value: -1: must be a number, 0 or more",
+    ),
+    "sampling without an interval": (
+        NEW + "admissionFairSharing: {usageHalfLifeTime: 1h, usageSamplingInterval: 0s}",
+        "admissionFairSharing.usageSamplingInterval: Invalid value",
+    ),
     "unknown field": (NEW + "waitForPodsReady: {timeOut: 5m}", "waitForPodsReady.timeOut: Forbidden"),
     "duration without a unit": (NEW + "waitForPodsReady: {timeout: 5}", "waitForPodsReady.timeout: Invalid value: 5"),
     "zero duration": (NEW + "waitForPodsReady: {timeout: 0s}", "must be greater than 0"),

@@ -13,7 +13,8 @@ from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.api.times import to_rfc3339
 from torchyard.core.queue import lifecycle
-from torchyard.core.queue.lifecycle import QueueSettings, WorkloadOutcome, evaluate
+from torchyard.core.queue.lifecycle import WorkloadOutcome, evaluate
+from torchyard.core.queue.settings import QueueSettings
 from torchyard.core.queue.workload_info import to_timestamp
 
 START = "2026-01-01T12:00:00Z"

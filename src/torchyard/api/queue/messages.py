@@ -67,6 +67,7 @@ REASON_DEACTIVATED = "Deactivated"
 # Reasons of Preempted.
 REASON_IN_CLUSTER_QUEUE = "InClusterQueue"
 REASON_IN_COHORT_RECLAMATION = "InCohortReclamation"
+REASON_IN_COHORT_FAIR_SHARING = "InCohortFairSharing"
 REASON_IN_COHORT_RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
 # Reasons of Requeued, Finished and DeactivationTarget.
 REASON_BACKOFF_FINISHED = "BackoffFinished"
@@ -142,7 +143,6 @@ CREATE_CLUSTER_QUEUE_HINT = (
     "; create it, or use a LocalQueue of another ClusterQueue: `kubectl get localqueues` shows the ClusterQueue of each"
 )
 WORKLOAD_CHANGED = "the workload changed at the same time"
-FAIR_SHARING_IGNORED = "spec.fairSharing is stored, but the scheduler does not use it: fair sharing is not implemented"
 NO_NAMESPACE_SELECTED = (
     "spec.namespaceSelector is null: no namespace may use this queue; use {} to select all namespaces"
 )
@@ -295,6 +295,7 @@ def available_queues(local_queues: Iterable[str]) -> str:
 _PREEMPTION_CAUSES = {
     REASON_IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
     REASON_IN_COHORT_RECLAMATION: "reclamation within the cohort",
+    REASON_IN_COHORT_FAIR_SHARING: "fair sharing within the cohort",
     REASON_IN_COHORT_RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
 }
 
@@ -473,6 +474,7 @@ def framework_not_listed(framework: str) -> str:
 CONFIGURATION_HINT = "correct or remove these fields"
 CONFIGURATION_FIELD_UNSUPPORTED = "not supported by the queues of this plane"
 CONFIGURATION_FIELD_UNKNOWN = "unknown field"
+CONFIGURATION_NEGATIVE_WEIGHT = "must be a number, 0 or more"
 CONFIGURATION_NOT_POSITIVE = "must be greater than 0"
 
 

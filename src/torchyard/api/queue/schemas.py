@@ -153,7 +153,7 @@ def cluster_queue() -> Object:
             "Hold: admit no workloads. HoldAndDrain: also evict the admitted ones.", _stop()
         ),
         "fairSharing": _fair_sharing(),
-        "admissionScope": _ANY,
+        "admissionScope": record({"admissionMode": _enum(names.USAGE_BASED, names.NOT_USAGE_BASED)}, "admissionMode"),
         "concurrentAdmissionPolicy": _ANY,
     }
     return record({"spec": record(spec), "status": _queue_status(borrowed=True)})

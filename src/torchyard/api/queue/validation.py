@@ -68,7 +68,7 @@ class ClusterQueueStrategy(InUseStrategy):
 
     def warnings(self, obj: Object) -> list[str]:
         spec = obj.get("spec") or {}
-        warnings = [messages.FAIR_SHARING_IGNORED] if spec.get("fairSharing") else []
+        warnings: list[str] = []
         if spec.get("namespaceSelector") is None:
             warnings.append(messages.NO_NAMESPACE_SELECTED)
         return warnings + list(_suspicious_quotas(spec))
@@ -90,7 +90,7 @@ class CohortStrategy(Strategy):
 
     def warnings(self, obj: Object) -> list[str]:
         spec = obj.get("spec") or {}
-        return ([messages.FAIR_SHARING_IGNORED] if spec.get("fairSharing") else []) + list(_suspicious_quotas(spec))
+        return list(_suspicious_quotas(spec))
 
 
 class WorkloadStrategy(Strategy):

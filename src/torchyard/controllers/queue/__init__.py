@@ -10,6 +10,7 @@ In reading order:
 - `composer`, `jobs`, `pod_set_infos`, `pending_events`: jobs and their workloads
 - `pod_groups`, `slices`: plain pods and elastic jobs
 - `queue_status`, `metrics`: statuses of queues, and metrics
+- `admission_fair_sharing`: what LocalQueues consumed over time
 - `local_queues`: the queues that the plane creates for its machine
 - `controller`: all of the above, assembled
 - `external`, `kueue_v1beta1`: PyTorchJobs on a cluster with a Kueue of its own

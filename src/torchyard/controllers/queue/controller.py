@@ -8,6 +8,7 @@ from datetime import datetime
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import JOBS
 from torchyard.api.queue import messages
+from torchyard.controllers.queue.admission_fair_sharing import LocalQueueUsageController
 from torchyard.controllers.queue.finalizers import FinalizerController
 from torchyard.controllers.queue.gvr import PYTORCHJOBS
 from torchyard.controllers.queue.jobs import JobReconciler
@@ -20,7 +21,7 @@ from torchyard.controllers.queue.slices import SliceReconciler
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.workloads import WorkloadReconciler
 from torchyard.core.queue.integrations import BatchJobIntegration, JobIntegration, PyTorchJobIntegration
-from torchyard.core.queue.lifecycle import QueueSettings
+from torchyard.core.queue.settings import QueueSettings
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import Part, run_parts
@@ -44,7 +45,7 @@ class QueueController:
     ) -> None:
         settings = settings or QueueSettings()
         self.metrics = QueueMetrics()
-        store = QueueStore(client, informers, clock, block_admission=settings.pods_ready and settings.block_admission)
+        store = QueueStore(client, informers, clock, settings)
         scheduler_recorder = store.new_recorder(messages.COMPONENT_SCHEDULER)
         workload_recorder = store.new_recorder(messages.COMPONENT_WORKLOADS)
         integrations: list[tuple[JobIntegration, GroupVersionResource]] = [(BatchJobIntegration(), JOBS)]
@@ -68,6 +69,8 @@ class QueueController:
         }
         for (_, gvr), job in zip(integrations, jobs, strict=True):
             self._parts |= {gvr.plural: job.run, f"{gvr.plural}-events": job.recorder.run}
+        if settings.admission_fair_sharing is not None:
+            self._parts["local-queue-usage"] = LocalQueueUsageController(store, self.metrics).run
         if provision_local_queues:
             provisioner = LocalQueueProvisioner(store, informers)
             self._parts |= {"local-queues": provisioner.run, "local-queue-events": provisioner.recorder.run}

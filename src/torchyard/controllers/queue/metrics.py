@@ -65,6 +65,25 @@ class QueueMetrics:
             registry=registry,
         )
 
+        self._shares = Gauge(
+            "kueue_cluster_queue_weighted_share",
+            "Dominant resource share of a ClusterQueue, divided by its weight.",
+            ("cluster_queue", "cohort"),
+            registry=registry,
+        )
+        self._cohort_shares = Gauge(
+            "kueue_cohort_weighted_share",
+            "Dominant resource share of a cohort, divided by its weight.",
+            ("cohort",),
+            registry=registry,
+        )
+        self._local_queue_usage = Gauge(
+            "kueue_local_queue_admission_fair_sharing_usage",
+            "What a LocalQueue consumed, as admission fair sharing counts it.",
+            ("name", "namespace"),
+            registry=registry,
+        )
+
     def admission_attempt(self, seconds: float, success: bool) -> None:
         result = "success" if success else "inadmissible"
         self._child(self._attempts, result).observe(seconds)
@@ -92,6 +111,15 @@ class QueueMetrics:
     def set_usage(self, cluster_queue: str, cohort: str, usage: FlavorResourceQuantities) -> None:
         for (flavor, resource), amount in usage.items():
             self._usage.labels(cohort, cluster_queue, flavor, resource).set(amount / 1000)
+
+    def set_share(self, cluster_queue: str, cohort: str, share: float) -> None:
+        self._shares.labels(cluster_queue, cohort).set(share)
+
+    def set_cohort_share(self, cohort: str, share: float) -> None:
+        self._cohort_shares.labels(cohort).set(share)
+
+    def set_local_queue_usage(self, namespace: str, name: str, usage: float) -> None:
+        self._local_queue_usage.labels(name, namespace).set(usage)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, LOCAL_QUEUES
+from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
 from torchyard.controllers.queue.metrics import QueueMetrics
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.core.queue.cluster_queue import ClusterQueue
-from torchyard.core.queue.queue_status import cluster_queue_status, local_queue_status
+from torchyard.core.queue.dominant_resource_share import dominant_resource_share
+from torchyard.core.queue.queue_status import cluster_queue_status, fair_sharing_status, local_queue_status
+from torchyard.core.queue.quota import QuotaNode
 from torchyard.core.queue.workload_info import Key
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 
 log = logging.getLogger(__name__)
@@ -53,42 +55,49 @@ class QueueStatusController:
             await asyncio.sleep(min(left, _DELAY))
 
     async def _write_changed(self) -> None:
-        state = self._store.state
-        changed, state.cache.changed = state.cache.changed, set()
-        if not changed:
-            return
-        local_queues: dict[str, list[Key]] = {}  # by ClusterQueue
-        for key, spec in state.cache.local_queues.items():
-            local_queues.setdefault(spec.get("clusterQueue", ""), []).append(key)
-        now = to_rfc3339(self._store.clock())
+        """Only of the queues that changed, however many there are."""
+        state, now = self._store.state, to_rfc3339(self._store.clock())
+        cache, is_fair = state.cache, state.fair_sharing is not None
+        changed, cache.changed = cache.changed, set()
+        local_queues, cache.changed_local_queues = cache.changed_local_queues, set()
+        cohorts, cache.changed_cohorts = cache.changed_cohorts, set()
         for name in sorted(changed):
-            try:
-                await self._write_statuses(name, local_queues.get(name, ()), now)
-            except Exception as error:
-                state.cache.changed.add(name)  # written again after the next pause
-                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._changed.set)
-                log.warning(
-                    "queue status not written: cluster_queue=%s retry_seconds=%g error=%s",
-                    name,
-                    _RETRY_SECONDS,
-                    error,
-                    exc_info=not isinstance(error, YardError),
-                )
-
-    async def _write_statuses(self, name: str, local_queues: Iterable[Key], now: str) -> None:
-        """Write the status of a ClusterQueue and of its LocalQueues. Any of them may be deleted meanwhile."""
-        cache = self._store.state.cache
-        cq = cache.cluster_queues.get(name)
-        if cq is not None:
-            status = cluster_queue_status(cq, now)
-            await self._write(CLUSTER_QUEUES, self._store.cluster_queues, ("", name), status)
-            self._set_metrics(cq)
-        for key in local_queues:
+            if (cq := cache.cluster_queues.get(name)) is not None:
+                status = cluster_queue_status(cq, now, is_fair=is_fair)
+                if not await self._try_write(CLUSTER_QUEUES, self._store.cluster_queues, ("", name), status):
+                    cache.changed.add(name)
+                self._set_metrics(cq, is_fair=is_fair)
+                cohorts |= _ancestors(cq.node)
+        for key in sorted(local_queues):
             if key in cache.local_queues:
-                status = local_queue_status(key, self._store.state, now)
-                await self._write(LOCAL_QUEUES, self._store.local_queues, key, status)
+                status = local_queue_status(key, state, now)
+                if not await self._try_write(LOCAL_QUEUES, self._store.local_queues, key, status):
+                    cache.changed_local_queues.add(key)
+        for name in sorted(cohorts) if is_fair else ():
+            if (node := cache.cohorts.get(name)) is not None:
+                status = fair_sharing_status(node)
+                if not await self._try_write(COHORTS, self._store.cohorts, ("", name), status):
+                    cache.changed_cohorts.add(name)
+                self._metrics.set_cohort_share(name, dominant_resource_share(node).value)
 
-    def _set_metrics(self, cq: ClusterQueue) -> None:
+    async def _try_write(self, gvr: GroupVersionResource, informer: Informer, key: Key, status: Object) -> bool:
+        """Whether it was written. Any object may be deleted meanwhile."""
+        try:
+            await write_queue_status(self._store.client, gvr, informer, key, status)
+        except Exception as error:
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._changed.set)
+            log.warning(
+                "queue status not written: resource=%s name=%s retry_seconds=%g error=%s",
+                gvr.plural,
+                "/".join(filter(None, key)),
+                _RETRY_SECONDS,
+                error,
+                exc_info=not isinstance(error, YardError),
+            )
+            return False
+        return True
+
+    def _set_metrics(self, cq: ClusterQueue, *, is_fair: bool) -> None:
         is_inactive = cq.inactive is not None
         heaps = cq.heaps.values()
         inadmissible = sum(len(heap.workloads) for heap in heaps if is_inactive or heap.is_inadmissible)
@@ -96,21 +105,35 @@ class QueueStatusController:
         active = len(cq.pending) - inadmissible
         self._metrics.set_workloads(cq.name, active=active, inadmissible=inadmissible, admitted=admitted)
         self._metrics.set_usage(cq.name, cq.spec.cohort, cq.node.usage)
+        if is_fair:
+            self._metrics.set_share(cq.name, cq.spec.cohort, dominant_resource_share(cq.node).value)
 
-    async def _write(self, gvr: GroupVersionResource, informer: Informer, key: Key, status: Object) -> None:
-        obj = informer.get(*key)
-        if obj is None:
-            return
-        before = obj.get("status") or {}
-        for condition in status["conditions"]:
-            for known in before.get("conditions") or ():
-                if known["type"] == condition["type"] and known["status"] == condition["status"]:
-                    condition["lastTransitionTime"] = known["lastTransitionTime"]
-        if before == {**before, **status}:
-            return
-        patch = {"metadata": {"uid": obj["metadata"]["uid"]}, "status": status}
-        try:
-            await self._store.client.patch(gvr, key[1], patch, key[0], subresource="status")
-        except StatusError as error:
-            if error.status not in (404, 409):
-                raise
+
+async def write_queue_status(
+    client: Client, gvr: GroupVersionResource, informer: Informer, key: Key, status: Object
+) -> None:
+    """Write the parts of a status that changed. Does nothing if the object is gone."""
+    obj = informer.get(*key)
+    if obj is None:
+        return
+    before = obj.get("status") or {}
+    for condition in status.get("conditions") or ():
+        for known in before.get("conditions") or ():
+            if known["type"] == condition["type"] and known["status"] == condition["status"]:
+                condition["lastTransitionTime"] = known["lastTransitionTime"]
+    if before == {**before, **status}:
+        return
+    patch = {"metadata": {"uid": obj["metadata"]["uid"]}, "status": status}
+    try:
+        await client.patch(gvr, key[1], patch, key[0], subresource="status")
+    except StatusError as error:
+        if error.status not in (404, 409):
+            raise
+
+
+def _ancestors(node: QuotaNode) -> set[str]:
+    names: set[str] = set()
+    while node.parent is not None:
+        node = node.parent
+        names.add(node.name)
+    return names

@@ -20,6 +20,7 @@ from torchyard.controllers.queue.gvr import (
 from torchyard.controllers.queue.writer import WorkloadWriter
 from torchyard.core.queue.advice import with_advice
 from torchyard.core.queue.pod_defaults import PodDefaults
+from torchyard.core.queue.settings import QueueSettings
 from torchyard.core.queue.state import QueueState
 from torchyard.core.queue.workload_info import Key, resource_version_of
 from torchyard.kube.client import Client
@@ -40,11 +41,16 @@ class WorkloadStore:
         client: Client,
         informers: InformerFactory,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        *,
-        block_admission: bool = False,
+        settings: QueueSettings | None = None,
     ) -> None:
         self.client, self.clock = client, clock
-        self.state = QueueState(self._namespace_labels, block_admission=block_admission)
+        settings = settings or QueueSettings()
+        self.state = QueueState(
+            self._namespace_labels,
+            block_admission=settings.pods_ready and settings.block_admission,
+            fair_sharing=settings.fair_sharing,
+            admission_fair_sharing=settings.admission_fair_sharing,
+        )
         self.writer = WorkloadWriter(client, self._sync)
         # Not interned: only finished workloads share many strings, and the state interns those itself.
         self.workloads = informers.for_resource(
@@ -136,28 +142,26 @@ class QueueStore(WorkloadStore):
         client: Client,
         informers: InformerFactory,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        *,
-        block_admission: bool = False,
+        settings: QueueSettings | None = None,
     ) -> None:
-        """`block_admission`: see `QueueState`."""
-        super().__init__(client, informers, clock, block_admission=block_admission)
+        super().__init__(client, informers, clock, settings)
         objects = self.state.objects
         self.namespaces = informers.for_resource(NAMESPACES)
         self.local_queues = informers.for_resource(LOCAL_QUEUES)
         self.cluster_queues = informers.for_resource(CLUSTER_QUEUES)
-        cohorts, self.checks = informers.for_resource(COHORTS), informers.for_resource(CHECKS)
+        self.cohorts, self.checks = informers.for_resource(COHORTS), informers.for_resource(CHECKS)
         self._limit_ranges = informers.for_resource(LIMIT_RANGES, indexes={_NAMESPACE_INDEX: by_namespace})
         self._runtime_classes = informers.for_resource(RUNTIME_CLASSES)
         self.informers = [
             *(self.namespaces, self._limit_ranges, self._runtime_classes),
-            *(cohorts, self.checks, self.cluster_queues, self.local_queues),
+            *(self.cohorts, self.checks, self.cluster_queues, self.local_queues),
             *self.informers,
         ]
         self.namespaces.on_change(self._namespace_changed)
         self.local_queues.on_change(self._local_queue_changed)
         self._limit_ranges.on_change(self._limit_range_changed)
         self._runtime_classes.on_change(self._runtime_class_changed)
-        cohorts.on_change(self._follow(objects.put_cohort, names.COHORT.kind))
+        self.cohorts.on_change(self._follow(objects.put_cohort, names.COHORT.kind))
         self.checks.on_change(self._follow(objects.put_check, names.CHECK.kind))
         self.cluster_queues.on_change(self._follow(objects.put_cluster_queue, names.CLUSTER_QUEUE.kind))
 

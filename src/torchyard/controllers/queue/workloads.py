@@ -12,7 +12,8 @@ from torchyard.controllers.queue.gvr import WORKLOADS
 from torchyard.controllers.queue.metrics import QueueMetrics
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.writer import RETRY_SOON
-from torchyard.core.queue.lifecycle import QueueSettings, WorkloadOutcome, evaluate
+from torchyard.core.queue.lifecycle import WorkloadOutcome, evaluate
+from torchyard.core.queue.settings import QueueSettings
 from torchyard.core.queue.specs import ClusterQueueSpec
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of

@@ -5,11 +5,15 @@ Kueue's cache, pending queues, snapshot and scheduler, in reading order:
 - `resources`, `pod_defaults`: quantities; what is added to pods when they are created
 - `requirements`, `workload_info`: what a workload needs; a workload as the scheduler sees it
 - `specs`, `flavors`: ClusterQueues, cohorts and flavors, parsed
-- `quota`: the tree of quota that usage is counted in, and simulations on it
+- `settings`: of fair sharing, and of workloads over time
+- `quota`, `dominant_resource_share`: the tree of quota that usage is counted in, and simulations on it; how much a
+  part of it borrows
 - `flavor_assigner`: which flavors a workload gets, and whether it fits
 - `cluster_queue`: a ClusterQueue at run time, with its heaps of pending workloads
 - `hierarchy`, `quota_objects`: the ClusterQueues under their cohorts, built from the objects
 - `eligibility`: whether a workload may be queued at all
+- `fair_preemption`, `fair_sharing`: preemption and the order of a cycle by dominant resource shares
+- `admission_fair_sharing`: what LocalQueues consumed over time
 - `preemption`, `nomination`, `preemptors`: preemption targets; the workloads of a cycle; those that wait for targets
 - `cache`, `pending`, `requeue`: quota in use; pending workloads; which of them to retry when quota is released
 - `state`: the three of them together, updated object by object

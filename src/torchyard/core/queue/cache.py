@@ -48,7 +48,10 @@ class QueueCache:
         self.workloads: dict[Key, WorkloadInfo] = {}
         self.local_queues: dict[Key, Object] = {}  # their specs
         self.cluster_queues: dict[str, ClusterQueue] = {}
+        self.cohorts: dict[str, QuotaNode] = {}
         self.changed: set[str] = set()  # ClusterQueues whose status is out of date
+        self.changed_local_queues: set[Key] = set()
+        self.changed_cohorts: set[str] = set()  # with a new configuration; their usage is that of ClusterQueues
         self.by_local_queue = LocalQueueIndex()
         self._members: dict[QuotaNode, list[ClusterQueue]] = {}
         self._strict_members: dict[QuotaNode, list[ClusterQueue]] = {}
@@ -56,14 +59,15 @@ class QueueCache:
 
     def set_hierarchy(self, hierarchy: QuotaHierarchy) -> None:
         """Replace all ClusterQueues. No workload holds quota afterwards: the caller adds the reservations again."""
-        self.cluster_queues, self._members = hierarchy
+        self.cluster_queues, self._members, self.cohorts = hierarchy
         self._strict_members = {
             root: [cq for cq in members if cq.spec.is_strict_fifo and cq.node is not root]
             for root, members in self._members.items()
         }
         self._not_ready.clear()
         self.changed.update(self.cluster_queues)
-        self.changed.update(spec.get("clusterQueue", "") for spec in self.local_queues.values())
+        self.changed_local_queues.update(self.local_queues)
+        self.changed_cohorts.update(self.cohorts)
 
     def put_workload(self, info: WorkloadInfo) -> None:
         previous = self.workloads.get(info.key)
@@ -90,7 +94,7 @@ class QueueCache:
             self._not_ready.discard(info.key)
         else:
             self._not_ready.add(info.key)
-        self.changed.add(cq.name)
+        self.mark_changed(info, cq)
         return True
 
     def add_reservation(self, info: WorkloadInfo) -> ClusterQueue | None:
@@ -101,6 +105,7 @@ class QueueCache:
             cq.node.add_usage(info.usage)
             if not info.is_ready:
                 self._not_ready.add(info.key)
+            self.mark_changed(info, cq)
         return cq
 
     def remove_reservation(self, info: WorkloadInfo) -> ClusterQueue | None:
@@ -110,8 +115,13 @@ class QueueCache:
             return None
         cq.node.remove_usage(info.usage)
         self._not_ready.discard(info.key)
-        self.changed.add(cq.name)
+        self.mark_changed(info, cq)
         return cq
+
+    def mark_changed(self, info: WorkloadInfo, cq: ClusterQueue) -> None:
+        """The statuses of a workload's queues are out of date."""
+        self.changed.add(cq.name)
+        self.changed_local_queues.add(info.local_queue)
 
     def cluster_queue_of(self, info: WorkloadInfo) -> ClusterQueue | None:
         """The ClusterQueue behind a workload's LocalQueue."""

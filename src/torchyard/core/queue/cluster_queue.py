@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from torchyard.core.queue.workload_info import EquivalenceKey, Key, QueueOrder, 
 
 _MIN_STALE_TO_REBUILD = 64
 _NO_REASON = ReasonMessage("", "")
+HeapKey = tuple[EquivalenceKey, Key | None]
 
 
 class PendingHeap:
@@ -89,18 +90,25 @@ class QueueHead(NamedTuple):
 
 
 class ClusterQueue:
-    def __init__(self, spec: ClusterQueueSpec, node: QuotaNode, flavors: Mapping[str, Flavor]) -> None:
-        self.name, self.spec, self.node, self._flavors = spec.name, spec, node, flavors
-        self.heaps: dict[EquivalenceKey, PendingHeap] = {}
+    def __init__(
+        self,
+        spec: ClusterQueueSpec,
+        node: QuotaNode,
+        flavors: Mapping[str, Flavor],
+        usage_of: Callable[[Key], float] | None = None,
+    ) -> None:
+        """`usage_of`: what a LocalQueue consumed, if those that consumed less come first."""
+        self.name, self.spec, self.node, self._flavors, self._usage_of = spec.name, spec, node, flavors, usage_of
+        self.heaps: dict[HeapKey, PendingHeap] = {}
         self.pending: dict[Key, WorkloadInfo] = {}
         self.reserving: dict[Key, WorkloadInfo] = {}  # workloads that hold quota
         self.inactive: ReasonMessage | None = None  # None: it can admit
 
     def add_pending(self, info: WorkloadInfo) -> PendingHeap:
         self.pending[info.key] = info
-        heap = self.heaps.get(info.equivalence_key)
+        heap = self.heap_of(info)
         if heap is None:
-            heap = self.heaps[info.equivalence_key] = PendingHeap(self.assigner_for(info.requirements))
+            heap = self.heaps[self._heap_key(info)] = PendingHeap(self.assigner_for(info.requirements))
         previous_head = heap.head
         heap.add(info)
         if heap.head is not previous_head:
@@ -108,21 +116,32 @@ class ClusterQueue:
             heap.is_inadmissible = False  # the new head has a higher priority, so it may preempt
         return heap
 
+    def heap_of(self, info: WorkloadInfo) -> PendingHeap | None:
+        return self.heaps.get(self._heap_key(info))
+
+    def _heap_key(self, info: WorkloadInfo) -> HeapKey:
+        """With usage-based order, the workloads of a heap are of one LocalQueue, so they have one place in it."""
+        return info.equivalence_key, None if self._usage_of is None else info.local_queue
+
+    def consumed_by(self, info: WorkloadInfo) -> float:
+        """What the LocalQueue of a workload consumed; 0 if the order does not depend on that."""
+        return 0.0 if self._usage_of is None else self._usage_of(info.local_queue)
+
     def assigner_for(self, requirements: SchedulingRequirements) -> FlavorAssigner:
         return FlavorAssigner(requirements, self.spec, self._flavors)
 
     def remove_pending(self, info: WorkloadInfo) -> None:
         if self.pending.pop(info.key, None) is None:
             return
-        heap = self.heaps.get(info.equivalence_key)
+        heap = self.heap_of(info)
         if heap is not None:
             previous_head = heap.head
             heap.remove(info.key)
             if not heap.workloads:
-                del self.heaps[info.equivalence_key]
+                del self.heaps[self._heap_key(info)]
             elif previous_head is info:
                 heap.is_inadmissible, heap.scans = False, []
-        if self.spec.is_strict_fifo and (head := _first(self.heaps.values())) is not None:
+        if self.spec.is_strict_fifo and (head := self._first(self.heaps.values())) is not None:
             head.heap.is_inadmissible = False  # as in Kueue, the head of a StrictFIFO queue is always tried
 
     def head(self) -> QueueHead | None:
@@ -130,13 +149,13 @@ class ClusterQueue:
         if self.inactive is not None:
             return None
         if self.spec.is_strict_fifo:
-            head = _first(self.heaps.values())
+            head = self._first(self.heaps.values())
             return None if head is not None and head.heap.is_inadmissible else head
-        return _first(heap for heap in self.heaps.values() if not heap.is_inadmissible)
+        return self._first(heap for heap in self.heaps.values() if not heap.is_inadmissible)
 
     def retry_head(self) -> bool:
         """Make the head admissible again if it waits for quota. Returns whether it does."""
-        head = _first(self.heaps.values()) if self.inactive is None else None
+        head = self._first(self.heaps.values()) if self.inactive is None else None
         if head is None or not head.heap.is_inadmissible or not head.heap.retry_thresholds:
             return False
         head.heap.is_inadmissible = False
@@ -144,7 +163,7 @@ class ClusterQueue:
 
     def blocked_head(self) -> QueueHead | None:
         """The first workload of a StrictFIFO queue, if it waits for quota that it cannot reclaim."""
-        head = _first(self.heaps.values()) if self.inactive is None and self.spec.is_strict_fifo else None
+        head = self._first(self.heaps.values()) if self.inactive is None and self.spec.is_strict_fifo else None
         return head if head is not None and head.heap.is_inadmissible and head.heap.blocked is not None else None
 
     def retry_preemptors_of(self, priority: int) -> None:
@@ -156,12 +175,13 @@ class ClusterQueue:
             if heap.is_inadmissible and heap.retry_thresholds and head is not None and head.priority > priority:
                 heap.is_inadmissible = False
 
-
-def _first(heaps: Iterable[PendingHeap]) -> QueueHead | None:
-    first: PendingHeap | None = None
-    first_info: WorkloadInfo | None = None
-    for heap in heaps:
-        info = heap.head
-        if info is not None and (first_info is None or info.order < first_info.order):
-            first, first_info = heap, info
-    return None if first is None or first_info is None else QueueHead(first, first_info)
+    def _first(self, heaps: Iterable[PendingHeap]) -> QueueHead | None:
+        first: QueueHead | None = None
+        first_order: tuple[float, QueueOrder] | None = None
+        for heap in heaps:
+            info = heap.head
+            if info is not None:
+                order = (self.consumed_by(info), info.order)
+                if first_order is None or order < first_order:
+                    first, first_order = QueueHead(heap, info), order
+        return first

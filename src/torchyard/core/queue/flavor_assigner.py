@@ -337,7 +337,7 @@ class FlavorAssigner:
         attempt.reasons.append(InsufficientQuota(key, before, requested, available, False))
         policy = self._spec.preemption
         may_reclaim_in_hierarchy = node.lowest_subtree(key, needed).parent is not None
-        if needed > node.nominal(key) and not may_reclaim_in_hierarchy and not policy.borrow_within_cohort:
+        if needed > node.nominal(key) and not may_reclaim_in_hierarchy and not policy.may_preempt_while_borrowing:
             attempt.mode = FlavorAssignmentMode.NO_FIT
             return
         may_reclaim = node.parent is not None and policy.reclaim_within_cohort != names.NEVER

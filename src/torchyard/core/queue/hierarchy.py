@@ -5,20 +5,23 @@ The hierarchy is rebuilt as a whole when the configuration changes, which is rar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from torchyard.api.queue import messages, names
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.cluster_queue import ClusterQueue
+from torchyard.core.queue.dominant_resource_share import set_lendable
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.quota import QuotaNode
 from torchyard.core.queue.specs import ClusterQueueSpec, CohortSpec
+from torchyard.core.queue.workload_info import Key
 
 
 class QuotaHierarchy(NamedTuple):
     cluster_queues: dict[str, ClusterQueue]
     members: dict[QuotaNode, list[ClusterQueue]]  # the ClusterQueues under each root
+    cohorts: dict[str, QuotaNode]
 
 
 def build_hierarchy(
@@ -26,16 +29,24 @@ def build_hierarchy(
     flavors: Mapping[str, Flavor],
     cohorts: Mapping[str, CohortSpec],
     checks: Mapping[str, bool],
+    *,
+    is_fair: bool = False,
+    usage_of: Callable[[Key], float] | None = None,
 ) -> QuotaHierarchy:
-    """`checks`: whether each admission check is active."""
+    """`checks`: whether each admission check is active. `is_fair`: whether cohorts share by weight.
+
+    `usage_of`: what a LocalQueue consumed, with admission fair sharing.
+    """
     cycles = find_cohort_cycles({name: cohort.parent for name, cohort in cohorts.items() if cohort.parent})
-    hierarchy = QuotaHierarchy({}, {})
     nodes: dict[str, QuotaNode] = {}
+    hierarchy = QuotaHierarchy({}, {}, nodes)
 
     def cohort_node(name: str) -> QuotaNode:
         if name not in nodes:
             cohort = cohorts.get(name)
-            node = nodes[name] = QuotaNode(name, {} if cohort is None else cohort.quotas)
+            node = nodes[name] = (
+                QuotaNode(name, {}) if cohort is None else QuotaNode(name, cohort.quotas, cohort.weight)
+            )
             if cohort is not None and cohort.parent and name not in cycles:
                 node.attach_to(cohort_node(cohort.parent))
         return nodes[name]
@@ -45,7 +56,9 @@ def build_hierarchy(
             cohort_node(name)  # a cohort without queues lends its quota, too
     for name in sorted(cluster_queues):
         spec = cluster_queues[name]
-        cq = hierarchy.cluster_queues[name] = ClusterQueue(spec, QuotaNode(name, spec.quotas), flavors)
+        node = QuotaNode(name, spec.quotas, spec.weight)
+        cq = ClusterQueue(spec, node, flavors, usage_of if spec.is_usage_based else None)
+        hierarchy.cluster_queues[name] = cq
         cycle = cycles.get(spec.cohort, [])
         cq.inactive = _inactive_reason(spec, flavors, checks, cycle)
         if spec.cohort and not cycle:
@@ -54,6 +67,8 @@ def build_hierarchy(
         hierarchy.members.setdefault(cq.node.root, []).append(cq)
     for root in hierarchy.members:
         root.compute_subtree_quota()
+    if is_fair:
+        set_lendable(nodes.values())
     return hierarchy
 
 

@@ -1,7 +1,8 @@
-"""Kueue's configuration file: the `waitForPodsReady` part, read into `QueueSettings`."""
+"""Kueue's configuration file: `waitForPodsReady`, `fairSharing` and `admissionFairSharing` as `QueueSettings`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -12,7 +13,13 @@ from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.api.times import TimeError, parse_duration
-from torchyard.core.queue.lifecycle import QueueSettings
+from torchyard.core.queue.settings import (
+    FINAL_SHARE,
+    INITIAL_SHARE,
+    AdmissionFairSharing,
+    FairSharing,
+    QueueSettings,
+)
 
 _GROUP = "config.kueue.x-k8s.io"
 _OLD_VERSION, _VERSION = _VERSIONS = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1beta2")
@@ -30,6 +37,8 @@ _PROCESS_FIELDS = frozenset(
         "webhook",
     }
 )
+_FIELDS = {"apiVersion", "kind", "waitForPodsReady", "fairSharing", "admissionFairSharing"}
+_STRATEGIES = ((FINAL_SHARE,), (INITIAL_SHARE,), (FINAL_SHARE, INITIAL_SHARE))
 _WAIT_FIELDS = {"enable", "timeout", "recoveryTimeout", "blockAdmission", "requeuingStrategy"}
 _REQUEUING_FIELDS = {"timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds"}
 _V1BETA1_TIMEOUT = 5 * 60  # the default of v1beta1
@@ -63,12 +72,48 @@ class _ConfigurationReader:
             self.errs.append(field_errors.not_supported("apiVersion", version, _VERSIONS))
         if configuration.get("kind") != "Configuration":
             self.errs.append(field_errors.not_supported("kind", configuration.get("kind"), ["Configuration"]))
-        for field in configuration.keys() - {"apiVersion", "kind", "waitForPodsReady"} - _PROCESS_FIELDS:
+        for field in configuration.keys() - _FIELDS - _PROCESS_FIELDS:
             self.errs.append(field_errors.forbidden(field, messages.CONFIGURATION_FIELD_UNSUPPORTED))
+        is_v1beta1 = version == _OLD_VERSION
         wait = configuration.get("waitForPodsReady")
-        if wait is None:
-            return QueueSettings() if version == _VERSION else QueueSettings(pods_ready=False)
-        return self._read_wait_for_pods_ready(wait, is_v1beta1=version == _OLD_VERSION)
+        settings = QueueSettings() if version == _VERSION else QueueSettings(pods_ready=False)
+        if wait is not None:
+            settings = self._read_wait_for_pods_ready(wait, is_v1beta1=is_v1beta1)
+        return replace(
+            settings,
+            fair_sharing=self._read_fair_sharing(configuration.get("fairSharing"), is_v1beta1=is_v1beta1),
+            admission_fair_sharing=self._read_admission_fair_sharing(configuration.get("admissionFairSharing")),
+        )
+
+    def _read_fair_sharing(self, sharing: Object | None, *, is_v1beta1: bool) -> FairSharing | None:
+        """Its presence enables fair sharing, in v1beta1 together with `enable`."""
+        if sharing is None:
+            return None
+        path = "fairSharing"
+        self._check_fields(sharing, path, {"preemptionStrategies"} | ({"enable"} if is_v1beta1 else set()))
+        strategies = tuple(sharing.get("preemptionStrategies") or FairSharing.strategies)
+        if strategies not in _STRATEGIES:
+            allowed = [", ".join(names) for names in _STRATEGIES]
+            self.errs.append(field_errors.not_supported(f"{path}.preemptionStrategies", list(strategies), allowed))
+        is_enabled = not is_v1beta1 or self._flag(sharing, path, "enable", False)
+        return FairSharing(strategies) if is_enabled else None
+
+    def _read_admission_fair_sharing(self, sharing: Object | None) -> AdmissionFairSharing | None:
+        if sharing is None:
+            return None
+        path = "admissionFairSharing"
+        self._check_fields(sharing, path, {"usageHalfLifeTime", "usageSamplingInterval", "resourceWeights"})
+        weights = sharing.get("resourceWeights") or {}
+        for name, weight in weights.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
+                detail = messages.CONFIGURATION_NEGATIVE_WEIGHT
+                self.errs.append(field_errors.invalid(f"{path}.resourceWeights[{name}]", weight, detail))
+        interval = AdmissionFairSharing.sampling_interval
+        return AdmissionFairSharing(
+            half_life=self._duration(sharing, path, "usageHalfLifeTime", 0.0, may_be_zero=True),
+            sampling_interval=self._duration(sharing, path, "usageSamplingInterval", interval),
+            resource_weights=weights,
+        )
 
     def _read_wait_for_pods_ready(self, wait: Object, *, is_v1beta1: bool) -> QueueSettings:
         path = "waitForPodsReady"
@@ -111,7 +156,7 @@ class _ConfigurationReader:
         self.errs.append(field_errors.wrong_type(f"{path}.{field}", value, "must be a whole number, 0 or more"))
         return default
 
-    def _duration(self, part: Object, path: str, field: str, default: float) -> float:
+    def _duration(self, part: Object, path: str, field: str, default: float, *, may_be_zero: bool = False) -> float:
         value = part.get(field)
         if value is None:
             return default
@@ -120,6 +165,6 @@ class _ConfigurationReader:
         except TimeError as error:
             self.errs.append(field_errors.invalid(f"{path}.{field}", value, str(error)))
             return default
-        if seconds <= 0:
+        if seconds < 0 or (seconds == 0 and not may_be_zero):
             self.errs.append(field_errors.invalid(f"{path}.{field}", value, messages.CONFIGURATION_NOT_POSITIVE))
         return seconds

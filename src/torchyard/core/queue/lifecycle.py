@@ -18,22 +18,9 @@ from torchyard.api.times import to_rfc3339
 from torchyard.core.events import Event
 from torchyard.core.queue.flavor_assigner import Assignment
 from torchyard.core.queue.resources import format_quantity
+from torchyard.core.queue.settings import QueueSettings
 from torchyard.core.queue.specs import ClusterQueueSpec
 from torchyard.core.queue.workload_info import to_timestamp
-
-
-@dataclass(frozen=True)
-class QueueSettings:
-    """waitForPodsReady and its requeuing strategy, with Kueue's defaults. Times are in seconds."""
-
-    pods_ready: bool = True
-    timeout: float = 30 * 60
-    recovery_timeout: float = 30 * 60
-    backoff_base: float = 60
-    backoff_max: float = 3600
-    backoff_limit: int | None = None
-    backoff_jitter: float = 0.0001  # at most this fraction of a backoff is added to it
-    block_admission: bool = False
 
 
 class WorkloadStatusBuilder:

@@ -26,6 +26,10 @@ class BlockedHead:
         return True, self.assignment.borrowing, *self.info.order
 
     @property
+    def is_first(self) -> bool:
+        return False
+
+    @property
     def reserved(self) -> FlavorResourceQuantities:
         """What nothing after it in the cycle may use: as much of its request as its queue may still use."""
         node, borrows = self.cq.node, self.assignment.borrowing > 0
@@ -53,12 +57,13 @@ class NominatedWorkload:
 
     @property
     def order(self) -> tuple[bool, int, int, float, Key]:
-        """Those that borrow less first, then by priority and age.
+        """Those that borrow less first, then by priority and age."""
+        return not self.is_first, self.assignment.borrowing, *self.info.order
 
-        A workload that had to preempt again and again, because others took what it freed, is before all of them.
-        """
-        is_first = self.is_preemptor and self.info.has_preempted_often
-        return not is_first, self.assignment.borrowing, *self.info.order
+    @property
+    def is_first(self) -> bool:
+        """A workload that had to preempt again and again, because others took what it freed, is before all others."""
+        return self.is_preemptor and self.info.has_preempted_often
 
     @property
     def target_keys(self) -> list[Key]:

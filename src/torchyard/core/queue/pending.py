@@ -30,17 +30,19 @@ class PendingQueues:
         if heap.is_inadmissible and not info.pending_message:
             self.joined[heap] = None
         self.counts[info.local_queue] += 1
+        self._cache.mark_changed(info, cq)
         self.activate(cq)
 
     def count(self, info: WorkloadInfo, cq: ClusterQueue) -> None:
         """A workload that is not scheduled, but counts as pending."""
         cq.pending[info.key] = info
         self.counts[info.local_queue] += 1
-        self._cache.changed.add(cq.name)
+        self._cache.mark_changed(info, cq)
 
     def remove(self, info: WorkloadInfo, cq: ClusterQueue) -> None:
         cq.remove_pending(info)
         self.counts[info.local_queue] -= 1
+        self._cache.mark_changed(info, cq)
         self.activate(cq)
         self.requeuer.pending_removed(cq)
 

@@ -19,9 +19,11 @@ from typing import NamedTuple
 
 from torchyard.api.queue import messages, names
 from torchyard.core.queue.cluster_queue import ClusterQueue
+from torchyard.core.queue.fair_preemption import FairTargetSearch
 from torchyard.core.queue.flavor_assigner import Assignment
-from torchyard.core.queue.quota import QuotaNode
+from torchyard.core.queue.quota import NodeUsage, QuotaNode, simulate_removal
 from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
+from torchyard.core.queue.settings import FairSharing
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
@@ -67,6 +69,11 @@ class ReclaimCandidates:
             if candidate.cq is not cq:
                 yield candidate
 
+    def evicted(self, cq: ClusterQueue) -> list[_Candidate]:
+        """All workloads under the root of a queue that are evicted and hold their quota still."""
+        reserving = ((info, member) for member in self._members(cq) for info in member.reserving.values())
+        return [_Candidate(info, member) for info, member in reserving if info.is_evicted]
+
     def _collect(self, cq: ClusterQueue, keys: _Resources) -> dict[bool, list[_Candidate]]:
         """By whether they are evicted, in order."""
         by_evicted: dict[bool, list[_Candidate]] = {True: [], False: []}
@@ -85,15 +92,30 @@ class ReclaimCandidates:
 
 
 def find_targets(
-    info: WorkloadInfo, cq: ClusterQueue, assignment: Assignment, candidates: ReclaimCandidates
+    info: WorkloadInfo,
+    cq: ClusterQueue,
+    assignment: Assignment,
+    candidates: ReclaimCandidates,
+    fair_sharing: FairSharing | None = None,
 ) -> PreemptionSearch:
     """The workloads to preempt. The quotas are unchanged afterwards."""
     search = _TargetSearch(info, cq, assignment, candidates)
+    if fair_sharing is not None:
+        return PreemptionSearch(search.fair_targets(fair_sharing), search.shortage)
     for may_borrow in search.attempts():
         targets = search.minimal_targets(may_borrow=may_borrow)
         if targets:
             return PreemptionSearch(targets, {})
     return PreemptionSearch([], search.shortage)
+
+
+def wait_for_evicted(cq: ClusterQueue, assignment: Assignment, candidates: ReclaimCandidates) -> list[PreemptionTarget]:
+    """The workloads that are evicted already, if the assignment fits without them."""
+    evicted = candidates.evicted(cq)
+    with simulate_removal([NodeUsage(candidate.cq.node, candidate.info.usage) for candidate in evicted]):
+        if any(amount > cq.node.available(key) for key, amount in assignment.usage.items()):
+            return []
+    return [PreemptionTarget(candidate.info, messages.REASON_IN_COHORT_RECLAMATION) for candidate in evicted]
 
 
 class _TargetSearch:
@@ -104,7 +126,11 @@ class _TargetSearch:
         self._keys = frozenset(assignment.need_preemption)
         self._policy = cq.spec.preemption
         self._candidates = candidates
-        self._own = sorted(self._own_candidates(), key=_candidate_order)
+        # With usage-based order, LocalQueues that consumed more lose their workloads first.
+        self._own = sorted(
+            self._own_candidates(),
+            key=lambda candidate: (-cq.consumed_by(candidate.info), _candidate_order(candidate)),
+        )
         self._has_advantage = self._advantages()
         self._common: dict[ClusterQueue, QuotaNode] = {}
         self.shortage: FlavorResourceQuantities = {}
@@ -123,19 +149,50 @@ class _TargetSearch:
         return [True, False]
 
     def minimal_targets(self, *, may_borrow: bool) -> list[PreemptionTarget]:
-        removed: list[tuple[PreemptionTarget, ClusterQueue]] = []
-        fits = False
+        return self._minimal(self._removed(may_borrow=may_borrow), may_borrow=may_borrow)
+
+    def fair_targets(self, settings: FairSharing) -> list[PreemptionTarget]:
+        """By dominant resource shares."""
+        candidates: dict[ClusterQueue, list[WorkloadInfo]] = {}
+        for candidate in (*self._own, *self._reclaimable()):
+            candidates.setdefault(candidate.cq, []).append(candidate.info)
+        search = FairTargetSearch(settings, self._cq.node, self._usage, self._keys, candidates)
+        removed = ((PreemptionTarget(info, reason), cq) for info, cq, reason in search.targets())
+        return self._minimal(removed, may_borrow=True)
+
+    def _reclaimable(self) -> Iterator[_Candidate]:
+        """The workloads of other ClusterQueues that borrow, which the policy lets it preempt."""
+        if self._policy.reclaim_within_cohort == names.NEVER or self._cq.node.parent is None:
+            return
+        if self._info.lost_borrowed_quota and self._info.has_preempted_often:
+            return  # otherwise both preempt each other in turn, without end
+        below = None if self._policy.reclaim_within_cohort == names.ANY else self._info.priority
+        for is_evicted in (True, False):
+            for candidate in self._candidates.outside(self._cq, self._keys, below=below, is_evicted=is_evicted):
+                if candidate.cq.node.is_borrowing_any(self._keys):
+                    yield candidate
+
+    def _removed(self, *, may_borrow: bool) -> Iterator[tuple[PreemptionTarget, ClusterQueue]]:
         for info, cq in self._ordered(may_borrow=may_borrow):
             cq.node.remove_usage(info.usage)
-            removed.append((PreemptionTarget(info, self._reason(info, cq)), cq))
+            yield PreemptionTarget(info, self._reason(info, cq)), cq
+
+    def _minimal(
+        self, removing: Iterator[tuple[PreemptionTarget, ClusterQueue]], *, may_borrow: bool
+    ) -> list[PreemptionTarget]:
+        """Those of the targets that are needed. `removing` removes the usage of each one before it returns it."""
+        removed: list[tuple[PreemptionTarget, ClusterQueue]] = []
+        fits = False
+        for target, cq in removing:
+            removed.append((target, cq))
             if self._fits(may_borrow=may_borrow):
                 fits = True
                 break
         if not fits:
             self._record_shortage(may_borrow=may_borrow)
         needed = self._fill_back(removed, may_borrow=may_borrow) if fits else removed
-        for target, cq in needed:
-            cq.node.add_usage(target.info.usage)
+        for target, target_cq in needed:
+            target_cq.node.add_usage(target.info.usage)
         return [target for target, _ in needed] if fits else []
 
     def _record_shortage(self, *, may_borrow: bool) -> None:

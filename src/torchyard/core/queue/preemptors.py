@@ -54,7 +54,7 @@ class PendingPreemptors:
         """The preemptor of a ClusterQueue, if it is still pending there."""
         key = self._by_cluster_queue.get(cq.name)
         info = cq.pending.get(key) if key is not None and cq.inactive is None else None
-        heap = cq.heaps.get(info.equivalence_key) if info is not None else None
+        heap = cq.heap_of(info) if info is not None else None
         return None if heap is None or info is None or info.key not in heap.workloads else QueueHead(heap, info)
 
     def wait(self, cq: ClusterQueue) -> None:

@@ -8,12 +8,15 @@ from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.cluster_queue import ClusterQueue
+from torchyard.core.queue.dominant_resource_share import dominant_resource_share
+from torchyard.core.queue.quota import QuotaNode
 from torchyard.core.queue.resources import FlavorResourceQuantities, add_quantities, format_quantity
 from torchyard.core.queue.state import QueueState
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
-def cluster_queue_status(cq: ClusterQueue, now: str) -> Object:
+def cluster_queue_status(cq: ClusterQueue, now: str, *, is_fair: bool = False) -> Object:
+    """`is_fair`: whether cohorts share by weight."""
     reserving = list(cq.reserving.values())
     is_active = cq.inactive is None
     condition = _active_condition(
@@ -26,13 +29,19 @@ def cluster_queue_status(cq: ClusterQueue, now: str) -> Object:
         "flavorsUsage": _flavors_usage(
             cq, _total_usage(info for info in reserving if info.is_admitted), with_borrowed=True
         ),
+        **(fair_sharing_status(cq.node) if is_fair else {}),
     }
+
+
+def fair_sharing_status(node: QuotaNode) -> Object:
+    return {"fairSharing": {"weightedShare": dominant_resource_share(node).rounded}}
 
 
 def local_queue_status(key: Key, state: QueueState, now: str) -> Object:
     spec = state.cache.local_queues[key]
     cq = state.cache.cluster_queues.get(spec.get("clusterQueue", ""))
-    reserving = [info for info in cq.reserving.values() if info.local_queue == key] if cq is not None else []
+    workloads = state.cache.by_local_queue.reserving(key) if cq is not None else ()
+    reserving = [info for info in workloads if cq is not None and info.key in cq.reserving]
     condition = _local_queue_condition(spec, cq, now)
     status: Object = {"conditions": [condition], **_counts(reserving, state.pending.counts[key])}
     if cq is not None:

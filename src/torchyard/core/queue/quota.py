@@ -27,15 +27,18 @@ NO_QUOTA = Quota(0)
 class QuotaNode:
     """A ClusterQueue or a cohort. `usage` changes all the time, everything else only with the configuration."""
 
-    def __init__(self, name: str, quotas: Mapping[FlavorResource, Quota]) -> None:
+    def __init__(self, name: str, quotas: Mapping[FlavorResource, Quota], weight: float = 1.0) -> None:
+        """`weight`: of its share of what its parent lends."""
         self.name = name
         self.quotas = quotas
+        self.weight = weight
         self.parent: QuotaNode | None = None
         self._children: list[QuotaNode] = []
         self.subtree_quota: FlavorResourceQuantities = {}
         self.guaranteed: FlavorResourceQuantities = {}
         self.usage: FlavorResourceQuantities = {}
         self.height = 0  # the distance to the farthest leaf
+        self.lendable: dict[str, int] = {}  # what a cohort could lend of each resource; only with fair sharing
 
     @property
     def root(self) -> QuotaNode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from torchyard.api.conditions import find
@@ -10,6 +11,7 @@ from torchyard.api.queue import messages, names
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.hierarchy import QuotaHierarchy, build_hierarchy
 from torchyard.core.queue.specs import ClusterQueueSpec, CohortSpec
+from torchyard.core.queue.workload_info import Key
 
 _T = TypeVar("_T")
 
@@ -17,7 +19,9 @@ _T = TypeVar("_T")
 class QuotaObjects:
     """`has_changed` says whether `build` would give another hierarchy than before."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_fair: bool = False, usage_of: Callable[[Key], float] | None = None) -> None:
+        """`is_fair`: whether cohorts share by weight. `usage_of`: see `build_hierarchy`."""
+        self._is_fair, self._usage_of = is_fair, usage_of
         self.flavors: dict[str, Flavor] = {}
         self._cluster_queues: dict[str, ClusterQueueSpec] = {}
         self._cohorts: dict[str, CohortSpec] = {}
@@ -25,7 +29,7 @@ class QuotaObjects:
         self.has_changed = True
 
     def put_cluster_queue(self, obj: Object) -> None:
-        spec = ClusterQueueSpec.parse(obj)
+        spec = ClusterQueueSpec.parse(obj, is_fair=self._is_fair)
         self._put(self._cluster_queues, spec.name, spec)
 
     def cluster_queue(self, name: str) -> ClusterQueueSpec | None:
@@ -54,7 +58,14 @@ class QuotaObjects:
 
     def build(self) -> QuotaHierarchy:
         self.has_changed = False
-        return build_hierarchy(self._cluster_queues, self.flavors, self._cohorts, self._checks)
+        return build_hierarchy(
+            self._cluster_queues,
+            self.flavors,
+            self._cohorts,
+            self._checks,
+            is_fair=self._is_fair,
+            usage_of=self._usage_of,
+        )
 
     def _put(self, objects: dict[str, _T], name: str, value: _T) -> None:
         if objects.get(name) != value:

@@ -138,7 +138,8 @@ def requeue_inadmissible(
     free = {key: root.available(key) for candidate in candidates for key in candidate.available}
     requeued: dict[ClusterQueue, None] = {}
     for candidate in candidates:
-        if candidate.available and not _take(candidate, free):
+        # Which heap of a usage-based queue is first depends on its LocalQueue, so all of them are retried.
+        if candidate.available and not candidate.cq.spec.is_usage_based and not _take(candidate, free):
             continue
         candidate.heap.is_inadmissible = False
         requeued[candidate.cq] = None
@@ -170,7 +171,7 @@ def _may_reclaim(cq: ClusterQueue, heap: PendingHeap) -> bool:
         return False
     # While it borrows less than all cohorts above it have, it has an advantage over others that borrow more.
     return any(
-        cq.node.lowest_subtree(key, need).parent is not None or cq.spec.preemption.borrow_within_cohort
+        cq.node.lowest_subtree(key, need).parent is not None or cq.spec.preemption.may_preempt_while_borrowing
         for key, need in heap.retry_thresholds.items()
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from torchyard.api.queue import messages, names
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap, QueueHead
+from torchyard.core.queue.fair_sharing import fair_order
 from torchyard.core.queue.flavor_assigner import (
     Assignment,
     FlavorAssignmentMode,
@@ -16,7 +17,7 @@ from torchyard.core.queue.flavor_assigner import (
     SimulatedPreemption,
 )
 from torchyard.core.queue.nomination import BlockedHead, NominatedWorkload, replaced_slice, without_replaced
-from torchyard.core.queue.preemption import PreemptionTarget, find_targets
+from torchyard.core.queue.preemption import PreemptionSearch, PreemptionTarget, find_targets, wait_for_evicted
 from torchyard.core.queue.quota import NodeUsage, simulate_removal
 from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
 from torchyard.core.queue.snapshot import QuotaSnapshot
@@ -83,7 +84,7 @@ class SchedulingCycle:
         nominated += self._nominate_all(cq for cq in self._pending.preemptors.under(roots) if cq.name not in queues)
         entries: list[NominatedWorkload | BlockedHead] = [*nominated, *self._cache.blocked_heads(roots)]
         targeted: set[Key] = set()
-        for entry in sorted(entries, key=lambda entry: entry.order):
+        for entry in self._in_order(entries):
             try:
                 if isinstance(entry, BlockedHead):
                     self._snapshot.promise_to_head(entry)
@@ -93,6 +94,14 @@ class SchedulingCycle:
                 self._fail(entry.cq, error)
         self._pending.requeuer.requeue_retries()
         return self._decisions
+
+    def _in_order(self, entries: list[NominatedWorkload | BlockedHead]) -> Iterator[NominatedWorkload | BlockedHead]:
+        entries.sort(key=lambda entry: entry.order)
+        if self._state.fair_sharing is None:
+            yield from entries
+            return
+        yield from (entry for entry in entries if entry.is_first)
+        yield from fair_order(entry for entry in entries if not entry.is_first)
 
     def _active_queues(self) -> list[ClusterQueue]:
         active, cluster_queues = self._pending.active, self._cache.cluster_queues
@@ -167,12 +176,26 @@ class SchedulingCycle:
     def _assign_freed(
         self, cq: ClusterQueue, head: QueueHead, replaced: WorkloadInfo | None
     ) -> NominatedWorkload | None:
+        """The flavors in which it preempted others, if it must take them: at once, or when all of these are gone."""
         freed = self._pending.preemptors.freed_assignment(cq, head.info)
-        if freed is None or any(amount > cq.node.available(key) for key, amount in freed.usage.items()):
+        if freed is None:
             return None
+        missing = {key: amount for key, amount in freed.usage.items() if amount > cq.node.available(key)}
+        mode = FlavorAssignmentMode.PREEMPT if missing else FlavorAssignmentMode.FIT
         borrowing = cq.node.max_borrowing_height(freed.usage)
-        assignment = replace(freed, mode=FlavorAssignmentMode.FIT, borrowing=borrowing)
-        return NominatedWorkload(head.info, cq, head.heap, assignment, [], replaced)
+        assignment = replace(freed, mode=mode, borrowing=borrowing, need_preemption=missing)
+        targets: list[PreemptionTarget] = []
+        if missing:
+            candidates = self._snapshot.candidates
+            targets = self._find_targets(head.info, cq, assignment).targets or wait_for_evicted(
+                cq, assignment, candidates
+            )
+            if not targets:
+                return None
+        return NominatedWorkload(head.info, cq, head.heap, assignment, targets, replaced)
+
+    def _find_targets(self, info: WorkloadInfo, cq: ClusterQueue, assignment: Assignment) -> PreemptionSearch:
+        return find_targets(info, cq, assignment, self._snapshot.candidates, self._state.fair_sharing)
 
     def _assign(self, cq: ClusterQueue, head: QueueHead, replaced: WorkloadInfo | None) -> NominatedWorkload | None:
         heap, info = head
@@ -188,7 +211,7 @@ class SchedulingCycle:
                 return NominatedWorkload(info, cq, heap, assignment, [], replaced)
             if assignment.mode is FlavorAssignmentMode.NO_FIT:
                 return None
-            targets, shortage = find_targets(info, cq, assignment, self._snapshot.candidates)
+            targets, shortage = self._find_targets(info, cq, assignment)
             if not targets:
                 for key, missing in shortage.items():
                     if key in assignment.insufficient:
@@ -231,7 +254,7 @@ class SchedulingCycle:
         def simulate(key: FlavorResource, amount: int) -> SimulatedPreemption:
             requested = {key: amount}
             assignment = Assignment(usage=requested, need_preemption=requested)
-            targets, shortage = find_targets(info, cq, assignment, self._snapshot.candidates)
+            targets, shortage = self._find_targets(info, cq, assignment)
             with simulate_removal(self._usages(targets)):
                 borrowing = cq.node.max_borrowing_height(requested)
             if not targets:

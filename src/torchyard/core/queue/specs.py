@@ -6,10 +6,13 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from torchyard.api import quantity
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.core.queue.quota import Quota
 from torchyard.core.queue.resources import FlavorResource, to_milli
+
+_NANO = 10**9
 
 
 @dataclass(frozen=True)
@@ -24,15 +27,21 @@ class PreemptionPolicy:
     reclaim_within_cohort: str = names.NEVER
     borrow_within_cohort: bool = False
     max_priority_threshold: int | None = None
+    is_fair: bool = False  # preempts by dominant resource shares
+
+    @property
+    def may_preempt_while_borrowing(self) -> bool:
+        return self.borrow_within_cohort or (self.is_fair and self.reclaim_within_cohort != names.NEVER)
 
     @classmethod
-    def parse(cls, spec: Object) -> PreemptionPolicy:
+    def parse(cls, spec: Object, *, is_fair: bool = False) -> PreemptionPolicy:
         borrow = spec.get("borrowWithinCohort") or {}
         return cls(
             within_cluster_queue=spec.get("withinClusterQueue") or names.NEVER,
             reclaim_within_cohort=spec.get("reclaimWithinCohort") or names.NEVER,
             borrow_within_cohort=(borrow.get("policy") or names.NEVER) != names.NEVER,
             max_priority_threshold=borrow.get("maxPriorityThreshold"),
+            is_fair=is_fair,
         )
 
 
@@ -58,9 +67,12 @@ class ClusterQueueSpec:
     checks: tuple[AdmissionCheckRule, ...]
     is_local: bool  # created by the one-machine plane
     is_terminating: bool
+    weight: float
+    is_usage_based: bool  # LocalQueues that used less come first, with admission fair sharing
 
     @classmethod
-    def parse(cls, obj: Object) -> ClusterQueueSpec:
+    def parse(cls, obj: Object, *, is_fair: bool = False) -> ClusterQueueSpec:
+        """`is_fair`: whether cohorts share by weight."""
         spec, metadata = obj.get("spec") or {}, obj["metadata"]
         groups, quotas = parse_resource_groups(spec)
         fungibility = spec.get("flavorFungibility") or {}
@@ -72,7 +84,7 @@ class ClusterQueueSpec:
             quotas=quotas,
             is_strict_fifo=spec.get("queueingStrategy") == names.STRICT,
             stop_policy=spec.get("stopPolicy") or names.NO_STOP,
-            preemption=PreemptionPolicy.parse(spec.get("preemption") or {}),
+            preemption=PreemptionPolicy.parse(spec.get("preemption") or {}, is_fair=is_fair),
             stop_at_borrowing=fungibility.get("whenCanBorrow") != names.TRY_NEXT,
             stop_at_preemption=fungibility.get("whenCanPreempt") == names.MAY_STOP,
             prefer_preemption=fungibility.get("preference") == names.PREEMPTION_OVER_BORROWING,
@@ -80,6 +92,8 @@ class ClusterQueueSpec:
             checks=tuple(AdmissionCheckRule(rule["name"], frozenset(rule.get("onFlavors") or ())) for rule in rules),
             is_local=names.LOCAL in (metadata.get("labels") or {}),
             is_terminating=bool(metadata.get("deletionTimestamp")),
+            weight=parse_weight(spec),
+            is_usage_based=(spec.get("admissionScope") or {}).get("admissionMode") == names.USAGE_BASED,
         )
 
     def required_checks(self, flavors: Set[str] | None) -> list[str]:
@@ -100,10 +114,11 @@ class ClusterQueueSpec:
 class CohortSpec:
     parent: str
     quotas: Mapping[FlavorResource, Quota]
+    weight: float = 1.0
 
     @classmethod
     def parse(cls, spec: Object) -> CohortSpec:
-        return cls(spec.get("parentName") or "", parse_resource_groups(spec).quotas)
+        return cls(spec.get("parentName") or "", parse_resource_groups(spec).quotas, parse_weight(spec))
 
 
 class ResourceGroups(NamedTuple):
@@ -125,6 +140,12 @@ def parse_resource_groups(spec: Object) -> ResourceGroups:
                     lending_limit=_optional_milli(resource.get("lendingLimit")),
                 )
     return ResourceGroups(tuple(groups), quotas)
+
+
+def parse_weight(spec: Object) -> float:
+    """`fairSharing.weight` of a ClusterQueue, a Cohort or a LocalQueue."""
+    weight = (spec.get("fairSharing") or {}).get("weight")
+    return 1.0 if weight is None else quantity.parse(weight).nano / _NANO
 
 
 def _optional_milli(limit: str | int | None) -> int | None:

@@ -12,19 +12,35 @@ from contextlib import contextmanager
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
+from torchyard.core.queue.admission_fair_sharing import LocalQueueUsage
 from torchyard.core.queue.cache import QueueCache
 from torchyard.core.queue.eligibility import NamespaceLabels, local_queue_reason
 from torchyard.core.queue.pending import PendingQueues
 from torchyard.core.queue.pod_defaults import NO_DEFAULTS, PodDefaults
 from torchyard.core.queue.quota_objects import QuotaObjects
 from torchyard.core.queue.resources import FlavorResourceQuantities
+from torchyard.core.queue.settings import AdmissionFairSharing, FairSharing
 from torchyard.core.queue.workload_info import Key, WorkloadInfo, resource_version_of
 
 
 class QueueState:
-    def __init__(self, labels_of: NamespaceLabels, *, block_admission: bool = False) -> None:
-        """`block_admission`: admit nothing before the pods of all admitted workloads are ready, as in Kueue."""
-        self.objects = QuotaObjects()
+    def __init__(
+        self,
+        labels_of: NamespaceLabels,
+        *,
+        block_admission: bool = False,
+        fair_sharing: FairSharing | None = None,
+        admission_fair_sharing: AdmissionFairSharing | None = None,
+    ) -> None:
+        """`block_admission`: admit nothing before the pods of all admitted workloads are ready, as in Kueue.
+
+        `fair_sharing`: how cohorts share by weight; None if they do not. `admission_fair_sharing`: how LocalQueues
+        share by past usage.
+        """
+        self.fair_sharing = fair_sharing
+        self.usage = None if admission_fair_sharing is None else LocalQueueUsage(admission_fair_sharing)
+        usage_of = None if self.usage is None else self.usage.usage
+        self.objects = QuotaObjects(is_fair=fair_sharing is not None, usage_of=usage_of)
         self.cache = QueueCache(labels_of, block_admission=block_admission)
         self.pending = PendingQueues(self.cache)
         self._pod_defaults: dict[str, PodDefaults] = {}  # by namespace
@@ -40,25 +56,26 @@ class QueueState:
     def put_local_queue(self, obj: Object) -> None:
         metadata = obj["metadata"]
         key, spec = (metadata["namespace"], metadata["name"]), obj.get("spec") or {}
+        if self.usage is not None:
+            self.usage.put(key, obj)
         if self.cache.local_queues.get(key) != spec:
             self._set_local_queue(key, spec)
 
     def delete_local_queue(self, key: Key) -> None:
+        if self.usage is not None:
+            self.usage.remove(key)
         if key in self.cache.local_queues:
             self._set_local_queue(key, None)
 
     def _set_local_queue(self, key: Key, spec: Object | None) -> None:
         """Re-evaluate only the workloads of this LocalQueue: all workloads would make n LocalQueues cost n squared."""
         local_queues = self.cache.local_queues
-        previous = local_queues.get(key)
         with self._reevaluate([key]):
             if spec is None:
                 del local_queues[key]
             else:
                 local_queues[key] = spec
-        for changed in (previous, spec):
-            if changed is not None:
-                self.cache.changed.add(changed.get("clusterQueue", ""))
+        self.cache.changed_local_queues.add(key)
 
     def namespace_changed(self, namespace: str) -> None:
         """It was created, or its labels changed: ClusterQueues may select it now, or no longer."""
@@ -114,6 +131,25 @@ class QueueState:
         self._remove(info)
         info.reserved_in, info.usage, info.reserved_at, info.is_evicted = cluster_queue, dict(usage), now, False
         self._add(info)
+        if self.usage is not None:
+            self.usage.charge(info.local_queue, info.usage)
+
+    def sample_usage(self, now: float) -> list[Key]:
+        """Sample what LocalQueues use, where that is due. Returns these; their places may have changed."""
+        usage, cache = self.usage, self.cache
+        if usage is None:
+            return []
+        due = [key for key in cache.local_queues if usage.is_due(key, now)]
+        for key in due:
+            admitted: dict[str, int] = {}
+            for info in cache.by_local_queue.reserving(key):
+                for (_, resource), amount in info.usage.items() if info.is_admitted else ():
+                    admitted[resource] = admitted.get(resource, 0) + amount
+            usage.sample(key, admitted, now)
+            cq = cache.cluster_queues.get(cache.local_queues[key].get("clusterQueue", ""))
+            if cq is not None and cq.spec.is_usage_based:
+                self.pending.activate(cq)
+        return due
 
     def retire(self, info: WorkloadInfo) -> None:
         """Release the quota of a workload slice that is replaced by another."""
