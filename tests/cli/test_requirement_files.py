@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from torchyard.cli import dependencies
-from torchyard.cli.requirement_files import changed_times, pip_options
+from torchyard.jobs import dependencies
+from torchyard.jobs.requirement_files import changed_times, pip_options
 from torchyard.node.images.python import Python
 
 

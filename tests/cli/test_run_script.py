@@ -17,10 +17,10 @@ from tests.support.waiting import eventually
 from tests.support.yard import Yard, _command, _environment, yard
 
 from torchyard.api.errors import YardError
-from torchyard.cli import workspace
-from torchyard.cli.run_script import script_manifest
-from torchyard.cli.workspace import files_of, pack
 from torchyard.core.run.script_job import PART_BYTES, ScriptJob, job_name, script_objects
+from torchyard.jobs import workspace
+from torchyard.jobs.scripts import script_manifest
+from torchyard.jobs.workspace import files_of, pack
 
 SCRIPT = """
 import os, sys

@@ -12,10 +12,10 @@ from tests.cli.test_run_script import run
 from tests.support.yard import Yard
 
 from torchyard.api.errors import YardError
-from torchyard.cli.dependencies import find_requirements
-from torchyard.cli.run_script import is_script_target, script_manifest
-from torchyard.cli.workspace import files_of, pack
 from torchyard.core.run.script_job import PART_BYTES, ScriptJob, script_objects
+from torchyard.jobs.dependencies import find_requirements
+from torchyard.jobs.scripts import is_script_target, script_manifest
+from torchyard.jobs.workspace import files_of, pack
 
 
 @pytest.fixture

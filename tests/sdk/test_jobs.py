@@ -8,28 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.node.support import need_network
 from tests.support.kubernetes import Server
 from tests.support.operator import PODS, Installed, installation, running
 from tests.support.pytorchjobs import job as a_job
 from tests.support.yard import Yard as Plane
-from tests.support.yard import yard as command
 
-from torchyard.api.errors import StatusError, YardError
+from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.sdk import JobFailed, Yard
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    need_network()
-    plane = Plane(tmp_path_factory.mktemp("sdk"), controllers="*", flags=("--node",))
-    try:
-        plane.start()
-        yield plane
-    finally:
-        plane.stop()
-        command("down", state=plane.state, timeout=120)
 
 
 @pytest.fixture
@@ -58,11 +44,12 @@ def test_submit_logs_wait_and_delete(yard: Yard, tmp_path: Path) -> None:
     assert job.wait(seconds=120).succeeded
     # a job finishes with its master; a worker may still be printing
     assert list(job.logs("worker-0", follow=True)) == ["rank 1", "of 2"]
-    assert [listed.name for listed in yard.jobs()] == ["good"] and yard.job("good").outcome().state == "Succeeded"
+    assert "good" in [listed.name for listed in yard.jobs()] and yard.job("good").outcome().state == "Succeeded"
     job.delete()
     job.delete()
-    with pytest.raises(StatusError, match="not found"):
+    with pytest.raises(YardError, match="no job is called good") as missing:
         yard.job("good")
+    assert missing.value.code == "NotFound"
 
 
 def test_job_failed_names_the_first_container_that_failed(yard: Yard) -> None:
@@ -96,12 +83,12 @@ def test_a_manifest_must_have_exactly_one_job(yard: Yard, tmp_path: Path) -> Non
         yard.submit(two)
     with pytest.raises(YardError, match="has 0 PyTorchJobs, Jobs and Pods"):
         yard.submit({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
-    assert yard.jobs() == []
+    assert {job.name for job in yard.jobs()}.isdisjoint({"a", "b"})
 
 
 def test_the_sdk_works_inside_a_running_event_loop(yard: Yard) -> None:
     async def in_a_notebook() -> int:
-        return len(yard.jobs())
+        return len(yard.jobs(labels="nothing=has-it"))
 
     assert asyncio.run(in_a_notebook()) == 0
 

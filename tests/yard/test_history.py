@@ -98,3 +98,12 @@ def test_old_records_and_logs_are_removed(tmp_path: Path) -> None:
 def test_a_directory_without_history_has_no_records(tmp_path: Path) -> None:
     assert HistoryStore(tmp_path / "none").list() == []
     assert not (tmp_path / "none").exists()
+
+
+def test_a_cleared_history_has_neither_records_nor_logs(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history")
+    store.clear()
+    store.write([], [])
+    (store.logs / "uid" / "pod" / "main").mkdir(parents=True)
+    store.clear()
+    assert store.list() == [] and not store.logs.exists()

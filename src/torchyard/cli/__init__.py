@@ -1,5 +1,7 @@
 """The `yard` command line. It parses arguments, calls the layers below and prints; it decides nothing.
 
+What the SDK does as well is in `torchyard.jobs`.
+
 Modules in reading order:
 
 - `main`: the commands, and how errors are printed
@@ -8,18 +10,18 @@ Modules in reading order:
 - `job_arguments`, `completion`: how commands name a job, and its name for the completion of shells
 - `plane`: `yard up`, `down`, `status`, `kubeconfig`
 - `store`: `yard backup`, `restore`
-- `run`, `run_options`, `script_options`, `run_script`, `dependencies`, `local_plane`,
-  `workspace`, `run_session`, `apply`, `follow`, `screen`, `notify`:
-  `yard run`, in the order of its steps
+- `run`, `run_options`, `script_options`, `run_session`, `apply`, `follow`, `screen`, `notify`: `yard run`, in the order
+  of its steps
 - `jobs`, `job_table`: `yard ps`, `why`, `events`, `stop`, `resume`, `delete`
-- `history`, `past_jobs`, `rerun`, `compare`: jobs that have ended, again and side by side
+- `history`, `rerun`, `compare`: jobs that have ended, again and side by side
 - `smoke`, `step_screen`, `sweep`, `top`: a short run, a run for every combination of options, usage
 - `processes`, `copy`, `replica`, `terminal`: `yard exec`, `attach`, `port-forward`, `cp`
-- `logs`, `log_selection`, `follow_logs`, `log_stream`: `yard logs`
+- `logs`: `yard logs`
 - `images`: `yard image`
 - `queue`: `yard queue`
 - `operator`: `yard operator`, `install`, `uninstall`
 - `doctor`: `yard doctor`
+- `mcp`: `yard mcp`, for coding agents
 - `elastic`: `yard elastic`, the training runtime's own command line
 """
 

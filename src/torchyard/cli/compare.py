@@ -8,7 +8,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import say
-from torchyard.cli.output import Output, OutputOption, show_records, table_lines
+from torchyard.cli.output import Output, OutputOption, Quiet, show_records, table_lines
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def compare(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB JOB...", help="Names of jobs, also of ended ones.")],
     everything: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
     output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Compare jobs: options, environment, image, resources, how they ended, and the last metrics in their logs.
 
@@ -29,11 +30,12 @@ def compare(
 
     Example: yard compare mnist mnist-x7k2p
     """
+    output = Output.name if quiet else output
     if len(jobs) < 2:
         raise YardError("two jobs are needed for a comparison", hint="yard compare JOB JOB", code="BadOption")
 
     async def work(client: Client) -> list[dict[str, Any]]:
-        from torchyard.cli.past_jobs import find_run
+        from torchyard.jobs.past_jobs import find_run
 
         records = [await find_run(client, cluster, job) for job in jobs]
         return [await _described(client, cluster, record) for record in records]
@@ -53,9 +55,9 @@ def compare(
 
 
 async def _described(client: Client, cluster: Cluster, record: RunRecord) -> dict[str, Any]:
-    from torchyard.cli.past_jobs import read_first_log
     from torchyard.core.run.metrics import last_metrics
     from torchyard.core.run.program import pod_specs, program_options
+    from torchyard.jobs.past_jobs import read_first_log
     from torchyard.yard.history import duration_seconds
 
     container = pod_specs(record["object"])[0]["containers"][0]

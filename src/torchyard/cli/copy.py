@@ -18,6 +18,7 @@ import typer
 from torchyard.api.errors import YardError
 from torchyard.cli.job_arguments import Container, Rank
 from torchyard.cli.options import say
+from torchyard.cli.output import Output, OutputOption, Quiet, for_programs, show_records
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def cp(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A path, or JOB:PATH in a replica.")],
     rank: Rank = "",
     container: Container = "",
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Copy a file or a directory from a replica of a job or to it. The container needs `tar`.
 
@@ -66,7 +69,7 @@ def cp(
     origin = Path(source).resolve()
     with tempfile.TemporaryFile() as packed:
 
-        async def work(client: Client) -> None:
+        async def work(client: Client) -> str:
             from torchyard.cli.replica import find_container
             from torchyard.kube.connect import open_transport
 
@@ -76,11 +79,16 @@ def cp(
                     await _upload(transport, address, origin, remote.path)
                 else:
                     await _download(transport, address, remote.path, packed)
+            return address.pod
 
-        cluster.run(work)
+        pod = cluster.run(work)
         if isinstance(receiver, Path):
             _unpack(packed, remote.path, into, "" if into == receiver else receiver.name)
-    say(f"copied {source} to {target}")
+    output = Output.name if quiet else output
+    if for_programs(output):
+        show_records([{"name": f"pod/{pod}", "source": source, "target": target}], output, columns={}, empty="")
+    else:
+        say(f"copied {source} to {target}")
 
 
 def _parse(text: str) -> RemotePath | Path:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from torchyard.cli.options import State, say
 from torchyard.cli.target import Context, Kubeconfig, run_with_client
+
+if TYPE_CHECKING:
+    from torchyard.kube.client import Client
+    from torchyard.yard.bug_report import Finding
 
 
 def doctor(
@@ -24,22 +28,46 @@ def doctor(
 
     Examples: yard doctor; yard doctor --bundle report.tar.gz
     """
+    if bundle is not None and (kubeconfig is not None or context):
+        say(_wrote(bundle, _cluster_bundle(kubeconfig, context, bundle)))
+        return
     if bundle is not None:
         from torchyard.yard.bug_report import write_bundle
         from torchyard.yard.settings import PlaneSettings, default_state
 
         names = write_bundle(PlaneSettings(state=(state or default_state()).absolute()), bundle)
-        say(f"wrote {bundle}: {', '.join(names)}; look at it before you send it")
+        say(_wrote(bundle, names))
         return
     if kubeconfig is not None or context:
-        from torchyard.kube.kubeconfig import load
-        from torchyard.operator import diagnosis
-
-        connection = load(kubeconfig, context=context)
-        findings = run_with_client(connection, lambda client: diagnosis.diagnose_cluster(client, connection.namespace))
+        findings, _ = _diagnose(kubeconfig, context)
     else:
         from torchyard.yard import machine
 
         findings = machine.diagnose_machine()
     for subject, works, detail in findings:
         say(f"{'✓' if works else '✗'} {subject + ':':<24} {detail}")
+
+
+def _diagnose(kubeconfig: Path | None, context: str) -> tuple[list[Finding], dict[str, object]]:
+    """What a cluster lacks, and its version."""
+    from torchyard.kube.kubeconfig import load
+    from torchyard.operator import diagnosis
+
+    connection = load(kubeconfig, context=context)
+
+    async def work(client: Client) -> tuple[list[Finding], dict[str, object]]:
+        findings = await diagnosis.diagnose_cluster(client, connection.namespace)
+        return findings, dict(await client.raw("GET", "/version"))
+
+    return run_with_client(connection, work)
+
+
+def _cluster_bundle(kubeconfig: Path | None, context: str, bundle: Path) -> list[str]:
+    from torchyard.yard.bug_report import write_cluster_bundle
+
+    findings, server = _diagnose(kubeconfig, context)
+    return write_cluster_bundle(findings, server, bundle)
+
+
+def _wrote(bundle: Path, names: list[str]) -> str:
+    return f"wrote {bundle}: {', '.join(names)}; look at it before you send it"

@@ -11,13 +11,13 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod import columns
-from torchyard.cli.log_stream import cancel, follow_lines
 from torchyard.cli.screen import Replica, Screen
 from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.progress import TrainingProgress, parse_progress
 from torchyard.core.run.state import RunState, belongs_to, pods_of, run_state, short_name
 from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
+from torchyard.jobs.log_stream import cancel, follow_lines
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.kube.job_lookup import find_workload

@@ -44,7 +44,7 @@ def history(
 
     Examples: yard history --since 7d; yard history mnist; yard logs mnist
     """
-    from torchyard.cli.past_jobs import find_run, list_runs
+    from torchyard.jobs.past_jobs import find_run, list_runs
 
     output = Output.name if quiet else output
     if job:
@@ -63,7 +63,7 @@ def history(
 
 def _ended_within(record: RunRecord, since: str) -> bool:
     from torchyard.api.times import parse_rfc3339
-    from torchyard.cli.log_selection import parse_since
+    from torchyard.jobs.log_selection import parse_since
 
     return datetime.now(UTC) - parse_rfc3339(record["ended"]) <= timedelta(seconds=parse_since(since))
 

@@ -44,7 +44,10 @@ def build(
     ] = None,
     state: State = None,
 ) -> None:
-    """Build an image from a Dockerfile."""
+    """Build an image from a Dockerfile.
+
+    Example: yard image build -t mnist:1 .
+    """
     import asyncio
 
     from torchyard.node.images.build import ImageBuilder
@@ -61,7 +64,10 @@ def build(
 
 @app.command("ls")
 def list_images(state: State = None) -> None:
-    """List the images in the state directory."""
+    """List the images in the state directory.
+
+    Example: yard image ls
+    """
     say(f"{'NAME':<48} ID")
     for image in _store(state).ls():
         say(f"{image['name']:<48} {image['id'].removeprefix('sha256:')[:12]}")
@@ -69,19 +75,28 @@ def list_images(state: State = None) -> None:
 
 @app.command("inspect")
 def inspect(name: Name, state: State = None) -> None:
-    """Show an image's configuration as JSON."""
+    """Show an image's configuration as JSON.
+
+    Example: yard image inspect mnist:1
+    """
     say(json.dumps(_store(state).inspect(name), indent=2, default=str))
 
 
 @app.command("tag")
 def tag(source: Name, name: Name, state: State = None) -> None:
-    """Give an image another name."""
+    """Give an image another name.
+
+    Example: yard image tag mnist:1 mnist:latest
+    """
     _store(state).tag(source, name)
 
 
 @app.command("rm")
 def remove(name: Name, state: State = None) -> None:
-    """Remove a name of an image; remove the image with its last name."""
+    """Remove a name of an image; remove the image with its last name.
+
+    Example: yard image rm mnist:1
+    """
     for line in _store(state).remove(name):
         say(line)
 
@@ -162,7 +177,10 @@ def load(
     ] = "",
     state: State = None,
 ) -> None:
-    """Load an image from an archive, without a container engine."""
+    """Load an image from an archive, without a container engine.
+
+    Example: yard image load mnist.tar
+    """
     from torchyard.node.images.load import load as read
 
     for loaded in read(_store(state), archive, name=name):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,11 +12,13 @@ import typer
 from torchyard.api.errors import StatusError, YardError
 from torchyard.cli.job_arguments import JobName
 from torchyard.cli.options import say
+from torchyard.cli.output import Output, OutputOption, Quiet
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
-    from torchyard.cli.log_selection import LogSelection
     from torchyard.core.run.line_splitter import LogLine
+    from torchyard.jobs.follow_logs import ShowLine
+    from torchyard.jobs.log_selection import LogSelection
     from torchyard.kube.client import Client
     from torchyard.kube.job_lookup import JobHandle
 
@@ -36,22 +40,30 @@ def logs(
     since: Annotated[str, typer.Option(metavar="DURATION", help="Only lines newer than 30s, 5m or 2h.")] = "",
     tail: Annotated[int, typer.Option(min=-1, metavar="LINES", help="Only the last lines of each replica.")] = -1,
     grep: Annotated[str, typer.Option(metavar="REGEX", help="Only lines that match a regular expression.")] = "",
+    until: Annotated[
+        str,
+        typer.Option(metavar="REGEX", help="With -f: end with the first line that matches; fail if there is none."),
+    ] = "",
     container: Annotated[
         str, typer.Option("-c", "--container", metavar="NAME", help="Only this container. Default: all of them.")
     ] = "",
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Show the logs of all replicas of a job, set-up and init containers included.
 
-    Example: yard logs mnist -f --rank 0 --grep loss
+    With -o json, each line is an object with `replica` and `text`, on a line of its own; -o yaml is a list of them;
+    -o name prints the replicas that have lines, -q the lines without their replica.
+
+    Examples: yard logs mnist -f --rank 0 --grep loss; yard logs mnist -f --until "epoch 1"
     """
-    from torchyard.cli.log_selection import LogSelection, parse_since
+    from torchyard.jobs.log_selection import LogSelection, parse_since
 
     if follow and (previous or since or tail >= 0):
         raise YardError("--follow shows a log from its start", hint="leave out --previous, --since and --tail")
-    try:
-        pattern = re.compile(grep)
-    except re.error as error:
-        raise YardError(f"--grep {grep}: it is no regular expression: {error}") from None
+    if until and not follow:
+        raise YardError("--until waits for a line", hint="add -f", code="BadOption")
+    pattern = _compile("--grep", grep)
     selection = LogSelection(
         ranks=tuple(rank or ()),
         container=container,
@@ -61,15 +73,20 @@ def logs(
         tail_lines=tail if tail >= 0 else None,
     )
 
+    printer = LinePrinter(selection, output, quiet=quiet)
+
     async def show(client: Client, chosen: JobHandle) -> None:
-        await (_follow if follow else _print)(client, chosen, selection)
+        if follow:
+            await _follow(client, chosen, selection, printer, _compile("--until", until) if until else None)
+        else:
+            await _print(client, chosen, selection, printer)
 
     try:
         cluster.run_with_job(job, show)
     except YardError as error:
         if error.code != "NotFound" or follow:
             raise
-        from torchyard.cli.past_jobs import find_recorded, print_recorded_logs
+        from torchyard.jobs.past_jobs import find_recorded, print_recorded_logs
 
         record = find_recorded(cluster, job, error)
         if previous:
@@ -78,11 +95,33 @@ def logs(
                 hint="leave out --previous",
                 code="BadOption",
             ) from error
-        print_recorded_logs(cluster, record, selection, lambda label, line: _show(label, line, selection))
+        print_recorded_logs(cluster, record, selection, printer)
 
 
-async def _print(client: Client, job: JobHandle, selection: LogSelection) -> None:
-    from torchyard.cli.log_stream import read_lines
+def _compile(option: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise YardError(f"{option} {text}: it is not a regular expression: {error}", code="BadOption") from None
+
+
+async def _follow(
+    client: Client, job: JobHandle, selection: LogSelection, show: ShowLine, until: re.Pattern[str] | None
+) -> None:
+    """Stream the log of every container as they start, until the job has ended, or until a line matches."""
+    from torchyard.jobs.follow_logs import stream_logs
+
+    async with aclosing(stream_logs(client, job, selection)) as lines:
+        async for label, line in lines:
+            show(label, line)
+            if until is not None and until.search(line.text):
+                return
+    if until is not None:
+        raise YardError(f"{job.qualified_name} has ended without a line that matches {until.pattern}", code="NoMatch")
+
+
+async def _print(client: Client, job: JobHandle, selection: LogSelection, show: ShowLine) -> None:
+    from torchyard.jobs.log_stream import read_lines
     from torchyard.kube.job_lookup import pods_of_job
 
     pods = await pods_of_job(client, job)
@@ -103,20 +142,33 @@ async def _print(client: Client, job: JobHandle, selection: LogSelection) -> Non
                     tail_lines=selection.tail_lines,
                 )
                 async for line in lines:
-                    _show(label, line, selection)
+                    show(label, line)
             except StatusError as error:
                 if error.status != 400:  # 400: the container has not started, or has no earlier log
                     raise
                 typer.echo(f"[{label}] no log: {error.message}", err=True)
 
 
-async def _follow(client: Client, job: JobHandle, selection: LogSelection) -> None:
-    """Stream the log of every container of every pod as they start, until the job has ended and the logs with it."""
-    from torchyard.cli.follow_logs import follow_logs
+class LinePrinter:
+    """Prints the lines that match, in the format that was asked for."""
 
-    await follow_logs(client, job, selection, lambda label, line: _show(label, line, selection))
+    def __init__(self, selection: LogSelection, output: Output, *, quiet: bool) -> None:
+        self._pattern, self._output, self._quiet = selection.pattern, output, quiet
+        self._named: set[str] = set()
 
+    def __call__(self, label: str, line: LogLine) -> None:
+        if line.overwritten or not self._pattern.search(line.text):
+            return
+        match self._output:
+            case Output.json:
+                say(json.dumps({"replica": label, "text": line.text}))
+            case Output.yaml:
+                import yaml
 
-def _show(label: str, line: LogLine, selection: LogSelection) -> None:
-    if not line.overwritten and selection.pattern.search(line.text):
-        say(f"[{label}] {line.text}")
+                say(yaml.safe_dump([{"replica": label, "text": line.text}], sort_keys=False).rstrip())
+            case Output.name:
+                if label not in self._named:
+                    self._named.add(label)
+                    say(label)
+            case _:
+                say(line.text if self._quiet else f"[{label}] {line.text}")

@@ -74,7 +74,10 @@ def operator(
         int, typer.Option(metavar="N", min=0, max=65535, help="Port of the webhook.")
     ] = defaults.WEBHOOK_PORT,
 ) -> None:
-    """Reconcile the PyTorchJobs of a cluster until stopped."""
+    """Reconcile the PyTorchJobs of a cluster until stopped.
+
+    Example: yard operator --context prod
+    """
     from torchyard.kube.kubeconfig import load
     from torchyard.kube.process import prefer_uvloop, tune_garbage_collector
     from torchyard.operator.logs import set_up
@@ -129,7 +132,10 @@ def install(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests and change nothing.")] = False,
 ) -> None:
-    """Install or upgrade the operator on a cluster."""
+    """Install or upgrade the operator on a cluster.
+
+    Example: yard install --context prod --image registry.example.com/torchyard:0.2.0
+    """
     from torchyard.core.queue.kueue_detection import IntegrationMode
     from torchyard.kube.kubeconfig import load
     from torchyard.operator import install as installer
@@ -173,7 +179,10 @@ def uninstall(
         typer.Option("--with-jobs", help="Also delete the CustomResourceDefinition, and with it every PyTorchJob."),
     ] = False,
 ) -> None:
-    """Remove the operator from a cluster. Jobs and the CustomResourceDefinition stay, unless --with-jobs is set."""
+    """Remove the operator from a cluster. Jobs and the CustomResourceDefinition stay, unless --with-jobs is set.
+
+    Example: yard uninstall --context prod
+    """
     from torchyard.kube.kubeconfig import load
     from torchyard.operator import install as installer
     from torchyard.operator.manifests import Installation

@@ -26,6 +26,11 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only names, as
 Record = dict[str, Any]
 
 
+def for_programs(output: Output) -> bool:
+    """Whether a command prints records, and nothing for people, on standard output."""
+    return output not in (Output.table, Output.wide)
+
+
 def show_records(records: Sequence[Record], output: Output, *, columns: dict[str, str], empty: str) -> None:
     """Print records: as JSON or YAML whole, as a table the fields that `columns` give a heading.
 

@@ -108,7 +108,10 @@ def up(
         ),
     ] = 0,
 ) -> None:
-    """Start the plane: an API server for kubectl and the SDKs, its controllers, and a node."""
+    """Start the plane: an API server for kubectl and the SDKs, its controllers, and a node.
+
+    Examples: yard up; yard up --detach --port 0; yard up --python .venv/bin/python
+    """
     from torchyard.yard import process
     from torchyard.yard.lock import PlaneProcess
 
@@ -167,7 +170,10 @@ def down(
         bool, typer.Option("--keep-pods", help="Keep pods running; the next `yard up` adopts them.")
     ] = False,
 ) -> None:
-    """Stop the plane and its pods. The stored objects stay."""
+    """Stop the plane and its pods. The stored objects stay.
+
+    Example: yard down
+    """
     from torchyard.yard import process
 
     directory = (state or default_state()).absolute()
@@ -193,7 +199,10 @@ def status(
     state: State = None,
     output: Annotated[StatusOutput, typer.Option("-o", "--output", help="Output format.")] = StatusOutput.text,
 ) -> None:
-    """Show whether the plane is running, its address, its node and its parts. Exits with 1 if it is not running."""
+    """Show whether the plane is running, its address, its node and its parts. Exits with 1 if it is not running.
+
+    Example: yard status -o json
+    """
     from torchyard.yard.status import plane_status
 
     directory = (state or default_state()).absolute()
@@ -248,7 +257,10 @@ def kubeconfig(
         bool, typer.Option("--replace", help="With --merge, overwrite a context `torchyard` of another origin.")
     ] = False,
 ) -> None:
-    """Print the kubeconfig of the plane or its path, or merge it into your kubeconfig."""
+    """Print the kubeconfig of the plane or its path, or merge it into your kubeconfig.
+
+    Examples: yard kubeconfig --merge; export KUBECONFIG=$(yard kubeconfig --path)
+    """
     from torchyard.kube import kubeconfig_entry
     from torchyard.kube.kubeconfig import parse_file
 

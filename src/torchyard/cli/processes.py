@@ -6,16 +6,17 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.cli.job_arguments import Container, JobName, Rank
 from torchyard.cli.options import say
+from torchyard.cli.output import Output, OutputOption, Quiet, Record, for_programs, show_records
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Forward = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
+_STREAMS = {"stdout": False, "stderr": True}
 _SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
 
 
@@ -40,12 +42,19 @@ def exec_command(
     stdin: Annotated[
         bool, typer.Option("-i", "--stdin", help="Pass standard input on. On a terminal it always is.")
     ] = False,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Run a command in a replica of a job, and exit with its exit code. On a terminal it gets one too.
 
+    With -o json or yaml, the exit code and what the command printed are one record; -o name and -q print only the pod.
+
     Examples: yard exec mnist; yard exec mnist --rank 1 -- nvidia-smi
     """
-    _run(cluster, job, rank, container, command or _SHELL, stdin=stdin)
+    output = Output.name if quiet else output
+    if for_programs(output):
+        _run_for_programs(cluster, Replica(job, rank, container), command or [], output, stdin=stdin)
+    _run(cluster, Replica(job, rank, container), command or _SHELL, stdin=stdin)
 
 
 @with_cluster
@@ -54,17 +63,56 @@ def attach(cluster: Cluster, job: JobName, rank: Rank = "", container: Container
 
     Example: yard attach mnist --rank 0
     """
-    _run(cluster, job, rank, container, [], stdin=False)
+    _run(cluster, Replica(job, rank, container), [], stdin=False)
 
 
-def _run(cluster: Cluster, job: str, rank: str, container: str, command: list[str], *, stdin: bool) -> None:
+class Replica(NamedTuple):
+    """What the options of a command name."""
+
+    job: str
+    rank: str
+    container: str
+
+
+def _run_for_programs(
+    cluster: Cluster, replica: Replica, command: list[str], output: Output, *, stdin: bool
+) -> NoReturn:
+    if not command:
+        raise YardError("a record needs a command", hint="yard exec JOB -o json -- COMMAND", code="BadOption")
+
+    async def work(client: Client) -> Record:
+        from torchyard.cli.replica import find_container
+        from torchyard.cli.terminal import read_input
+        from torchyard.kube.connect import open_transport
+        from torchyard.kube.container_streams import STDERR, run_process
+
+        printed = {False: bytearray(), True: bytearray()}
+        address = await find_container(client, replica.job, cluster.namespace, replica.rank, replica.container)
+        async with open_transport(cluster.connection, "yard") as transport:
+            with _reporting_missing_programs(command, address):
+                code = await run_process(
+                    transport,
+                    address,
+                    command,
+                    lambda channel, data: printed[channel == STDERR].extend(data),
+                    stdin=read_input() if stdin else None,
+                )
+        texts = {name: printed[is_error].decode(errors="replace") for name, is_error in _STREAMS.items()}
+        return {"name": f"pod/{address.pod}", "container": address.container, "exitCode": code, **texts}
+
+    record = cluster.run(work)
+    show_records([record], output, columns={}, empty="")
+    raise typer.Exit(record["exitCode"])
+
+
+def _run(cluster: Cluster, replica: Replica, command: list[str], *, stdin: bool) -> NoReturn:
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
 
     async def work(client: Client) -> int:
         from torchyard.cli.replica import find_container
         from torchyard.kube.connect import open_transport
 
-        address = await find_container(client, job, cluster.namespace, rank, container)
+        address = await find_container(client, replica.job, cluster.namespace, replica.rank, replica.container)
         async with open_transport(cluster.connection, "yard") as transport:
             return await _stream(transport, address, command, stdin=stdin, is_terminal=is_terminal and bool(command))
 
@@ -77,17 +125,22 @@ async def _stream(
     from torchyard.cli.terminal import raw_mode, read_input, terminal_sizes, write_output
     from torchyard.kube.container_streams import run_process
 
+    with _reporting_missing_programs(command, address), raw_mode() if is_terminal else nullcontext():
+        return await run_process(
+            transport,
+            address,
+            command,
+            write_output,
+            stdin=read_input() if stdin or is_terminal else None,
+            tty=is_terminal,
+            sizes=terminal_sizes() if is_terminal else None,
+        )
+
+
+@contextmanager
+def _reporting_missing_programs(command: list[str], address: ContainerAddress) -> Iterator[None]:
     try:
-        with raw_mode() if is_terminal else nullcontext():
-            return await run_process(
-                transport,
-                address,
-                command,
-                write_output,
-                stdin=read_input() if stdin or is_terminal else None,
-                tty=is_terminal,
-                sizes=terminal_sizes() if is_terminal else None,
-            )
+        yield
     except StatusError as error:
         if error.status != 500 or not command:
             raise
@@ -107,12 +160,15 @@ def port_forward(
     ],
     rank: Rank = "",
     address: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Forward ports of this machine to a replica of a job, until Ctrl-C.
 
     Example: yard port-forward mnist 6006 --rank 0
     """
     pairs = [_parse_ports(pair) for pair in ports]
+    chosen = Output.name if quiet else output
 
     async def work(client: Client) -> None:
         from torchyard.cli.replica import find_container
@@ -120,10 +176,16 @@ def port_forward(
 
         target = await find_container(client, job, cluster.namespace, rank, "")
         async with open_transport(cluster.connection, "yard") as transport:
+            records = []
             for local, remote in pairs:
                 server = await _listen(partial(_forward, transport, target, remote), address, local)
                 host, port = server.sockets[0].getsockname()[:2]
-                say(f"Forwarding from {host}:{port} -> {target.pod}:{remote}")
+                records.append({"name": f"pod/{target.pod}", "address": host, "port": port, "remotePort": remote})
+                if not for_programs(chosen):
+                    say(f"Forwarding from {host}:{port} -> {target.pod}:{remote}")
+            if for_programs(chosen):
+                show_records(records, chosen, columns={}, empty="")
+                sys.stdout.flush()
             await asyncio.Event().wait()
 
     cluster.run(work)

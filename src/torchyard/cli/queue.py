@@ -99,7 +99,10 @@ def list_queues(
     output: Annotated[ListOutput, typer.Option("-o", "--output", help="Output format.")] = ListOutput.table,
     state: State = None,
 ) -> None:
-    """List queued jobs in queue order."""
+    """List queued jobs in queue order.
+
+    Example: yard queue list
+    """
     positions = [
         workload for workload in _run(state, _list_positions) if not namespace or workload.info.key[0] == namespace
     ]
@@ -128,7 +131,10 @@ def list_queues(
 
 @app.command("position")
 def position(job: Job, namespace: Namespace = "", state: State = None) -> None:
-    """Show the position of a job in its queue, and an estimate of when it starts."""
+    """Show the position of a job in its queue, and an estimate of when it starts.
+
+    Example: yard queue position mnist
+    """
     from torchyard.core.queue.visibility import estimate_start
 
     positions = _run(state, _list_positions)
@@ -146,7 +152,10 @@ def position(job: Job, namespace: Namespace = "", state: State = None) -> None:
 
 @app.command("why")
 def why(job: Job, namespace: Namespace = "", state: State = None) -> None:
-    """Show the state of a job, and why it is pending."""
+    """Show the state of a job, and why it is pending.
+
+    Example: yard queue why mnist
+    """
     say(_run(state, partial(_explain, job=job, namespace=namespace or _context_namespace(state))))
 
 
@@ -205,14 +214,20 @@ def _set_active(active: bool) -> Callable[[Client, WorkloadPosition], Awaitable[
 
 @app.command("hold")
 def hold(job: Job, namespace: Namespace = "", state: State = None) -> None:
-    """Take a job out of its queue. A running job is stopped."""
+    """Take a job out of its queue. A running job is stopped.
+
+    Example: yard queue hold mnist
+    """
     _change_job(state, job, namespace, _set_active(False))
     say(f"{job} is on hold; `yard queue resume {job}` queues it again")
 
 
 @app.command("resume")
 def resume(job: Job, namespace: Namespace = "", state: State = None) -> None:
-    """Queue a job again that is on hold."""
+    """Queue a job again that is on hold.
+
+    Example: yard queue resume mnist
+    """
 
     async def change(client: Client, workload: WorkloadPosition) -> None:
         if workload.info.is_active:
@@ -230,7 +245,10 @@ def move(
     namespace: Namespace = "",
     state: State = None,
 ) -> None:
-    """Move a pending job to another queue of its namespace."""
+    """Move a pending job to another queue of its namespace.
+
+    Example: yard queue move mnist fast
+    """
 
     async def change(client: Client, workload: WorkloadPosition) -> None:
         from torchyard.api.gvr import JOBS

@@ -9,6 +9,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.job_arguments import JobName
+from torchyard.cli.output import Output, OutputOption, Quiet
 from torchyard.cli.run_options import OnInterrupt, SessionOptions
 from torchyard.cli.target import Cluster, with_cluster
 
@@ -37,6 +38,8 @@ def rerun(
         bool, typer.Option("--dry-run", help="Let the server check the job, print it, and exit.")
     ] = False,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Do not follow the job.")] = False,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Run a job again under another name, from the cluster or from the history, and exit with its exit code.
 
@@ -51,18 +54,19 @@ def rerun(
         set_arguments(copied, arguments)
     for change in changes or ():
         set_value(copied, change)
-    options = SessionOptions(cluster.namespace, OnInterrupt.leave, dry_run=dry_run, detach=detach)
+    chosen = Output.name if quiet else output
+    options = SessionOptions(cluster.namespace, OnInterrupt.leave, dry_run=dry_run, detach=detach, output=chosen)
     raise typer.Exit(asyncio.run(run_objects(cluster.connection, objects, "", options)))
 
 
 async def _copy(client: Client, cluster: Cluster, job: str, name: str) -> list[Object]:
     """The job under its new name, behind the files of its script, if it has any."""
     from torchyard.api.gvr import CONFIG_MAPS
-    from torchyard.cli.past_jobs import find_run
-    from torchyard.cli.run_script import random_suffix
     from torchyard.core.run.program import pod_specs
     from torchyard.core.run.rerun import base_name, renamed_job
     from torchyard.core.run.script_job import workspace_name, workspace_parts
+    from torchyard.jobs.past_jobs import find_run
+    from torchyard.jobs.scripts import random_suffix
 
     record = await find_run(client, cluster, job)
     original = record["object"]

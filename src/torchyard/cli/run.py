@@ -13,6 +13,7 @@ import typer
 from torchyard.api import manifests
 from torchyard.api.errors import YardError
 from torchyard.cli.option_groups import with_groups
+from torchyard.cli.output import Output, OutputOption, Quiet
 from torchyard.cli.run_options import OnInterrupt, SessionOptions
 from torchyard.cli.script_options import refuse_script_options, script_options
 from torchyard.cli.target import Cluster, choose_cluster
@@ -63,12 +64,17 @@ def run(
     dependencies: Annotated[
         bool, typer.Option("--deps/--no-deps", help="Script: install the packages that it needs and the image lacks.")
     ] = True,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Run a manifest or a script, follow its job with the logs of all replicas, and exit with the job's exit code.
 
     A script, or a function as MODULE:FUNCTION, runs as a PyTorchJob with the files of the current directory. The
     packages it needs come from its inline metadata (PEP 723), uv.lock, requirements.txt or pyproject.toml, the first
     that exists.
+
+    With -o json|yaml|name or -q, standard output has one record for each job when the command ends; logs and states
+    are on standard error.
 
     Examples: yard run job.yaml; yard run train.py --nodes 4 -- --lr 0.1; yard run train:main -- --lr 0.1
     """
@@ -78,7 +84,14 @@ def run(
             "--notify needs a job that is followed", hint="leave out --detach, --diff and --dry-run", code="BadOption"
         )
     options = SessionOptions(
-        cluster.namespace, on_interrupt, replace=replace_job, diff=diff, dry_run=dry_run, detach=detach, notify=notify
+        cluster.namespace,
+        on_interrupt,
+        replace=replace_job,
+        diff=diff,
+        dry_run=dry_run,
+        detach=detach,
+        notify=notify,
+        output=Output.name if quiet else output,
     )
     raise typer.Exit(run_target(cluster, objects, text, options))
 
@@ -94,7 +107,7 @@ def read_target(
     target: str, script: ScriptJob, arguments: list[str] | None, cluster: Cluster, *, dependencies: bool = True
 ) -> TargetObjects:
     """The objects that a script or a manifest stands for."""
-    from torchyard.cli.run_script import is_script_target, script_manifest
+    from torchyard.jobs.scripts import is_script_target, script_manifest
 
     if is_script_target(target):
         job = replace(script, script=target, arguments=tuple(arguments or ()))

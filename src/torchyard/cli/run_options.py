@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from torchyard.cli.output import Output, for_programs
+
 
 class OnInterrupt(StrEnum):
     leave = "leave"
@@ -22,3 +24,9 @@ class SessionOptions:
     dry_run: bool = False
     detach: bool = False
     notify: str = ""  # a URL, or a command of the shell
+    output: Output = Output.table  # for programs: records on standard output, everything else on standard error
+    has_results: bool = False  # the caller prints other records at the end
+
+    @property
+    def for_programs(self) -> bool:
+        return for_programs(self.output)

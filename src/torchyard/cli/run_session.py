@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import Any
 
 import yaml
 
@@ -15,6 +14,7 @@ from torchyard.api.objects import Object
 from torchyard.cli.apply import Plan, apply, delete_replaced, dry_run, locate, plan
 from torchyard.cli.follow import Follower
 from torchyard.cli.notify import notify
+from torchyard.cli.output import Record, show_records
 from torchyard.cli.run_options import OnInterrupt, SessionOptions
 from torchyard.cli.screen import Screen, create_screen
 from torchyard.core.run.failure import exit_code
@@ -32,7 +32,7 @@ INTERRUPTED = 130  # the exit code that shells report after Ctrl-C
 async def run_objects(connection: Connection, objects: list[Object], text: str, options: SessionOptions) -> int:
     """Carry out `yard run` and return its exit code. `text` is the manifest as written, for hints about it."""
     async with open_client(connection, "yard-run") as client:
-        screen = create_screen()
+        screen = create_screen(for_programs=options.for_programs)
         session = RunSession(client, screen, options, options.namespace or connection.namespace)
         work = asyncio.ensure_future(session.run(objects))
         loop = asyncio.get_running_loop()
@@ -66,8 +66,15 @@ class RunSession:
     def __init__(self, client: Client, screen: Screen, options: SessionOptions, namespace: str) -> None:
         self._client, self._screen, self._options, self.namespace = client, screen, options, namespace
         self._jobs: list[JobHandle] = []
+        self._records: list[Record] = []
 
     async def run(self, objects: list[Object]) -> int:
+        code = await self._run(objects)
+        if self._options.for_programs and not self._options.has_results:
+            show_records(self._records, self._options.output, columns={}, empty="")
+        return code
+
+    async def _run(self, objects: list[Object]) -> int:
         if self._options.diff:
             return await self._show_diff(objects)
         if self._options.dry_run:
@@ -86,15 +93,20 @@ class RunSession:
         for obj in objects:
             planned = await self._plan(obj, replace=True)
             named = {**obj, "metadata": {"name": obj["metadata"].get("generateName", ""), **obj["metadata"]}}
-            self._screen.note(f"{qualified_name(planned.target.gvr, named)} would be {planned.action}")
+            name = qualified_name(planned.target.gvr, named)
+            self._records.append({"name": name, "action": planned.action, "diff": planned.diff})
+            self._screen.note(f"{name} would be {planned.action}")
             if planned.diff:
                 self._screen.note(planned.diff)
         return 0
 
     async def _show_dry_run(self, objects: list[Object]) -> int:
         for obj in objects:
-            checked = await dry_run(self._client, await locate(self._client, obj, self.namespace))
-            self._screen.note("---\n" + yaml.safe_dump(_without_noise(checked), sort_keys=False).rstrip())
+            target = await locate(self._client, obj, self.namespace)
+            checked = _without_noise(await dry_run(self._client, target))
+            self._records.append({"name": qualified_name(target.gvr, checked), "object": checked})
+            if not self._options.for_programs:
+                self._screen.note("---\n" + yaml.safe_dump(checked, sort_keys=False).rstrip())
         return 0
 
     async def _apply(self, objects: list[Object]) -> None:
@@ -113,7 +125,9 @@ class RunSession:
             action = "unchanged" if planned.action == "unchanged" else "applied"
             self._screen.note(f"{qualified_name(gvr, applied)} {action}")
             if applied["kind"] in RUNNABLE:
-                self._jobs.append(JobHandle(gvr, applied))
+                job = JobHandle(gvr, applied)
+                self._jobs.append(job)
+                self._records.append({"name": job.qualified_name, "namespace": job.namespace, "action": action})
             elif is_archive(applied):
                 archives.append(applied)
         for archive in archives:
@@ -124,14 +138,7 @@ class RunSession:
 
     async def _set_owner(self, archive: Object, job: JobHandle) -> None:
         """Let the files of a script be deleted with its job."""
-        owner = {
-            "apiVersion": job.gvr.api_version,
-            "kind": job.object["kind"],
-            "name": job.name,
-            "uid": job.object["metadata"]["uid"],
-            "blockOwnerDeletion": True,
-        }
-        patch = {"metadata": {"ownerReferences": [owner]}}
+        patch = {"metadata": {"ownerReferences": [job.owner_reference]}}
         await self._client.patch(CONFIG_MAPS, archive["metadata"]["name"], patch, job.namespace)
 
     async def _follow(self) -> int:
@@ -144,9 +151,14 @@ class RunSession:
             if failure is not None:
                 self._screen.note(f"first to fail: {failure} at {failure.at}")
             own_code = exit_code(result, failure)
+            self._add_result(job, result, own_code)
             await self._notify(job, result, own_code)
             code = code or own_code
         return code
+
+    def _add_result(self, job: JobHandle, result: RunState, code: int) -> None:
+        record = next(record for record in self._records if record["name"] == job.qualified_name)
+        record |= {"state": result.state, "exitCode": code, "message": result.message}
 
     async def _notify(self, job: JobHandle, result: RunState, code: int) -> None:
         if self._options.notify:
@@ -172,7 +184,7 @@ class RunSession:
         return "" if job.namespace == "default" else f" -n {job.namespace}"
 
 
-def _without_noise(obj: Object) -> Any:
+def _without_noise(obj: Object) -> Object:
     """An object as a person reads it: without its managed fields and its packed files."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     shown = {**obj, "metadata": metadata}

@@ -116,7 +116,9 @@ class TerminalScreen:
         return _COLOURS[self._order.index(name) % len(_COLOURS)]
 
 
-def create_screen() -> Screen:
-    """Return the screen that fits standard output."""
+def create_screen(*, for_programs: bool = False) -> Screen:
+    """Return the screen that fits standard output, or standard error if standard output has records for programs."""
+    if for_programs:
+        return PlainScreen(sys.stderr)
     console = Console(highlight=False)
     return TerminalScreen(console) if console.is_terminal else PlainScreen(sys.stdout)

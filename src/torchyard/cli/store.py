@@ -14,7 +14,10 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup file.")]
 
 
 def backup(file: File, state: State = None) -> None:
-    """Write the store to a file. The plane may be running."""
+    """Write the store to a file. The plane may be running.
+
+    Example: yard backup monday.db
+    """
     from torchyard.yard import backups
 
     revision = backups.backup((state or default_state()).absolute(), file.absolute())
@@ -28,7 +31,10 @@ def restore(
         bool, typer.Option("--replace", help="Rename the present store and put the backup in its place.")
     ] = False,
 ) -> None:
-    """Restore the store of a stopped plane from a backup."""
+    """Restore the store of a stopped plane from a backup.
+
+    Example: yard restore monday.db --replace
+    """
     from torchyard.yard import backups
 
     revision = backups.restore((state or default_state()).absolute(), file.absolute(), replace=replace)

@@ -11,7 +11,7 @@ import typer
 from torchyard.api.errors import YardError
 from torchyard.cli.option_groups import with_groups
 from torchyard.cli.options import say
-from torchyard.cli.output import Output, OutputOption, show_records
+from torchyard.cli.output import Output, OutputOption, Quiet, show_records
 from torchyard.cli.run import Arguments, run_target
 from torchyard.cli.run_options import OnInterrupt, SessionOptions
 from torchyard.cli.script_options import script_options
@@ -40,6 +40,7 @@ def sweep(
     sort: Annotated[str, typer.Option(metavar="METRIC", help="Sort the results by a metric, the lowest first.")] = "",
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Do not follow the job.")] = False,
     output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Run a script once for every combination of options, and show the last metrics of each run.
 
@@ -47,8 +48,9 @@ def sweep(
 
     Example: yard sweep train.py --grid lr=0.1,0.01 --grid batch-size=32,64 --parallel 2 -- --epochs 1
     """
-    from torchyard.cli.run_script import is_script_target, prepare_script
+    from torchyard.jobs.scripts import is_script_target, prepare_script
 
+    output = Output.name if quiet else output
     if not is_script_target(target):
         if grid or arguments:
             raise YardError(f"{target} is no script", hint="pass a file that ends in .py", code="BadOption")
@@ -65,13 +67,15 @@ def sweep(
 
     named, workspace = prepare_script(replace(script, script=target, arguments=tuple(arguments or ())), cluster)
     combinations = combine(grid)
-    say(f"{len(combinations)} combinations")
-    options = SessionOptions(cluster.namespace, OnInterrupt.leave, detach=detach)
+    if output in (Output.table, Output.wide):
+        say(f"{len(combinations)} combinations")
+    # a sweep that is followed prints its results, one that is not the record of its job
+    options = SessionOptions(cluster.namespace, OnInterrupt.leave, detach=detach, output=output, has_results=not detach)
     code = run_target(cluster, sweep_objects(named, workspace, combinations, parallel), "", options)
-    if detach:
-        say(f"its results: yard sweep {named.name}")
-    else:
+    if not detach:
         _show_results(cluster, named.name, sort, output)
+    elif not options.for_programs:
+        say(f"its results: yard sweep {named.name}")
     raise typer.Exit(code)
 
 
@@ -79,7 +83,7 @@ def _show_results(cluster: Cluster, name: str, sort: str, output: Output) -> Non
     from torchyard.core.run.sweep import combinations_of
 
     async def work(client: Client) -> list[dict[str, Any]]:
-        from torchyard.cli.past_jobs import find_run
+        from torchyard.jobs.past_jobs import find_run
 
         record = await find_run(client, cluster, name)
         combinations = combinations_of(record["object"])
@@ -117,8 +121,8 @@ def _sort_key(value: float) -> tuple[bool, float]:
 async def _result(
     client: Client, cluster: Cluster, record: RunRecord, index: int, combination: Combination
 ) -> dict[str, Any]:
-    from torchyard.cli.past_jobs import read_pod_log
     from torchyard.core.run.metrics import last_metrics
+    from torchyard.jobs.past_jobs import read_pod_log
 
     replica = next((replica for replica in record["replicas"] if replica["rank"] == index), None)
     lines = await read_pod_log(client, cluster, record, replica["pod"]) if replica else []

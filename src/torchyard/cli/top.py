@@ -10,7 +10,7 @@ import typer
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.cli.options import say
-from torchyard.cli.output import Output, OutputOption, show_records
+from torchyard.cli.output import Output, OutputOption, Quiet, show_records
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
@@ -40,11 +40,14 @@ def top(
         bool, typer.Option("-w", "--watch", help="Show it again every two seconds, until Ctrl-C.")
     ] = False,
     output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Show what each replica of a job uses: CPU, memory, and the GPUs it has.
 
     Example: yard top mnist -w
     """
+
+    output = Output.name if quiet else output
 
     async def work(client: Client) -> None:
         while True:

@@ -48,6 +48,17 @@ class JobHandle:
     def qualified_name(self) -> str:
         return qualified_name(self.gvr, self.object)
 
+    @property
+    def owner_reference(self) -> Object:
+        """What an object that is deleted with the job names as its owner."""
+        return {
+            "apiVersion": self.gvr.api_version,
+            "kind": self.object["kind"],
+            "name": self.name,
+            "uid": self.object["metadata"]["uid"],
+            "blockOwnerDeletion": True,
+        }
+
 
 async def list_jobs(client: Client, namespace: str = "", *, labels: str = "") -> list[JobHandle]:
     """The jobs of a namespace, or of all, that no other object controls; sorted by namespace and name."""

@@ -8,14 +8,41 @@
             print(line)
         job.wait()
 
+`AsyncYard` and `AsyncJob` have the same methods as coroutines and asynchronous iterators.
+
 Modules in reading order:
 
-- `yard`: a cluster; submits jobs and finds them
-- `job`: one job; its outcome, pods, logs, scale
-- `event_loop_thread`: runs the asynchronous client for synchronous callers
+- `async_yard`: a cluster; submits jobs, scripts and functions, and finds them
+- `options`: how a script or a function runs
+- `async_job`: one job; its outcome, pods, logs, metrics, scale
+- `views`, `live`: a job as a table or as HTML, once or until it has finished
+- `yard`, `job`, `event_loop_thread`: the same for synchronous callers
 """
 
-from torchyard.sdk.job import Job, JobFailed
+from torchyard.core.run.failure import ContainerFailure
+from torchyard.core.run.progress import TrainingProgress
+from torchyard.core.run.record import RunRecord
+from torchyard.core.run.state import RunState
+from torchyard.core.run.summary import JobSummary
+from torchyard.jobs.actions import JobEvent
+from torchyard.sdk.async_job import AsyncJob, JobFailed
+from torchyard.sdk.async_yard import AsyncYard
+from torchyard.sdk.job import Job
+from torchyard.sdk.views import JobView, ReplicaLine
 from torchyard.sdk.yard import Yard
 
-__all__ = ["Job", "JobFailed", "Yard"]
+__all__ = [
+    "AsyncJob",
+    "AsyncYard",
+    "ContainerFailure",
+    "Job",
+    "JobEvent",
+    "JobFailed",
+    "JobSummary",
+    "JobView",
+    "ReplicaLine",
+    "RunRecord",
+    "RunState",
+    "TrainingProgress",
+    "Yard",
+]

@@ -1,22 +1,22 @@
-"""A cluster, as a program sees it."""
+"""A cluster, as a synchronous program sees it. Every method waits for that of `AsyncYard` with the same name."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any, Unpack
 
-from torchyard.api import manifests
-from torchyard.api.errors import YardError
-from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
-from torchyard.api.pytorchjob import names
-from torchyard.core.run.state import RUNNABLE
-from torchyard.kube.client import Client
-from torchyard.kube.discovery import find_resource
-from torchyard.kube.http import HttpTransport
+from torchyard.core.run.record import RunRecord
+from torchyard.core.run.summary import JobSummary
+from torchyard.jobs.function_source import Function
+from torchyard.sdk.async_job import AsyncJob
+from torchyard.sdk.async_yard import AsyncYard
 from torchyard.sdk.event_loop_thread import EventLoopThread
 from torchyard.sdk.job import Job
-from torchyard.yard.target import resolve_connection
+from torchyard.sdk.options import ScriptOptions
+from torchyard.sdk.views import jobs_html
 
 
 class Yard:
@@ -28,49 +28,61 @@ class Yard:
     """
 
     def __init__(self, *, kubeconfig: str | Path | None = None, context: str = "", namespace: str = "") -> None:
-        connection = resolve_connection(Path(kubeconfig) if kubeconfig else None, context)
-        self.namespace = namespace or connection.namespace
-        self._client = Client(HttpTransport(connection, user_agent="torchyard-sdk"), manager="torchyard-sdk")
+        self._yard = AsyncYard(kubeconfig=kubeconfig, context=context, namespace=namespace)
         self._loop = EventLoopThread()
+
+    @property
+    def namespace(self) -> str:
+        return self._yard.namespace
 
     def submit(self, manifest: str | Path | Object) -> Job:
         """Create every object of a manifest and return the one PyTorchJob, Job or Pod among them.
 
         `manifest` is the path of a file, or one object as a dict.
         """
-        objects = (
-            [manifest] if isinstance(manifest, dict) else manifests.read(Path(manifest).read_text(), str(manifest))
-        )
-        runnable = [obj for obj in objects if obj.get("kind") in RUNNABLE]
-        if len(runnable) != 1:
-            raise YardError(
-                f"the manifest has {len(runnable)} PyTorchJobs, Jobs and Pods; it must have exactly one",
-                code="BadManifest",
-            )
-        return self._loop.run(self._submit(objects, runnable[0]))
+        return self._job(self._loop.run(self._yard.submit(manifest)))
 
-    def job(self, name: str, *, kind: str = names.KIND, api_version: str = names.API_VERSION) -> Job:
-        """Return an existing job by name."""
+    def run(self, target: str | Path, *arguments: str, **options: Unpack[ScriptOptions]) -> Job:
+        """Start a Python script or `module:function` with the files of the current directory, as `yard run` does."""
+        return self._job(self._loop.run(self._yard.run(target, *arguments, **options)))
 
-        async def get() -> Job:
-            gvr = await find_resource(self._client, api_version, kind)
-            return self._job(gvr, await self._client.get(gvr, name, self.namespace))
+    def train(
+        self,
+        function: Function,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScriptOptions],
+    ) -> Job:
+        """Start a function with these arguments on every rank, with the files of the current directory.
 
-        return self._loop.run(get())
+        `job.result()` returns what rank 0 returned. A function of a program or notebook travels as its source, with
+        the imports, functions and constants that it uses; arguments and result are JSON.
+        """
+        return self._job(self._loop.run(self._yard.train(function, args=args, kwargs=kwargs, **options)))
+
+    def job(self, name: str) -> Job:
+        """Return an existing job of any kind by name; KIND/NAME if jobs of several kinds have it."""
+        return self._job(self._loop.run(self._yard.job(name)))
 
     def jobs(self, *, labels: str = "") -> list[Job]:
-        """Return the PyTorchJobs of the namespace that match a label selector."""
+        """Return the jobs of the namespace that match a label selector, of every kind, as `yard ps` lists them."""
+        return [self._job(job) for job in self._loop.run(self._yard.jobs(labels=labels))]
 
-        async def list_jobs() -> list[Job]:
-            gvr = await find_resource(self._client, names.API_VERSION, names.KIND)
-            items = (await self._client.list(gvr, self.namespace, labels=labels)).items
-            return [self._job(gvr, {"kind": names.KIND, **item}) for item in items]
+    def summaries(self, *, labels: str = "") -> list[JobSummary]:
+        """Return one line about each job of the namespace."""
+        return self._loop.run(self._yard.summaries(labels=labels))
 
-        return self._loop.run(list_jobs())
+    def history(self) -> list[RunRecord]:
+        """Return the jobs of the namespace that have ended, the last first; on a plane also those that were deleted."""
+        return self._loop.run(self._yard.history())
+
+    def _repr_html_(self) -> str:
+        return jobs_html(self.summaries())
 
     def close(self) -> None:
         """Close the connection."""
-        self._loop.run(self._client.close())
+        self._loop.run(self._yard.close())
         self._loop.close()
 
     def __enter__(self) -> Yard:
@@ -81,16 +93,5 @@ class Yard:
     ) -> None:
         self.close()
 
-    async def _submit(self, objects: list[Object], runnable: Object) -> Job:
-        job: Job | None = None
-        for obj in objects:
-            gvr = await find_resource(self._client, obj["apiVersion"], obj["kind"])
-            namespace = ((obj.get("metadata") or {}).get("namespace") or self.namespace) if gvr.namespaced else ""
-            created = await self._client.create(gvr, obj, namespace, strict=True)
-            if obj is runnable:
-                job = self._job(gvr, created)
-        assert job is not None
-        return job
-
-    def _job(self, gvr: GroupVersionResource, obj: Object) -> Job:
-        return Job(self._client, self._loop, gvr, obj)
+    def _job(self, job: AsyncJob) -> Job:
+        return Job(self._loop, job)

@@ -9,6 +9,7 @@ import re
 import sys
 import tarfile
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from torchyard.yard.machine import diagnose_machine
 from torchyard.yard.settings import PlaneSettings
 from torchyard.yard.status import plane_status
 
+Finding = tuple[str, bool, str]  # the subject, whether it works, and a detail
 _LOG_BYTES = 1 << 20
 _NAME = r"[\w-]*(?:token|password|passwd|secret|api[_-]?key)[\w-]*"
 _VALUE = r"""(?:\\"[^"\n]*"|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^\s,;}]+)"""
@@ -39,13 +41,34 @@ def redact(text: str) -> str:
 
 
 def write_bundle(settings: PlaneSettings, target: Path) -> list[str]:
-    """Write the archive and return the names of its files. Objects, kubeconfigs and keys are not among them."""
+    """Write the archive of a plane and return the names of its files.
+
+    Objects, kubeconfigs and keys are not among them.
+    """
     content = {
         "versions.json": json.dumps(_versions(), indent=2),
-        "doctor.txt": "".join(f"{'ok' if ok else 'no'} {name}: {detail}\n" for name, ok, detail in diagnose_machine()),
+        "doctor.txt": _findings_text(diagnose_machine()),
         "status.json": json.dumps(_status(settings), indent=2),
         "yard.log": files.read_end(settings.log, _LOG_BYTES).decode(errors="replace") if settings.log.exists() else "",
     }
+    return _write(content, target)
+
+
+def write_cluster_bundle(findings: Sequence[Finding], server: Mapping[str, object], target: Path) -> list[str]:
+    """Write the archive of a cluster: what it lacks, its version, and the versions of this program."""
+    content = {
+        "versions.json": json.dumps(_versions(), indent=2),
+        "doctor.txt": _findings_text(findings),
+        "server.json": json.dumps(server, indent=2),
+    }
+    return _write(content, target)
+
+
+def _findings_text(findings: Iterable[Finding]) -> str:
+    return "".join(f"{'ok' if works else 'no'} {subject}: {detail}\n" for subject, works, detail in findings)
+
+
+def _write(content: Mapping[str, str], target: Path) -> list[str]:
     with tarfile.open(target, "w:gz") as archive:
         for name, text in content.items():
             data = redact(text).encode()

@@ -140,9 +140,10 @@ async def _nothing() -> None:
 def _history(deps: Dependencies) -> Part:
     kinds = {"Job": JOBS, **({pytorchjob.KIND: PYTORCHJOBS} if "pytorchjob" in deps.registry.controllers else {})}
     keep = timedelta(days=deps.settings.history_days)
-    if not keep:
-        return _nothing
     store = HistoryStore(deps.settings.history)
+    if not keep:  # also what an earlier start with another number has kept
+        store.clear()
+        return _nothing
     return JobHistoryController(deps.informers, kinds, store, keep=keep, clock=deps.registry.clock).run
 
 

@@ -57,6 +57,11 @@ class HistoryStore:
                 if directory.stat().st_mtime < before.timestamp():
                     files.remove_tree(directory)
 
+    def clear(self) -> None:
+        """Remove everything."""
+        if self._directory.exists():
+            files.remove_tree(self._directory)
+
     def list(self, namespace: str = "", *, name: str = "") -> list[RunRecord]:
         """The records of a namespace, or of all, and of a name, if one is given; the last ended first."""
         if not self._database.exists():

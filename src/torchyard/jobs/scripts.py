@@ -1,4 +1,4 @@
-"""The manifest of a script that `yard run` starts."""
+"""The manifest of a script or a function that `yard run` or the SDK starts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.cli.dependencies import find_requirements, install
-from torchyard.cli.local_plane import local_plane
-from torchyard.cli.target import Cluster
-from torchyard.cli.workspace import files_of, pack
 from torchyard.core.run.script_job import DEFAULT_IMAGE, REQUIREMENTS, ScriptJob, job_name, script_objects
+from torchyard.jobs.dependencies import find_requirements, install
+from torchyard.jobs.function_source import ENTRY, Function, function_files
+from torchyard.jobs.local_plane import local_plane
+from torchyard.jobs.target import Target
+from torchyard.jobs.workspace import files_of, pack
 from torchyard.yard.python_choice import find_chosen
 
 # The letters of the suffixes that Kubernetes gives to generated names.
@@ -32,13 +33,13 @@ def random_suffix() -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX))
 
 
-def script_manifest(job: ScriptJob, cluster: Cluster | None = None, *, dependencies: bool = True) -> list[Object]:
+def script_manifest(job: ScriptJob, cluster: Target | None = None, *, dependencies: bool = True) -> list[Object]:
     """The objects that run a script with the files of the current directory, or of its own if it lies elsewhere."""
     return script_objects(*prepare_script(job, cluster, dependencies=dependencies))
 
 
 def prepare_script(
-    job: ScriptJob, cluster: Cluster | None = None, *, dependencies: bool = True
+    job: ScriptJob, cluster: Target | None = None, *, dependencies: bool = True
 ) -> tuple[ScriptJob, bytes]:
     """The job with a name, an image, its packages and the path of the script in its packed folder."""
     directory, relative = _locate(job.script)
@@ -49,17 +50,36 @@ def prepare_script(
             code="NotFound",
         )
     requirements = find_requirements(directory / relative, directory) if dependencies else []
-    named = replace(
-        job,
-        name=job.name or f"{job_name(job.script)}-{random_suffix()}",
-        script=job.script if ":" in job.script else relative.as_posix(),
-        image=job.image or DEFAULT_IMAGE,
-    )
-    settings = local_plane(cluster) if cluster is not None and requirements and not job.image else None
-    if settings is not None:
+    named = _named(job, job.script if ":" in job.script else relative.as_posix())
+    return _pack(named, cluster, directory, requirements, {})
+
+
+def prepare_function(
+    job: ScriptJob, function: Function, cluster: Target | None = None, *, dependencies: bool = True
+) -> tuple[ScriptJob, bytes]:
+    """The job that calls a function, with the files of the current directory."""
+    directory = Path.cwd()
+    requirements = find_requirements(None, directory) if dependencies else []
+    named = _named(replace(job, name=job.name or f"{job_name(function.__name__)}-{random_suffix()}"), ENTRY)
+    return _pack(named, cluster, directory, requirements, function_files(function))
+
+
+def _named(job: ScriptJob, script: str) -> ScriptJob:
+    name = job.name or f"{job_name(job.script)}-{random_suffix()}"
+    return replace(job, name=name, script=script, image=job.image or DEFAULT_IMAGE)
+
+
+def _pack(
+    job: ScriptJob, cluster: Target | None, directory: Path, requirements: list[str], extra: dict[str, str]
+) -> tuple[ScriptJob, bytes]:
+    """The folder as an archive. On this machine's plane its packages are installed now, elsewhere by the pods."""
+    settings = local_plane(cluster) if cluster is not None and requirements else None
+    if settings is not None and job.image == DEFAULT_IMAGE:
         packages = install(requirements, find_chosen(settings), directory)
-        return replace(named, packages=str(packages) if packages else ""), pack(directory)
-    return named, pack(directory, {REQUIREMENTS: "\n".join(requirements) + "\n"} if requirements else None)
+        return replace(job, packages=str(packages) if packages else ""), pack(directory, extra)
+    if requirements:
+        extra = {**extra, REQUIREMENTS: "\n".join(requirements) + "\n"}
+    return job, pack(directory, extra)
 
 
 def _locate(target: str) -> tuple[Path, Path]:

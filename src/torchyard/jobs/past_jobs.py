@@ -12,28 +12,28 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS
 from torchyard.api.suggestions import closest
 from torchyard.api.times import to_rfc3339
-from torchyard.cli.follow_logs import ShowLine
-from torchyard.cli.local_plane import local_plane
-from torchyard.cli.log_selection import LogSelection
-from torchyard.cli.log_stream import read_lines
-from torchyard.cli.target import Cluster
 from torchyard.core.pod.logs import LogOptions
 from torchyard.core.run.line_splitter import LineSplitter, LogLine
 from torchyard.core.run.record import RunRecord, build_record
 from torchyard.core.run.state import default_container, run_state, short_name
+from torchyard.jobs.follow_logs import ShowLine
+from torchyard.jobs.local_plane import local_plane
+from torchyard.jobs.log_selection import LogSelection
+from torchyard.jobs.log_stream import read_lines
+from torchyard.jobs.target import Target
 from torchyard.kube.client import Client
 from torchyard.kube.job_lookup import find_job, list_jobs, pods_of_job
 from torchyard.node.logs import reader
 from torchyard.yard.history import HistoryStore, log_files
 
 
-def plane_history(cluster: Cluster) -> HistoryStore | None:
+def plane_history(cluster: Target) -> HistoryStore | None:
     """The history of the plane that a command talks to; None for another cluster, or a plane of another machine."""
     settings = local_plane(cluster)
     return HistoryStore(settings.history) if settings is not None else None
 
 
-async def list_runs(client: Client, cluster: Cluster, namespace: str) -> list[RunRecord]:
+async def list_runs(client: Client, cluster: Target, namespace: str) -> list[RunRecord]:
     """The jobs of a namespace, or of all, that have ended; the last ended first."""
     records = {record["uid"]: record for record in _recorded(cluster, namespace)}
     now = datetime.now(UTC)
@@ -44,7 +44,7 @@ async def list_runs(client: Client, cluster: Cluster, namespace: str) -> list[Ru
     return sorted(records.values(), key=lambda record: record["ended"], reverse=True)
 
 
-async def find_run(client: Client, cluster: Cluster, name: str) -> RunRecord:
+async def find_run(client: Client, cluster: Target, name: str) -> RunRecord:
     """The job of a name: the one that the cluster has, else the last one of the history."""
     try:
         job = await find_job(client, name, cluster.namespace)
@@ -55,7 +55,7 @@ async def find_run(client: Client, cluster: Cluster, name: str) -> RunRecord:
     return build_record(job.object, await pods_of_job(client, job), datetime.now(UTC))
 
 
-def find_recorded(cluster: Cluster, name: str, missing: YardError) -> RunRecord:
+def find_recorded(cluster: Target, name: str, missing: YardError) -> RunRecord:
     """The last job of a name in the history. Raises `missing` if it has none, with a name that is similar."""
     plain = name.rpartition("/")[2]
     records = _recorded(cluster, cluster.namespace)
@@ -68,18 +68,18 @@ def find_recorded(cluster: Cluster, name: str, missing: YardError) -> RunRecord:
     raise missing
 
 
-def _recorded(cluster: Cluster, namespace: str) -> list[RunRecord]:
+def _recorded(cluster: Target, namespace: str) -> list[RunRecord]:
     history = plane_history(cluster)
     return history.list(namespace) if history is not None else []
 
 
-async def read_first_log(client: Client, cluster: Cluster, record: RunRecord) -> list[str]:
+async def read_first_log(client: Client, cluster: Target, record: RunRecord) -> list[str]:
     """The lines of the first replica, from the cluster or from the history; none if both have lost them."""
     pod = record["replicas"][0]["pod"] if record["replicas"] else record["name"]
     return await read_pod_log(client, cluster, record, pod)
 
 
-async def read_pod_log(client: Client, cluster: Cluster, record: RunRecord, pod: str) -> list[str]:
+async def read_pod_log(client: Client, cluster: Target, record: RunRecord, pod: str) -> list[str]:
     """The lines of the main container of a pod of a job."""
     existing = await client.find(PODS, pod, record["namespace"])
     if existing is not None:
@@ -111,7 +111,7 @@ async def read_log_file(path: Path, selection: LogSelection | None = None) -> As
         yield LogLine(lines.rest)
 
 
-def print_recorded_logs(cluster: Cluster, record: RunRecord, selection: LogSelection, show: ShowLine) -> None:
+def print_recorded_logs(cluster: Target, record: RunRecord, selection: LogSelection, show: ShowLine) -> None:
     """Show the logs of a job that only the history has."""
     history = plane_history(cluster)
     logs = log_files(history.logs / record["uid"]) if history is not None else []

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from torchyard import files
 from torchyard.api.errors import YardError
-from torchyard.cli.requirement_files import changed_times, pip_options
 from torchyard.core.run.requirements import file_requirements, inline_requirements, project_requirements
+from torchyard.jobs.requirement_files import changed_times, pip_options
 from torchyard.node.images.python import Python
 
 LOCK, REQUIREMENTS, PROJECT = "uv.lock", "requirements.txt", "pyproject.toml"

@@ -1,0 +1,124 @@
+"""Streams the logs of a job's containers as they start, until the job has finished."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, aclosing
+from typing import NamedTuple
+
+from torchyard.api.errors import StatusError
+from torchyard.api.gvr import PODS
+from torchyard.api.objects import Object
+from torchyard.core.run.line_splitter import LogLine
+from torchyard.core.run.state import belongs_to, pods_of, run_state
+from torchyard.jobs.log_selection import LogSelection
+from torchyard.jobs.log_stream import cancel, follow_lines
+from torchyard.kube.client import Client
+from torchyard.kube.informer import Informer
+from torchyard.kube.job_lookup import JobHandle
+
+ShowLine = Callable[[str, LogLine], None]
+
+
+class ContainerKey(NamedTuple):
+    """A container that has started, and how often before."""
+
+    pod_uid: str
+    container: str
+    restarts: int
+
+
+async def follow_logs(client: Client, job: JobHandle, selection: LogSelection, show: ShowLine) -> None:
+    """Show the lines of every chosen container. Ends when the job has finished and its logs have ended."""
+    await LogFollower(client, job, selection, show).run()
+
+
+async def stream_logs(
+    client: Client, job: JobHandle, selection: LogSelection
+) -> AsyncGenerator[tuple[str, LogLine], None]:
+    """Yield the lines of every chosen container with its label, as `follow_logs` shows them."""
+    lines: asyncio.Queue[tuple[str, LogLine] | None] = asyncio.Queue()
+    follower = LogFollower(client, job, selection, lambda label, line: lines.put_nowait((label, line)))
+
+    async def follow() -> None:
+        try:
+            await follower.run()
+        finally:
+            lines.put_nowait(None)
+
+    following = asyncio.ensure_future(follow())
+    try:
+        while (item := await lines.get()) is not None:
+            yield item
+        await following  # raises the error that ended it
+    finally:
+        await cancel(following)
+
+
+class LogFollower:
+    """One stream for each container that has started, among those that are chosen."""
+
+    def __init__(self, client: Client, job: JobHandle, selection: LogSelection, show: ShowLine) -> None:
+        self._client, self._job, self._selection, self._show = client, job, selection, show
+        self._uid = job.object["metadata"]["uid"]
+        self._streams: dict[ContainerKey, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        job = self._job
+        labels, fields = pods_of(job.object)
+        pods = Informer(self._client, PODS, namespace=job.namespace, labels=labels, fields=fields)
+        objects = Informer(self._client, job.gvr, namespace=job.namespace, fields=f"metadata.name={job.name}")
+        changed = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            for informer in (pods, objects):
+                informer.on_change(lambda *_: changed.set())
+                stack.push_async_callback(cancel, asyncio.ensure_future(informer.run()))
+            stack.push_async_callback(self._cancel_streams)
+            for informer in (pods, objects):
+                await informer.synced.wait()
+            while True:
+                changed.clear()
+                for pod in pods.all():
+                    if belongs_to(pod, self._uid) and self._selection.matches(pod, job.name):
+                        self._start_streams(pod)
+                if self._is_done(objects.get(job.namespace, job.name)):
+                    break
+                await changed.wait()
+            running = {pod["metadata"]["uid"] for pod in pods.all() if _runs(pod)}
+            await asyncio.gather(*(task for key, task in self._streams.items() if key.pod_uid not in running))
+
+    def _is_done(self, obj: Object | None) -> bool:
+        if obj is None or obj["metadata"]["uid"] != self._uid:
+            return True
+        return run_state({"kind": self._job.object["kind"], **obj}).done
+
+    def _start_streams(self, pod: Object) -> None:
+        status = pod.get("status") or {}
+        started = {
+            container["name"]: container.get("restartCount") or 0
+            for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+            if {"running", "terminated"} & set(container.get("state") or ())
+        }
+        for label, container in self._selection.containers(pod, self._job.name):
+            key = ContainerKey(pod["metadata"]["uid"], container, started.get(container, 0))
+            if container in started and key not in self._streams:
+                stream = self._stream(pod["metadata"]["name"], container, label)
+                self._streams[key] = asyncio.ensure_future(stream)
+
+    async def _stream(self, pod: str, container: str, label: str) -> None:
+        try:
+            async with aclosing(follow_lines(self._client, pod, self._job.namespace, container)) as lines:
+                async for line in lines:
+                    self._show(label, line)
+        except StatusError as error:
+            if error.status != 404:  # 404: the pod and its log were deleted
+                raise
+
+    async def _cancel_streams(self) -> None:
+        for task in self._streams.values():
+            await cancel(task)
+
+
+def _runs(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") == "Running"

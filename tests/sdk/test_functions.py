@@ -1,0 +1,221 @@
+"""Scripts and functions through both forms of the SDK, and the page of the SDK as written."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.sdk.test_jobs import training
+from tests.support.kubernetes import ROOT
+from tests.support.yard import Yard as Plane
+
+from torchyard.api.errors import YardError
+from torchyard.jobs.function_source import SOURCE, function_arguments, function_files
+from torchyard.sdk import AsyncJob, AsyncYard, Job, JobFailed, Yard
+
+TRAIN = 'import sys\nprint(f"step 1/1 loss={float(sys.argv[2])}", flush=True)\n'
+NOTEBOOK = """
+import math
+import os.path as paths
+from fractions import Fraction
+SCALE = 2
+class Model:
+    factor = Fraction(1, 2)
+def helper(value):
+    return SCALE * float(Model.factor) * math.floor(value)
+def fit(value, label="7"):
+    helper(value)
+    print(f"helped={helper(value)} label={label!r} join={paths.join('a', 'b')}")
+    return [helper(value), label]
+"""
+
+
+def run_python(plane: Plane, folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program as a user does: a file of the folder, with the plane as kubectl's cluster."""
+    (folder / "program.py").write_text(program)
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig), "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def test_the_page_of_the_sdk_runs_as_written(plane: Plane, tmp_path: Path) -> None:
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    config["contexts"].append({"name": "prod", "context": config["contexts"][0]["context"]})
+    plane.kubeconfig.write_text(yaml.safe_dump(config))
+    api = plane.server().admin
+    assert api.post("/api/v1/namespaces", {"metadata": {"name": "team-a"}}).status == 201
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(training("paged", "echo rank $RANK; exit 4")))
+    (tmp_path / "train.py").write_text(TRAIN)
+    page = (ROOT / "docs/sdk.md").read_text()
+    blocks = re.findall(r"<!-- run -->\n```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 3
+    done = run_python(plane, tmp_path, "\n".join(blocks))
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "rank 0"
+    assert "first to fail: paged-" in lines[1] and "exit code 4" in lines[1]
+    assert "master-0 rank 0 step 1/3 loss=0.300" in lines  # a job ends with its master, whatever its worker prints
+    assert "{'loss': 0.09999999999999999}" in lines or "{'loss': 0.1}" in lines
+    assert any(re.fullmatch(r"\{'loss': 0\.1\} 100%", line) for line in lines)
+    assert "[{'loss': 0.3}]" in lines
+    assert lines[-1] == "['Succeeded', 'Succeeded']"
+
+
+def test_every_documented_call_exists_in_both_forms() -> None:
+    page = (ROOT / "docs/sdk.md").read_text()
+    calls = re.findall(r"^\| (.*?) \|", page[page.index("## Calls") :], re.MULTILINE)
+    named = {name for cell in calls for name in re.findall(r"`(\w+)\(", cell)}
+    assert {"train", "all_logs", "show", "history"} <= named
+    for form in ((Yard, Job), (AsyncYard, AsyncJob)):
+        assert named == {name for owner in form for name in vars(owner) if not name.startswith("_")} - {
+            "close", "namespace", "object"
+        }  # fmt: skip
+    for sync, asynchronous in ((Yard, AsyncYard), (Job, AsyncJob)):
+        for name in named & set(vars(sync)):
+            parameters = [list(inspect.signature(getattr(form, name)).parameters) for form in (sync, asynchronous)]
+            assert parameters[0] == parameters[1], name
+
+
+def test_a_function_of_a_program_brings_what_it_uses(plane: Plane, tmp_path: Path) -> None:
+    program = NOTEBOOK + (
+        "from torchyard.sdk import Yard\n"
+        "with Yard() as yard:\n"
+        "    job = yard.train(fit, args=(2.5,))\n"
+        "    print(job.result(seconds=120), list(job.logs()))\n"
+        "    print(yard._repr_html_(), job._repr_html_())\n"
+    )
+    done = run_python(plane, tmp_path, program)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("[2.0, '7'] [\"helped=2.0 label='7' join=a/b\"]")
+    assert "<svg" in done.stdout and "Succeeded" in done.stdout
+
+
+def test_a_function_that_fails_or_returns_no_json(plane: Plane, tmp_path: Path) -> None:
+    program = """
+def large(): return "x" * 5000
+def odd(): return object()
+def broken(): raise ValueError("of its own")
+from torchyard.sdk import Yard
+with Yard() as yard:
+    for job in [yard.train(function) for function in (large, odd, broken)]:
+        try:
+            job.result(seconds=120)
+        except Exception as error:
+            print(type(error).__name__, error.code, error)
+    print(yard.job(job.name).why()[-1], job.progress(), job.metrics())
+"""
+    done = run_python(plane, tmp_path, program)
+    assert done.returncode == 0, done.stdout + done.stderr
+    large, odd, broken, why = done.stdout.splitlines()
+    assert "NoResult" in large and "more than the 4096 that Kubernetes keeps" in large
+    assert "NoResult" in odd and "not JSON" in odd
+    assert broken.startswith("JobFailed JobFailed") and "exit code 1" in broken
+    assert "yard logs broken-" in why and why.endswith("None {}")
+
+
+async def test_the_asynchronous_form(plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(TRAIN)
+    async with AsyncYard(kubeconfig=plane.kubeconfig) as yard:
+        job = await yard.run("train.py", "--lr", "0.5", name="by-async", env={"A": "b"})
+        assert [line.text async for line in job.all_logs()] == ["step 1/1 loss=0.5"]
+        assert (await job.wait(seconds=120)).succeeded
+        assert [row async for row in job.metric_rows("0")] == [{"loss": 0.5}]
+        view = await job.view()
+        assert [replica["exitCode"] for replica in view.replicas] == [0] and view.curves() == {"loss": [0.5]}
+        assert "by-async Succeeded" in job._repr_html_()
+        assert any(event.reason == "SuccessfulCreatePod" for event in await job.events())
+        assert (await job.summary()).state == "Succeeded"
+        with pytest.raises(YardError, match="already exists"):
+            await yard.run("train.py", name="by-async")
+        archives = plane.server().admin.get("/api/v1/namespaces/default/configmaps/by-async-workspace").json
+        assert [owner["name"] for owner in archives["metadata"]["ownerReferences"]] == ["by-async"]
+        with pytest.raises(YardError, match="neither a Python script"):
+            await yard.run("job.yaml")
+        with pytest.raises(YardError, match="nodes=0"):
+            await yard.run("train.py", nodes=0)
+        await job.delete()
+        bad = await yard.submit(training("bad-async", "exit 3"))
+        with pytest.raises(JobFailed):
+            await bad.wait(seconds=120)
+        await bad.delete()
+
+
+def test_a_job_is_shown_in_a_terminal_until_it_ends(plane: Plane, capsys: pytest.CaptureFixture[str]) -> None:
+    with Yard(kubeconfig=plane.kubeconfig) as yard:
+        job = yard.submit(training("shown", "echo loss=0.5"))
+        view = job.show()
+        assert view.summary.state == "Succeeded" and job.outcome().done
+        assert "PyTorchJob default/shown Succeeded" in capsys.readouterr().out
+
+
+def notebook_functions(extra: str = "") -> dict[str, Any]:
+    """The functions of a notebook: of `__main__`, with their sources where `inspect` finds those of cells."""
+    import linecache
+
+    source = NOTEBOOK + extra
+    linecache.cache["<cell>"] = (len(source), None, source.splitlines(keepends=True), "<cell>")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, "<cell>", "exec"), names)
+    return names
+
+
+def test_the_source_of_a_function_has_its_imports_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect, "getsource", _source_of_cell)
+    files = function_files(notebook_functions()["fit"])
+    source = files[f"{SOURCE}.py"]
+    for earlier, later in (("import math", "def helper"), ("SCALE = 2", "def helper"), ("def helper", "def fit")):
+        assert source.index(earlier) < source.index(later)
+    assert "import posixpath as paths" in source and "from fractions import Fraction as Fraction" in source
+
+
+def _source_of_cell(value: Any) -> str:
+    match = re.search(rf"^(?:def|class) {value.__name__}\b.*?(?=^\S|\Z)", _CELL, re.DOTALL | re.MULTILINE)
+    assert match is not None
+    return match[0]
+
+
+_CELL = NOTEBOOK + "LOCK = object()\ndef locked():\n    return LOCK\n"
+
+
+def test_what_cannot_be_sent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def local() -> None: ...
+
+    monkeypatch.setattr(inspect, "getsource", _source_of_cell)
+    locked = notebook_functions("LOCK = object()\ndef locked():\n    return LOCK\n")["locked"]
+    refused: list[tuple[Callable[..., Any], str]] = [
+        (lambda: None, "not a function with a name"),
+        (print, "not a function with a name"),
+        (local, "defined in another function"),
+        (locked, "LOCK cannot be sent to the pods: it is a object"),
+    ]
+    for function, reason in refused:
+        with pytest.raises(YardError, match=reason) as error:
+            function_files(function)
+        assert error.value.code == "BadFunction"
+
+
+def test_arguments_are_options_that_keep_their_types() -> None:
+    def fit(lr: float, name: str = "", **rest: Any) -> None: ...
+
+    arguments = function_arguments(fit, (0.5, "a b"), {"count": 3, "digits": "3", "list": [1], "none": None})
+    assert arguments == ("--lr=0.5", "--name=a b", "--count=3", '--digits="3"', "--list=[1]", "--none=null")
+    with pytest.raises(TypeError, match="missing a required argument: 'lr'"):
+        function_arguments(fit, (), {})
+    with pytest.raises(YardError, match="lr is not JSON"):
+        function_arguments(fit, (object(),), {})
