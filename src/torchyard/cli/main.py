@@ -45,6 +45,7 @@ _COMMANDS = {
     "port-forward": ("processes", "port_forward"),
     "cp": ("copy", "cp"),
     "elastic": ("elastic", "elastic"),
+    "mcp": ("mcp.command", "mcp"),
     "image": ("images", "app"),
     "queue": ("queue", "app"),
 }
