@@ -89,6 +89,28 @@ def test_deleted_head_lets_others_borrow_again() -> None:
     assert sim.run_until_idle() == ["c"]
 
 
+def test_new_head_that_never_fits_lets_others_borrow_again() -> None:
+    """Nothing is reserved for a head that fits in no case, and the one behind it is not the head any more."""
+    sim = simulate_lent_quota(STRICT)
+    sim.put(workload("c", cpu=2, queue="theirs", at=6))
+    sim.finish("a")
+    assert sim.run_until_idle() == []
+    sim.put(workload("impossible", cpu=20, queue="mine", priority=9))
+    assert sim.run_until_idle() == ["c"]
+
+
+def test_advice_names_no_owner_when_no_quota_is_held_any_more() -> None:
+    sim = simulate_lent_quota(STRICT)
+    sim.put(workload("large", cpu=2, queue="theirs", at=6))
+    sim.finish("a")
+    decisions = sim.run_cycle()
+    reasons = {decision.info.key[1]: decision.why for decision in decisions if isinstance(decision, StayPending)}
+    why = reasons["large"]
+    assert why.reason == messages.REASON_QUOTA_HELD
+    sim.finish("whole")
+    assert with_advice(sim.state, sim.state.cache.workloads["default", "large"], why) == why.message
+
+
 def test_higher_priority_head_leaves_quota_held_for_the_next_head() -> None:
     sim = simulate_lent_quota(STRICT)
     sim.put(workload("urgent", cpu=1, queue="mine", priority=9))

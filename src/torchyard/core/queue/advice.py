@@ -27,7 +27,8 @@ def _advice(state: QueueState, info: WorkloadInfo, cause: str) -> str:
         return messages.never_fits(cq.name)
     if cause == messages.REASON_QUOTA_HELD:
         heads = state.cache.blocked_heads([cq.node.root])
-        return messages.quota_held_for(head.cq.name for head in heads if head.cq is not cq)
+        owners = [head.cq.name for head in heads if head.cq is not cq]
+        return messages.quota_held_for(owners) if owners else ""
     return ""
 
 

@@ -153,6 +153,11 @@ class ClusterQueue:
             return None if head is not None and head.heap.is_inadmissible else head
         return self._first(heap for heap in self.heaps.values() if not heap.is_inadmissible)
 
+    def is_strict_head(self, info: WorkloadInfo) -> bool:
+        """Whether a workload is the first of a StrictFIFO queue."""
+        head = self._first(self.heaps.values()) if self.spec.is_strict_fifo else None
+        return head is not None and head.info is info
+
     def retry_head(self) -> bool:
         """Make the head admissible again if it waits for quota. Returns whether it does."""
         head = self._first(self.heaps.values()) if self.inactive is None else None

@@ -32,6 +32,8 @@ class PendingQueues:
         self.counts[info.local_queue] += 1
         self._cache.mark_changed(info, cq)
         self.activate(cq)
+        if cq.is_strict_head(info):
+            self.requeuer.head_changed(cq)
 
     def count(self, info: WorkloadInfo, cq: ClusterQueue) -> None:
         """A workload that is not scheduled, but counts as pending."""
@@ -44,7 +46,7 @@ class PendingQueues:
         self.counts[info.local_queue] -= 1
         self._cache.mark_changed(info, cq)
         self.activate(cq)
-        self.requeuer.pending_removed(cq)
+        self.requeuer.head_changed(cq)
 
     def activate(self, cq: ClusterQueue) -> None:
         self.active[cq.name] = None

@@ -44,7 +44,7 @@ class InadmissibleRequeuer:
         """The quota that was freed for it is available to others."""
         self._retry[root] = True
 
-    def pending_removed(self, cq: ClusterQueue) -> None:
+    def head_changed(self, cq: ClusterQueue) -> None:
         """Less quota may be held for the new head of a StrictFIFO queue."""
         if cq.spec.is_strict_fifo and self._preemptors.has_waiting(cq.node.root):
             self._retry[cq.node.root] = True
