@@ -47,3 +47,17 @@ def test_pending_count_is_exact_when_a_queue_is_stopped_and_resumed() -> None:
     sim.put(local(stopPolicy="Hold"))
     sim.run_until_idle()
     assert pending(sim) == (0, 0)
+
+
+def test_change_of_a_workload_concerns_only_its_own_local_queue() -> None:
+    """However many others its ClusterQueue has."""
+    sim = QueueSimulation(flavor(), queue("team", cpu=4), *(local(f"q{n}", "team") for n in range(50)))
+    sim.put(workload("first", queue="q3"))
+    sim.run_until_idle()
+    cache = sim.state.cache
+    for change in (lambda: sim.put(workload("second", queue="q7")), lambda: sim.finish("first")):
+        cache.changed_local_queues.clear()
+        change()
+        (key,) = cache.changed_local_queues
+        assert key in {("default", "q3"), ("default", "q7")}
+        sim.run_until_idle()

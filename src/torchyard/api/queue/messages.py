@@ -471,6 +471,10 @@ def framework_not_listed(framework: str) -> str:
 
 
 # Kueue's configuration file.
+TOPOLOGIES_UNSUPPORTED = "topologies are not supported; remove the field"
+MULTIKUEUE_UNSUPPORTED = "MultiKueue is not supported; remove the field or use another controller"
+PROVISIONING_REQUESTS_UNSUPPORTED = "ProvisioningRequests are not supported; remove the check or use another controller"
+CONCURRENT_ADMISSION_UNSUPPORTED = "concurrent admission is not supported; remove the field"
 CONFIGURATION_HINT = "correct or remove these fields"
 CONFIGURATION_FIELD_UNSUPPORTED = "not supported by the queues of this plane"
 CONFIGURATION_FIELD_UNKNOWN = "unknown field"

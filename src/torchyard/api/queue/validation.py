@@ -15,6 +15,12 @@ from torchyard.api.quantity import QuantityError
 from torchyard.api.queue import messages, names
 from torchyard.api.queue.quantities import parse_quantity
 from torchyard.api.queue.taints import check_taints, check_toleration_keys, taint_rules, toleration_rules
+from torchyard.api.queue.unsupported import (
+    unsupported_in_check,
+    unsupported_in_cluster_queue,
+    unsupported_in_flavor,
+    unsupported_in_workload,
+)
 from torchyard.api.queue.workload_validation import schema_rules, webhook_rules, webhook_update_rules
 from torchyard.api.strategy import Strategy
 
@@ -43,8 +49,7 @@ class FlavorStrategy(InUseStrategy):
         ]
         errs += taint_rules(taints, "spec.nodeTaints")
         errs += toleration_rules(tolerations, "spec.tolerations")
-        if spec.get("topologyName"):
-            errs.append(field_errors.forbidden("spec.topologyName", "topologies are not supported; remove the field"))
+        errs += unsupported_in_flavor(spec)
         if errs:
             return errs
         errs += any_names.validate_labels(spec.get("nodeLabels"), "spec.nodeLabels")
@@ -56,7 +61,7 @@ class FlavorStrategy(InUseStrategy):
 class ClusterQueueStrategy(InUseStrategy):
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        errs = _cluster_queue_rules(spec)
+        errs = [*_cluster_queue_rules(spec), *unsupported_in_cluster_queue(spec)]
         if errs:
             return errs
         _check_groups(spec, errs, parent="cohort" if not spec.get("cohortName") else "")
@@ -93,9 +98,14 @@ class CohortStrategy(Strategy):
         return list(_suspicious_quotas(spec))
 
 
+class CheckStrategy(Strategy):
+    def validate(self, obj: Object) -> list[FieldError]:
+        return list(unsupported_in_check(obj.get("spec") or {}))
+
+
 class WorkloadStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
-        return schema_rules(obj, None) or webhook_rules(obj)
+        return schema_rules(obj, None) or [*webhook_rules(obj), *unsupported_in_workload(obj.get("spec") or {})]
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return schema_rules(new, old) or [*webhook_rules(new), *webhook_update_rules(new, old)]
@@ -108,6 +118,7 @@ STRATEGIES: dict[str, Strategy] = {
     names.FLAVOR.kind: FlavorStrategy(),
     names.CLUSTER_QUEUE.kind: ClusterQueueStrategy(),
     names.COHORT.kind: CohortStrategy(),
+    names.CHECK.kind: CheckStrategy(),
     names.WORKLOAD.kind: WorkloadStrategy(),
 }
 
