@@ -14,13 +14,18 @@ from tests.support.scheduling import create_node, running_scheduler
 from tests.support.waiting import first_answer
 
 from torchyard.api.gvr import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
     EVENTS,
     JOBS,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
     PODS,
+    REPLICATION_CONTROLLERS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    STATEFUL_SETS,
     STORAGE_CLASSES,
 )
 from torchyard.api.objects import Object
@@ -95,6 +100,32 @@ def _pytorchjob(name: str) -> Object:
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec}
 
 
+def _workload(kind: str, name: str) -> Object:
+    """One that has a pod, or none on the nodes of this test."""
+    own = {"app": f"{kind.lower()}-{name}"}
+    containers = [{"name": "c", "image": "i"}]
+    pod = {"containers": containers, "schedulerName": "another", "nodeSelector": {"no": "node"}}
+    template = {"metadata": {"labels": own}, "spec": pod}
+    is_core = kind == "ReplicationController"
+    spec: Object = {"selector": own if is_core else {"matchLabels": own}, "template": template}
+    metadata = {"name": f"{kind.lower()}-{name}", "namespace": "default"}
+    return {"apiVersion": "v1" if is_core else "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _budget(name: str) -> Object:
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": f"deployment-{name}"}}}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+
+
+_WORKLOADS = {
+    "Deployment": DEPLOYMENTS,
+    "StatefulSet": STATEFUL_SETS,
+    "DaemonSet": DAEMON_SETS,
+    "ReplicationController": REPLICATION_CONTROLLERS,
+}
+
+
 def _service(name: str) -> Object:
     spec = {"selector": {"app": name}, "ports": [{"port": 80}], "clusterIP": "None"}
     metadata = {"name": name, "namespace": "default"}
@@ -107,6 +138,9 @@ async def _create_one_of_each(client: Client, name: str) -> None:
     await client.create(JOBS, _job(name), "default")
     await client.create(PYTORCHJOBS, _pytorchjob(name), "default")
     await client.create(SERVICES, _service(name), "default")
+    await client.create(POD_DISRUPTION_BUDGETS, _budget(name), "default")
+    for kind, ref in _WORKLOADS.items():
+        await client.create(ref, _workload(kind, name), "default")
     await client.create(PERSISTENT_VOLUME_CLAIMS, storage.claim(name, cls=f"missing-{name}"), "default")
     taken = {"namespace": "default", "name": f"other-{name}"}
     await client.create(PERSISTENT_VOLUMES, storage.volume(name, claimRef=taken))
@@ -134,6 +168,8 @@ async def test_a_change_reads_only_the_objects_that_it_concerns(plane: Plane, re
         await _settle(plane)
         for ref in (PODS, JOBS, PYTORCHJOBS, SERVICES, PERSISTENT_VOLUME_CLAIMS):
             await client.delete(ref, "last", "default", grace=0)
+        for kind, ref in _WORKLOADS.items():
+            await client.delete(ref, f"{kind.lower()}-last", "default")
         await client.delete(PERSISTENT_VOLUMES, "last")
         await _settle(plane)
     large = {read for read in reads if read[1] >= MANY / 2 and read[0] not in _FEW}

@@ -7,6 +7,7 @@ Start with `loop`, the contract of every controller. Then, in reading order:
 - `pytorchjob`: PyTorchJobs, on the plane and on a cluster.
 - `jobset`, `jobset_metrics`: JobSets, on the plane and on a cluster.
 - `job`, `job_pods`, `cronjob`, `ttl_after_finished`: batch jobs.
+- `orphans`, `workload`: Deployments, ReplicaSets, StatefulSets, DaemonSets and PodDisruptionBudgets.
 - `scheduler`, `scheduler_writes`: pods to nodes.
 - `volume_binder`, `volume_protection`, `ephemeral_volumes`, `local_provisioner`: storage.
 - `node_lifecycle`, `pod_eviction`: unreachable nodes, taints and their pods.

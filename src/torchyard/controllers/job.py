@@ -11,6 +11,7 @@ from torchyard.api.objects import Object
 from torchyard.controllers.job_pods import JobPodWriter
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.mutation_cache import MutationCache
+from torchyard.controllers.orphans import orphan_keys, selector_key
 from torchyard.core.job.adoption import match_pods, selector
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 from torchyard.core.job.decide import JobDecision, decide, is_managed_here
@@ -37,7 +38,7 @@ class JobController:
         self._client, self._clock = client, clock
         self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
         self._jobs = informers.for_resource(JOBS, indexes={"selector": _selector_key, "key": by_key})
-        self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "orphans": _orphan_keys})
+        self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "orphans": orphan_keys})
         self._job_cache = MutationCache(self._jobs, "key", by_key)
         self._pod_cache = MutationCache(self._pods, "owner", by_owner)
         self._writer = JobPodWriter(client, self._recorder, self._pod_cache)
@@ -72,7 +73,7 @@ class JobController:
 
     def _selecting_jobs(self, pod: Object) -> Iterator[Object]:
         """The jobs whose selector matches a pod without a controller, found by the pod's labels."""
-        for key in _orphan_keys(pod):
+        for key in orphan_keys(pod):
             for job in self._jobs.by("selector", key):
                 if selector(job)(pod):
                     yield job
@@ -150,17 +151,7 @@ def _owner(pod: Object) -> tuple[str, str] | None:
 
 
 def _selector_key(job: Object) -> list[str]:
-    """One label that a job's pods must have, as `namespace/name=value`; without one, the namespace."""
-    namespace = job["metadata"]["namespace"]
+    """One label that a job's pods must have; the job's own uid if it is one of them."""
     required = (job["spec"].get("selector") or {}).get("matchLabels") or {}
-    name = labels.CONTROLLER_UID if labels.CONTROLLER_UID in required else min(required, default="")
-    return [f"{namespace}/{name}={required[name]}" if name else f"{namespace}/"]
-
-
-def _orphan_keys(pod: Object) -> list[str]:
-    """The labels of a pod without a controller, as `_selector_key` writes them."""
-    if by_owner(pod):
-        return []
-    namespace = pod["metadata"]["namespace"]
-    pairs = (pod["metadata"].get("labels") or {}).items()
-    return [f"{namespace}/", *(f"{namespace}/{name}={value}" for name, value in pairs)]
+    own = {labels.CONTROLLER_UID: required[labels.CONTROLLER_UID]} if labels.CONTROLLER_UID in required else required
+    return [selector_key(job["metadata"]["namespace"], own)]

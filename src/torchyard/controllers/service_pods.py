@@ -23,7 +23,7 @@ _LONGEST_PAUSE = 1.0
 class ServicePods:
     def __init__(self, informers: InformerFactory) -> None:
         self.services = informers.for_resource(SERVICES, indexes={"selector": _selector})
-        self.pods = informers.for_resource(PODS, indexes={"label": _labels})
+        self.pods = informers.for_resource(PODS, indexes={"label": label_keys})
         # The sets of label keys that selectors use. There are few, whatever the number of services.
         self._selector_keys: set[tuple[str, ...]] = set()
         self.services.on_change(lambda _change, obj, _before: self._selector_keys.add(tuple(sorted(_selector_of(obj)))))
@@ -90,7 +90,8 @@ def _selector(service: Object) -> tuple[str, ...]:
     return (_selector_key(service["metadata"]["namespace"], selector),) if selector else ()
 
 
-def _labels(pod: Object) -> list[str]:
+def label_keys(pod: Object) -> list[str]:
+    """The labels of a pod as `namespace/name=value`: the index `label`."""
     namespace = pod["metadata"]["namespace"]
     return [_label_key(namespace, name, value) for name, value in _labels_of(pod).items()]
 

@@ -42,6 +42,11 @@ from torchyard.controllers.token_secrets import TokenSecretController
 from torchyard.controllers.ttl_after_finished import TTLAfterFinishedController
 from torchyard.controllers.volume_binder import VolumeBinder
 from torchyard.controllers.volume_protection import claim_protection, volume_protection
+from torchyard.controllers.workload.daemonset import DaemonSetController
+from torchyard.controllers.workload.deployment import DeploymentController
+from torchyard.controllers.workload.disruption import DisruptionController
+from torchyard.controllers.workload.replicaset import ReplicaSetController
+from torchyard.controllers.workload.statefulset import StatefulSetController
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG, PyTorchJobSettings
 from torchyard.core.queue.kueue_configuration import load_queue_settings
 from torchyard.core.queue.settings import QueueSettings
@@ -150,6 +155,20 @@ def _history(deps: Dependencies) -> Part:
 BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
     "clusterrole-aggregation-controller": lambda deps: RoleAggregationController(deps.client, deps.informers).run,
     "cronjob-controller": lambda deps: CronJobController(deps.client, deps.informers, clock=deps.registry.clock).run,
+    "daemonset-controller": lambda deps: (
+        DaemonSetController(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
+    "deployment-controller": lambda deps: (
+        DeploymentController(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
+    "disruption-controller": lambda deps: (
+        DisruptionController(
+            deps.client,
+            deps.informers,
+            resource=partial(_resource_of, deps.registry.catalog),
+            clock=deps.registry.clock,
+        ).run
+    ),
     "endpoints-controller": lambda deps: EndpointsController(deps.client, deps.informers).run,
     "endpointslice-controller": lambda deps: EndpointSliceController(deps.client, deps.informers).run,
     "ephemeral-volume-controller": lambda deps: EphemeralVolumeController(deps.client, deps.informers).run,
@@ -180,6 +199,12 @@ BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
         PodGarbageCollector(deps.client, deps.informers, clock=deps.registry.clock).run
     ),
     "pytorchjob": _pytorchjobs,
+    "replicaset-controller": lambda deps: (
+        ReplicaSetController(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
+    "replicationcontroller-controller": lambda deps: (
+        ReplicaSetController(deps.client, deps.informers, "ReplicationController", clock=deps.registry.clock).run
+    ),
     "resourcequota-controller": _quotas,
     "root-ca-certificate-publisher-controller": lambda deps: (
         root_ca_publisher(deps.client, deps.informers, deps.authority).run
@@ -189,6 +214,9 @@ BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
         TokenSecretController(deps.client, deps.informers, authority=deps.authority, sign=deps.sign).run
     ),
     "serviceaccount-controller": lambda deps: default_service_account(deps.client, deps.informers).run,
+    "statefulset-controller": lambda deps: (
+        StatefulSetController(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
     "ttl-after-finished-controller": lambda deps: (
         TTLAfterFinishedController(deps.client, deps.informers, clock=deps.registry.clock).run
     ),

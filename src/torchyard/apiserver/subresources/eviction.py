@@ -1,24 +1,35 @@
-"""eviction: delete a pod unless a PodDisruptionBudget forbids it."""
+"""eviction: delete a pod unless a PodDisruptionBudget forbids it.
+
+An eviction takes one of the disruptions that a budget allows, so that several at once do not use the same one. The
+disruption controller counts again when the pod is gone.
+"""
 
 from __future__ import annotations
 
 import orjson
 
-from torchyard.api import errors
+from torchyard.api import conditions, errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.selectors import from_object
+from torchyard.api.times import to_rfc3339
+from torchyard.api.workload import messages
 from torchyard.apiserver.handlers.resource import ResourceHandler
+from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.verbs.delete import delete, read_delete_options
 from torchyard.apiserver.verbs.get import find
 from torchyard.apiserver.verbs.metadata import check_namespace
+from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
 CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 GVK = GroupVersionKind("policy", "v1", "Eviction")
+_MANAGER = "kube-apiserver"
+# The most evicted pods that a budget waits for.
+_MAX_DISRUPTED = 2000
 
 
 async def evict(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
@@ -28,13 +39,17 @@ async def evict(resources: ResourceHandler, ctx: RequestContext, request: Reques
     check_namespace(ctx, eviction)
     if eviction["metadata"].get("name") != ctx.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
-    await resources.registry.admission.review(resources.registry, ctx, "CREATE", eviction)
+    registry = resources.registry
+    await registry.admission.review(registry, ctx, "CREATE", eviction)
     options = read_delete_options(eviction.get("deleteOptions"), Query())
-    pod = find(resources.registry, ctx).object()
+    pod = find(registry, ctx).object()
+    is_dry_run = ctx.dry_run or options.dry_run
     if _needs_budget(pod):
-        _check_budgets(resources, ctx, pod)
+        await _spend_budget(registry, ctx, pod, is_dry_run=is_dry_run)
+    if not is_dry_run:
+        await _mark_disrupted(registry, ctx)
     ctx.subresource = ""
-    await delete(resources.registry, ctx, options)
+    await delete(registry, ctx, options)
     return Response(201, orjson.dumps(CREATED))
 
 
@@ -44,28 +59,92 @@ def _needs_budget(pod: Object) -> bool:
     return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get("deletionTimestamp")
 
 
-def _check_budgets(resources: ResourceHandler, ctx: RequestContext, pod: Object) -> None:
+async def _spend_budget(registry: Registry, ctx: RequestContext, pod: Object, *, is_dry_run: bool) -> None:
+    """Take a disruption from the pod's budget, or raise."""
     labels = pod["metadata"].get("labels") or {}
     budgets = [
         budget
-        for budget in resources.registry.lookup.list("policy", "poddisruptionbudgets", ctx.namespace)
+        for budget in registry.lookup.list("policy", "poddisruptionbudgets", ctx.namespace)
         if from_object((budget.get("spec") or {}).get("selector")).matches(labels)
     ]
     if len(budgets) > 1:
         raise errors.internal(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
-    for budget in budgets:
-        status = budget.get("status") or {}
-        if status.get("disruptionsAllowed", 0) <= 0:
-            name = budget["metadata"]["name"]
-            needs = (
-                f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods"
-                f" and has {status.get('currentHealthy', 0)} currently"
-            )
-            raise errors.StatusError(
-                429,
-                "TooManyRequests",
-                "Cannot evict pod as it would violate the pod's disruption budget.",
-                details={"causes": [{"reason": "DisruptionBudget", "message": needs}]},
-            )
+    if not budgets or (not conditions.has_true_condition(pod, "Ready") and _allows_unhealthy(budgets[0])):
+        return
+    resource = registry.catalog.find("policy", "v1", "poddisruptionbudgets")
+    assert resource is not None
+    name = budgets[0]["metadata"]["name"]
+    budget_ctx = RequestContext(resource, "update", ctx.namespace, name, ctx.user, ctx.now, subresource="status")
+    budget_ctx.manager, budget_ctx.dry_run = _MANAGER, is_dry_run
+    await change(registry, budget_ctx, lambda budget: _decremented(budget_ctx, budget, ctx.name))
+
+
+def _allows_unhealthy(budget: Object) -> bool:
+    """Whether a pod that is not ready may go: if the policy says so, or while enough others are healthy."""
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy", 0)
+    return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
+
+
+def _decremented(ctx: RequestContext, budget: Object, pod: str) -> Object:
+    name, status = budget["metadata"]["name"], dict(budget.get("status") or {})
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise _too_many(f"The disruption budget {name} is still being processed by the server.")
+    disrupted = status.get("disruptedPods") or {}
+    if len(disrupted) > _MAX_DISRUPTED:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise errors.forbidden("poddisruptionbudgets", "policy", name, why)
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed <= 0:
+        raise _too_many(
+            f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods"
+            f" and has {status.get('currentHealthy', 0)} currently"
+        )
+    now = to_rfc3339(ctx.now)
+    status |= {"disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod: now}}
+    if allowed == 1:
+        status["conditions"] = conditions.with_condition(
+            status.get("conditions") or (),
+            messages.DISRUPTION_ALLOWED,
+            False,
+            reason=messages.INSUFFICIENT_PODS,
+            message="",
+            now=now,
+            generation=status.get("observedGeneration", 0),
+        )
+    return {**budget, "status": status}
+
+
+def _too_many(cause: str) -> errors.StatusError:
+    return errors.StatusError(
+        429,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        details={"causes": [{"reason": "DisruptionBudget", "message": cause}]},
+    )
+
+
+async def _mark_disrupted(registry: Registry, ctx: RequestContext) -> None:
+    """Write why the pod is deleted to its conditions, so that its owner can read it."""
+    pod_ctx = RequestContext(ctx.resource, "update", ctx.namespace, ctx.name, ctx.user, ctx.now, subresource="status")
+    pod_ctx.manager = _MANAGER
+
+    def mark(pod: Object) -> Object:
+        status = pod.get("status") or {}
+        others = [entry for entry in status.get("conditions") or () if entry["type"] != "DisruptionTarget"]
+        target = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "observedGeneration": pod["metadata"].get("generation", 1),
+            "lastProbeTime": None,
+            "lastTransitionTime": to_rfc3339(ctx.now),
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        }
+        return {**pod, "status": {**status, "conditions": [*others, target]}}
+
+    await change(registry, pod_ctx, mark)

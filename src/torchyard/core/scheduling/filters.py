@@ -31,7 +31,7 @@ def _unschedulable(pod: Object, node_info: NodeInfo) -> str:
     if not node_info.node["spec"].get("unschedulable"):
         return ""
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-    return "" if _tolerated(pod, cordon) else messages.NODE_UNSCHEDULABLE
+    return "" if tolerates(pod, cordon) else messages.NODE_UNSCHEDULABLE
 
 
 def _taints(pod: Object, node_info: NodeInfo) -> str:
@@ -42,12 +42,13 @@ def untolerated_taint(pod: Object, node_info: NodeInfo) -> Object | None:
     """The first taint of the node that the pod does not tolerate."""
     taints: list[Object] = node_info.node["spec"].get("taints") or []
     keeping = (
-        taint for taint in taints if taint["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(pod, taint)
+        taint for taint in taints if taint["effect"] in ("NoSchedule", "NoExecute") and not tolerates(pod, taint)
     )
     return next(keeping, None)
 
 
-def _tolerated(pod: Object, taint: Object) -> bool:
+def tolerates(pod: Object, taint: Object) -> bool:
+    """Whether a toleration of the pod matches the taint."""
     for toleration in pod["spec"].get("tolerations") or ():
         if toleration.get("effect") and toleration["effect"] != taint["effect"]:
             continue
@@ -61,14 +62,17 @@ def _tolerated(pod: Object, taint: Object) -> bool:
 
 
 def _node_affinity(pod: Object, node_info: NodeInfo) -> str:
+    return "" if fits_node_affinity(pod, node_info) else messages.NODE_AFFINITY
+
+
+def fits_node_affinity(pod: Object, node_info: NodeInfo) -> bool:
+    """Whether a node has what the pod's nodeSelector and required node affinity name."""
     spec = pod["spec"]
     selector = spec.get("nodeSelector") or {}
     if any(node_info.labels.get(key) != value for key, value in selector.items()):
-        return messages.NODE_AFFINITY
+        return False
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(REQUIRED)
-    if required and not any(matches_term(node_info, term) for term in required.get("nodeSelectorTerms") or ()):
-        return messages.NODE_AFFINITY
-    return ""
+    return not required or any(matches_term(node_info, term) for term in required.get("nodeSelectorTerms") or ())
 
 
 def matches_term(node_info: NodeInfo, term: Object) -> bool:
