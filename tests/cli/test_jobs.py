@@ -144,7 +144,7 @@ def test_a_misspelled_name_gets_a_suggestion(plane: Yard) -> None:
     assert "did you mean mnist-train?" in output
     assert "is no kind of job" in call(plane, "logs", "deployment/x")[1]
     assert "it is no duration" in call(plane, "logs", "mnist-train", "--since", "soon")[1]
-    assert "it is no regular expression" in call(plane, "logs", "mnist-train", "--grep", "(")[1]
+    assert "it is not a regular expression" in call(plane, "logs", "mnist-train", "--grep", "(")[1]
 
 
 def test_a_changed_manifest_of_a_running_job_is_refused_or_replaces_it(plane: Yard, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import shutil
+import stat
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -26,13 +27,16 @@ def pack(directory: Path, extra: Mapping[str, str] | None = None) -> bytes:
     """The files of a directory as a compressed tar archive, and `extra` ones. The same files give the same bytes."""
     buffer = io.BytesIO()
     sizes: dict[str, int] = {}
+    total = 0
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, compresslevel=6) as compressed,
         tarfile.open(fileobj=compressed, mode="w|") as archive,
     ):
         for path in files_of(directory):
-            sizes[path.as_posix()] = (directory / path).lstat().st_size
-            if sum(sizes.values()) > 20 * ARCHIVE_LIMIT:  # it cannot become small enough
+            size = (directory / path).lstat().st_size
+            sizes[path.as_posix()] = size
+            total += size
+            if total > 20 * ARCHIVE_LIMIT:  # it cannot become small enough
                 raise _too_large(directory, sizes, "more than")
             _add(archive, directory, path)
         for name, text in (extra or {}).items():
@@ -91,23 +95,23 @@ def _walk(directory: Path, ignore: DockerIgnore) -> Iterator[Path]:
 
 
 def _add(archive: tarfile.TarFile, directory: Path, path: Path) -> None:
+    """Add a file or a link with the same owner and time, whoever packs it and whenever."""
     full = directory / path
-    entry = archive.gettarinfo(full, path.as_posix())
-    entry.uid = entry.gid = 0
-    entry.uname = entry.gname = ""
-    entry.mtime = 0
-    if entry.issym():
+    status = full.lstat()
+    entry = tarfile.TarInfo(path.as_posix())
+    entry.mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISLNK(status.st_mode):
         target = (full.parent / full.readlink()).resolve()
         if not target.is_relative_to(directory.resolve()):
             raise YardError(
                 f"{path} is a link that leads out of {directory}",
                 hint=f"copy the file, or exclude the link in {IGNORE_FILES[0]}",
             )
+        entry.type, entry.linkname = tarfile.SYMTYPE, str(full.readlink())
         archive.addfile(entry)
-    elif entry.islnk() or entry.isreg():
-        entry.type, entry.linkname = tarfile.REGTYPE, ""
-        entry.size = full.stat().st_size
+    elif stat.S_ISREG(status.st_mode):
         with full.open("rb") as content:
+            entry.size = os.fstat(content.fileno()).st_size
             archive.addfile(entry, content)
 
 

@@ -1,0 +1,1 @@
+"""How long the commands that a user types all day take."""
