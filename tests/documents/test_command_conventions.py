@@ -37,7 +37,7 @@ def test_every_command_has_an_example_with_its_own_options() -> None:
         assert examples, name
         known = {option for parameter in command.params for option in parameter.opts}
         for example in examples:
-            options = {word.strip(")\"") for word in example.partition(" -- ")[0].split() if re.match(r"--?[a-z]", word)}
+            options = {word.strip(')"') for word in example.partition(" -- ")[0].split() if re.match(r"--?[a-z]", word)}
             assert options <= known, (name, options - known)
 
 

@@ -142,17 +142,17 @@ def position(job: Job, namespace: Namespace = "", state: State = None) -> None:
     if workload.position is None:
         say(f"{job} is not pending: {workload.state.lower()}")
         return
-    say(f"{job} is at position {workload.position} in ClusterQueue {workload.cluster_queue} (0 is next)")
+    say(f"{job} is at {messages.position_in_queue(workload.position, workload.cluster_queue)}")
     estimate = estimate_start(workload, positions, time.time())
     if estimate is None:
         say("no estimate: fewer than three jobs have finished in this ClusterQueue")
     else:
-        say(f"likely to start in {estimate.seconds:.0f} s ± {estimate.deviation:.0f} s")
+        say(messages.start_estimate(estimate.seconds, estimate.deviation))
 
 
 @app.command("why")
 def why(job: Job, namespace: Namespace = "", state: State = None) -> None:
-    """Show the state of a job, and why it is pending.
+    """Show the state of a job and, while it is pending, its position, what is missing and who uses that.
 
     Example: yard queue why mnist
     """
@@ -160,14 +160,19 @@ def why(job: Job, namespace: Namespace = "", state: State = None) -> None:
 
 
 async def _explain(client: Client, *, job: str, namespace: str) -> str:
+    from torchyard.jobs.pending import read_queued_workloads
+
+    queued = await read_queued_workloads(client)
     try:
-        workload = _find_job(await _list_positions(client), job, namespace)
+        workload = _find_job(queued.positions, job, namespace)
     except YardError:
         error = await _compose_error(client, job, namespace)
         if not error:
             raise
         return f"Not queued: {error}"
-    return f"{workload.state}: {workload.message}"
+    explanation = queued.explain(workload)
+    lines = [] if explanation is None else explanation.lines
+    return "\n".join([f"{workload.state}: {workload.message}", *lines])
 
 
 async def _compose_error(client: Client, job: str, namespace: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchyard.api.errors import YardError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.api.objects import Object
 from torchyard.core.run.explain import explain
 from torchyard.core.run.state import run_state, suspend_patch
@@ -79,7 +79,23 @@ async def read_reasons(client: Client, job: JobHandle) -> list[str]:
     workload = await find_workload(client, job.object)
     pods = await pods_of_job(client, job)
     lines = explain(job.object, pods, workload, await events_of(client, job))
-    return [await with_suggestion(client, line, job.namespace) for line in lines]
+    lines = [await with_suggestion(client, line, job.namespace) for line in lines]
+    return lines if workload is None else lines + await _pending_lines(client, workload)
+
+
+async def _pending_lines(client: Client, workload: Object) -> list[str]:
+    """What the job's queue lacks for it. Nothing for a user who may not read the queues and their workloads."""
+    from torchyard.jobs.pending import read_queued_workloads
+
+    try:
+        queued = await read_queued_workloads(client)
+    except StatusError as error:
+        if error.status not in (403, 404):
+            raise
+        return []
+    key = workload["metadata"]["namespace"], workload["metadata"]["name"]
+    explanations = (queued.explain(other) for other in queued.positions if other.info.key == key)
+    return [line for explanation in explanations if explanation is not None for line in explanation.lines]
 
 
 def _event(event: Object) -> JobEvent:

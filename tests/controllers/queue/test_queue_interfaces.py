@@ -75,6 +75,11 @@ def test_position_and_why_show_position_and_reason(plane: Yard) -> None:
     assert "in ClusterQueue team (0 is next)" in run(plane, "position", "next")
     assert "no estimate" in run(plane, "position", "next")
     eventually(lambda: "2 more needed" in run(plane, "why", "next"), "the reason")
+    lines = run(plane, "why", "next").splitlines()[1:]
+    assert lines[0].endswith("in ClusterQueue team (0 is next)")
+    assert lines[1].startswith("2 of the requested")
+    assert lines[2].startswith("held by default/job-runs-")
+    assert run(plane, "why", "next").splitlines()[1:] == yard("why", "next", state=plane.state).stdout.splitlines()[-3:]
     unknown = yard("queue", "why", "missing", state=plane.state)
     assert unknown.returncode == 1
     assert "queued jobs: last, next, runs" in unknown.stderr

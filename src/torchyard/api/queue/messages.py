@@ -238,6 +238,32 @@ def quota_held_for(cluster_queues: Iterable[str]) -> str:
     )
 
 
+WAITS_FOR_ITS_TURN = "enough quota is unused; it waits for its turn"
+NEVER_FITS = "it can never fit"
+
+
+def position_in_queue(position: int, cluster_queue: str) -> str:
+    return f"position {position} in ClusterQueue {cluster_queue} (0 is next)"
+
+
+def quota_missing(resource: str, flavor: str, requested: str, missing: str, used_by: Iterable[tuple[str, str]]) -> str:
+    users = ", ".join(f"{name} ({amount})" for name, amount in used_by)
+    text = f"{missing} of the requested {requested} {resource} are missing in flavor {flavor}"
+    return f"{text}, used by {users}" if users else text
+
+
+def quota_never_suffices(resource: str, flavor: str, requested: str, missing: str) -> str:
+    return f"{requested} {resource} are {missing} more than its queue can ever have in flavor {flavor}"
+
+
+def quota_held_by(workloads: Iterable[str]) -> str:
+    return f"held by {', '.join(workloads)}"
+
+
+def start_estimate(seconds: float, deviation: float) -> str:
+    return f"likely to start in {seconds:.0f} s ± {deviation:.0f} s"
+
+
 def invalid_resources(errs: Iterable[object]) -> str:
     return f"resources validation failed: {_aggregate(errs)}"
 

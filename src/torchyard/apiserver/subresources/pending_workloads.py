@@ -37,7 +37,10 @@ RESOURCES = tuple(
 
 async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
     """The pending workloads in queue order. The parameters `offset` and `limit` select a part of them."""
-    from torchyard.core.queue.visibility import workload_positions
+    import time
+
+    from torchyard.core.queue.explanation import PendingExplainer
+    from torchyard.core.queue.visibility import WorkloadPosition, workload_positions
 
     if ctx.verb != "get":
         raise errors.method_not_allowed()
@@ -51,9 +54,10 @@ async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _re
     }
     is_local = resource.plural == names.LOCAL_QUEUE.plural
     cluster_queue = cluster_queue_of[ctx.namespace, ctx.name] if is_local else ctx.name
-    items: list[Object] = []
+    items: list[tuple[Object, WorkloadPosition]] = []
     counts: dict[tuple[str, str], int] = {}
-    for workload in workload_positions(lookup.list(names.GROUP, names.WORKLOAD.plural), cluster_queue_of):
+    positions = workload_positions(lookup.list(names.GROUP, names.WORKLOAD.plural), cluster_queue_of)
+    for workload in positions:
         if workload.position is None or workload.cluster_queue != cluster_queue:
             continue
         info = workload.info
@@ -61,21 +65,31 @@ async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _re
         if is_local and info.local_queue != (ctx.namespace, ctx.name):
             continue
         metadata = info.obj["metadata"]
-        items.append(
-            {
-                "metadata": {field: metadata[field] for field in _METADATA_FIELDS if field in metadata},
-                "priority": info.priority,
-                "localQueueName": info.queue_name,
-                "positionInClusterQueue": workload.position,
-                "positionInLocalQueue": local_position,
-            }
-        )
+        item = {
+            "metadata": {field: metadata[field] for field in _METADATA_FIELDS if field in metadata},
+            "priority": info.priority,
+            "localQueueName": info.queue_name,
+            "positionInClusterQueue": workload.position,
+            "positionInLocalQueue": local_position,
+        }
+        items.append((item, workload))
     offset, limit = _count_parameter(ctx, "offset", 0), _count_parameter(ctx, "limit", _DEFAULT_LIMIT)
+    explainer = PendingExplainer(
+        positions,
+        flavors=lookup.list(names.GROUP, names.FLAVOR.plural),
+        cluster_queues=lookup.list(names.GROUP, names.CLUSTER_QUEUE.plural),
+        cohorts=lookup.list(names.GROUP, names.COHORT.plural),
+    )
+    page = items[offset : offset + limit]
+    for item, workload in page:
+        explanation = explainer.explain(workload, time.time())
+        if explanation is not None:
+            item["pendingReason"] = explanation.summary  # not in Kueue's API; its clients ignore it
     summary = {
         "kind": _SUMMARY,
         "apiVersion": resource.api_version,
         "metadata": {"name": ctx.name},
-        "items": items[offset : offset + limit],
+        "items": [item for item, _ in page],
     }
     return Response(200, orjson.dumps(summary))
 
