@@ -39,11 +39,10 @@ def training_scripts() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A temporary home directory with `yard` in the PATH. A plane that a block leaves running is killed."""
-    if not kubectls.in_path():
-        pytest.skip("the documentation's commands need kubectl")
+    """A home directory with `yard` and `kubectl` in the PATH. A plane that a block leaves running is killed."""
     programs = tmp_path / "bin"
     programs.mkdir()
+    (programs / "kubectl").symlink_to(kubectls.need().path)
     yard = programs / "yard"
     yard.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m torchyard.cli "$@"\n')
     yard.chmod(0o755)

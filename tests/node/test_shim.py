@@ -317,6 +317,20 @@ async def test_containers_die_with_a_killed_shim(harness: support.ShimHarness, *
     assert not await harness.zygote.start_shim(pod.pod), "there is one"
 
 
+async def test_a_shim_waits_for_the_lock_of_one_that_does_not_answer(
+    harness: support.ShimHarness, *, sandboxed: bool
+) -> None:
+    """A child that a shim had just forked when it was killed has its lock for a moment."""
+    pod = await harness.pod("p", sandboxed=sandboxed)
+    os.kill((await pod.hello())["pid"], signal.SIGKILL)
+    while (lock := zygote.lock_file(f"{pod.pod}/{records.SHIM_LOCK}")) is None:
+        await asyncio.sleep(0.01)
+    new_shim = asyncio.create_task(harness.zygote.start_shim(pod.pod))
+    await asyncio.sleep(0.3)
+    os.close(lock)
+    assert await new_shim
+
+
 async def test_a_pod_has_one_shim_and_survives_its_zygote(harness: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await harness.pod("p", sandboxed=sandboxed)
     before = (await pod.hello())["pid"]

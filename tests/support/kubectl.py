@@ -114,12 +114,6 @@ def need() -> Kubectl:
     return kubectl
 
 
-def in_path() -> bool:
-    """Whether a shell's `kubectl` runs here."""
-    plain = shutil.which("kubectl")
-    return plain is not None and _client_version(Path(plain)) is not None
-
-
 def _add(binaries: dict[str, Path], binary: Path) -> None:
     version = _client_version(binary)
     if version is not None:

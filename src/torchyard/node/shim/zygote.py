@@ -18,10 +18,19 @@ import time
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from torchyard.node.shim import legacy, linux, namespace_holder, pids, pod_namespaces, records, shim_pool, wire
+from torchyard.node.shim import (
+    legacy,
+    linux,
+    namespace_holder,
+    pids,
+    pod_namespaces,
+    records,
+    shim_pool,
+    shim_server,
+    wire,
+)
 from torchyard.node.shim.output import timestamp
 from torchyard.node.shim.shim_pool import ShimPool, WaitingPod
-from torchyard.node.shim.shim_server import ShimServer
 from torchyard.node.shim.socket_server import UnixSocketServer, close_inherited
 
 if TYPE_CHECKING:
@@ -33,6 +42,7 @@ SOCKET, SETTINGS, LOG, LOCK = "zygote.sock", "zygote.json", "zygote.log", "zygot
 SOFT_LIMIT_VARIABLE = "TORCHYARD_SOFT_NOFILE"  # set by the plane
 SPARE_SHIMS = 4  # forked ahead, already attached to the network: as many as a usual job has replicas
 HANDOVER_SECONDS = 30.0
+SHIM_HANDOVER_SECONDS = 2.0
 
 
 def main(root: str) -> None:
@@ -40,7 +50,7 @@ def main(root: str) -> None:
     _restore_open_file_limit()
     settings: ZygoteSettings | None = records.read(f"{root}/{SETTINGS}")
     daemonize(f"{root}/{LOG}")
-    lock = _take_over(root)
+    lock = _take_over(root, LOCK, SOCKET, HANDOVER_SECONDS)
     if lock is None:
         return
     legacy.shut_down_zygote(root)
@@ -64,19 +74,23 @@ def _restore_open_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(int(soft), hard) if hard >= 0 else int(soft), hard))
 
 
-def _take_over(root: str) -> int | None:
-    """The zygote's lock, or None if a zygote replies. One that has the lock and does not reply may be about to end."""
-    deadline = time.monotonic() + HANDOVER_SECONDS
-    while (lock := lock_file(f"{root}/{LOCK}")) is None:
-        if _answers(root) or time.monotonic() > deadline:
+def _take_over(directory: str, lock_name: str, socket_name: str, seconds: float) -> int | None:
+    """The lock of a zygote or a shim, or None if one replies.
+
+    One that has the lock and does not reply may be about to end, or is a child that it had just forked when it was
+    killed: the child lets go of the lock at once.
+    """
+    deadline = time.monotonic() + seconds
+    while (lock := lock_file(f"{directory}/{lock_name}")) is None:
+        if _answers(directory, socket_name, seconds) or time.monotonic() > deadline:
             return None
         time.sleep(0.01)
     return lock
 
 
-def _answers(root: str) -> bool:
+def _answers(directory: str, socket_name: str, seconds: float) -> bool:
     try:
-        with wire.connect(root, SOCKET, timeout=HANDOVER_SECONDS) as channel:
+        with wire.connect(directory, socket_name, timeout=seconds) as channel:
             wire.send(channel, {"op": "hello"})
             return wire.receive(channel)[0] is not None
     except OSError:
@@ -174,7 +188,7 @@ def _run_shim(
         linux.set_process_name("yard-shim")
         linux.set_dumpable(False)  # its children neither, until they exec: a container must not trace them
         _redirect_output(f"{pod}/shim.log")
-        lock = lock_file(f"{pod}/{records.SHIM_LOCK}")
+        lock = _take_over(pod, records.SHIM_LOCK, shim_server.SOCKET, SHIM_HANDOVER_SECONDS)
         if lock is None:
             shim_pool.refuse(channel, "the pod's shim is running already", wire.ALREADY_RUNNING)
             os._exit(0)
@@ -189,7 +203,7 @@ def _run_shim(
             if "error" in assigned:
                 raise OSError(assigned["error"])
             pod_namespaces.configure(config)
-        shim = ShimServer(pod)
+        shim = shim_server.ShimServer(pod)
         reply: HelloReply = {"pid": os.getpid()}
         wire.send(channel, reply)
         channel.close()
