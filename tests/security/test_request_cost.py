@@ -19,6 +19,8 @@ from tests.support.large_bodies import LargeField, large_fields
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
+from torchyard.api.patch.patch_errors import YamlConversionError
+from torchyard.api.patch.strategic_merge import apply_strategic_merge_patch
 from torchyard.api.pod.warnings import pod_warnings
 from torchyard.api.resources import Resource
 from torchyard.api.schema.builtin import type_of
@@ -26,8 +28,6 @@ from torchyard.api.schema.document import syntax_error
 from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.access.escalation import MAX_RIGHTS
 from torchyard.apiserver.patch.json_patch import apply_json_patch
-from torchyard.apiserver.patch.patch_errors import YamlConversionError
-from torchyard.apiserver.patch.strategic_merge import apply_strategic_merge_patch
 from torchyard.apiserver.patch.yaml_to_json import yaml_to_json
 from torchyard.apiserver.request import computation
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchyard.apiserver.patch.patch_errors import YamlConversionError
+from torchyard.api.patch.patch_errors import YamlConversionError
 from torchyard.apiserver.patch.yaml_to_json import yaml_to_json
 
 SCALARS: dict[str, Any] = {

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from torchyard.api.errors import bad_request
 from torchyard.api.objects import Object
+from torchyard.api.patch.patch_errors import invalid_patch, too_deep
 from torchyard.apiserver.apply import last_applied, managers
 from torchyard.apiserver.apply.compare import Comparison, compare
 from torchyard.apiserver.apply.conflicts import conflict_error, list_conflicts
@@ -30,7 +31,6 @@ from torchyard.apiserver.apply.prune import prune_unapplied
 from torchyard.apiserver.apply.to_fieldset import applied_fields, set_fields
 from torchyard.apiserver.apply.validate import schema_mismatch
 from torchyard.apiserver.apply.values import empty_object
-from torchyard.apiserver.patch.patch_errors import invalid_patch, too_deep
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 # Fields that the server sets have no manager.

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
+from torchyard.api.patch.go_format import format_q, format_v
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.apply.fieldset import SELF, FieldPath, FieldSet
-from torchyard.apiserver.patch.go_format import format_q, format_v
 
 
 class UnkeyedItemError(Exception):

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from torchyard.api.errors import StatusError, bad_request
-from torchyard.apiserver.patch.go_format import json_type
-from torchyard.apiserver.patch.patch_errors import unprocessable
+from torchyard.api.patch.go_format import json_type
+from torchyard.api.patch.patch_errors import unprocessable
 
 MAX_OPERATIONS = 10_000
 # How many bytes all `copy` operations of one patch may add: the server's limit on a request's body.

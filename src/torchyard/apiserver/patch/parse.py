@@ -10,12 +10,13 @@ import orjson
 
 from torchyard.api import errors, field_errors
 from torchyard.api.objects import Object
+from torchyard.api.patch import strategic_merge
+from torchyard.api.patch.go_format import format_v, json_type
+from torchyard.api.patch.patch_errors import YamlConversionError, too_deep
 from torchyard.api.schema.document import syntax_error
 from torchyard.api.schema.strict import duplicates_in, may_have_duplicates
 from torchyard.api.schema.types import Type
-from torchyard.apiserver.patch import json_patch, merge_patch, strategic_merge
-from torchyard.apiserver.patch.go_format import format_v, json_type
-from torchyard.apiserver.patch.patch_errors import YamlConversionError, too_deep
+from torchyard.apiserver.patch import json_patch, merge_patch
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from torchyard.apiserver.patch.go_format import format_sharp_v, format_v
-from torchyard.apiserver.patch.patch_errors import YamlConversionError
+from torchyard.api.patch.go_format import format_sharp_v, format_v
+from torchyard.api.patch.patch_errors import YamlConversionError
 
 _INT64 = range(-(2**63), 2**63)
 # The C library composes documents recursively, and a deep one would crash the process.

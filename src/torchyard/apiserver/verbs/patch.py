@@ -7,13 +7,13 @@ import orjson
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
+from torchyard.api.patch.go_format import format_type
 from torchyard.api.schema import document
 from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.api.schema.types import Type
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.apply.endpoint import endpoint_of
 from torchyard.apiserver.apply.managed_fields import apply
-from torchyard.apiserver.patch.go_format import format_type
 from torchyard.apiserver.patch.merge_patch import apply_merge_patch
 from torchyard.apiserver.patch.parse import (
     APPLY,

@@ -7,9 +7,9 @@ from typing import Any
 from torchyard.api import errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
+from torchyard.api.patch.patch_errors import YamlConversionError
 from torchyard.api.schema import document
 from torchyard.api.schema.builtin import type_of
-from torchyard.apiserver.patch.patch_errors import YamlConversionError
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.wire import protobuf

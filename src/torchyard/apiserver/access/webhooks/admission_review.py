@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 
 from torchyard.api.objects import Object
+from torchyard.api.patch.go_format import json_type
 from torchyard.api.quoting import quote
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.webhooks.response_decoder import ResponseTypeError, decode_response
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
-from torchyard.apiserver.patch.go_format import json_type
 
 API_VERSION = "admission.k8s.io/v1"
 

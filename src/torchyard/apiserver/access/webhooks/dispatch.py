@@ -11,6 +11,7 @@ from typing import Any
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.api.patch.go_format import json_type
 from torchyard.api.quoting import quote
 from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.apiserver.access.webhooks import admission_review
@@ -23,7 +24,6 @@ from torchyard.apiserver.access.webhooks.client import ServiceResolver, WebhookC
 from torchyard.apiserver.access.webhooks.matching import EquivalentsGetter, Matcher, NamespaceGetter
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 from torchyard.apiserver.patch import json_patch
-from torchyard.apiserver.patch.go_format import json_type
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import binascii
 from typing import Any, NamedTuple
 
 from torchyard.api.objects import Object
-from torchyard.apiserver.patch.go_format import json_type
+from torchyard.api.patch.go_format import json_type
 
 
 class ResponseTypeError(ValueError):

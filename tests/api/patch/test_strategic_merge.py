@@ -8,8 +8,8 @@ import pytest
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.api.patch.strategic_merge import apply_strategic_merge_patch
 from torchyard.api.schema.types import Type
-from torchyard.apiserver.patch.strategic_merge import apply_strategic_merge_patch
 
 TEXT = Type("string")
 NAMED = Type(

@@ -11,10 +11,9 @@ from typing import Any
 
 from torchyard.api.errors import bad_request
 from torchyard.api.objects import Object
-from torchyard.api.schema.types import Type
-from torchyard.apiserver.patch.go_format import format_type
-from torchyard.apiserver.patch.patch_errors import invalid_patch
-from torchyard.apiserver.patch.strategic_merge_lists import (
+from torchyard.api.patch.go_format import format_type
+from torchyard.api.patch.patch_errors import invalid_patch
+from torchyard.api.patch.strategic_merge_lists import (
     DIRECTIVE,
     ListRule,
     merged_list,
@@ -22,6 +21,7 @@ from torchyard.apiserver.patch.strategic_merge_lists import (
     unknown_directive,
     without_directives,
 )
+from torchyard.api.schema.types import Type
 
 RETAIN_KEYS = "$retainKeys"
 DELETE_FROM = "$deleteFromPrimitiveList"

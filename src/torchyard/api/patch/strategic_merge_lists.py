@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torchyard.api.errors import StatusError
-from torchyard.apiserver.patch.go_format import format_type, format_v
-from torchyard.apiserver.patch.patch_errors import invalid_patch, unprocessable
+from torchyard.api.patch.go_format import format_type, format_v
+from torchyard.api.patch.patch_errors import invalid_patch, unprocessable
 
 DIRECTIVE = "$patch"
 

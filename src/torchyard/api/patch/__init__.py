@@ -1,0 +1,7 @@
+"""Strategic merge patches, which the API server and controllers apply.
+
+Read in this order:
+
+- `strategic_merge`, `strategic_merge_lists`: strategic merge patch.
+- `go_format`, `patch_errors`: values and errors in kube-apiserver's words; the other patch formats share them.
+"""
