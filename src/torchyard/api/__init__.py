@@ -23,6 +23,7 @@ Modules in reading order:
 - `schema/`: the schemas of all kinds, decoding, protobuf
 - `diff`: the difference between two objects, for messages
 - `merge_patch`: computing a merge patch
+- `torchrun`: the environment variables of torchrun
 - `patch`: applying strategic merge patches
 - `manifests`: reading manifests, and explaining what is wrong with them
 - `columns`: table columns: what `kubectl get` prints

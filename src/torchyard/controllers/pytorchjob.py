@@ -23,7 +23,8 @@ from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import ChildDeletion, PyTorchJobDecision, decide
 from torchyard.core.pytorchjob.token import make_token_secret, needs_token
-from torchyard.core.pytorchjob.view import VOLCANO, PyTorchJobSettings, PyTorchJobView, is_terminating
+from torchyard.core.pytorchjob.view import VOLCANO, PyTorchJobSettings, PyTorchJobView
+from torchyard.core.training.pods import is_terminating
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of

@@ -39,6 +39,8 @@ from torchyard.controllers.quotas import QuotaController
 from torchyard.controllers.role_aggregation import RoleAggregationController
 from torchyard.controllers.scheduler import Scheduler
 from torchyard.controllers.token_secrets import TokenSecretController
+from torchyard.controllers.trainjob import TrainJobController
+from torchyard.controllers.trainjob_runtimes import create_runtimes
 from torchyard.controllers.ttl_after_finished import TTLAfterFinishedController
 from torchyard.controllers.volume_binder import VolumeBinder
 from torchyard.controllers.volume_protection import claim_protection, volume_protection
@@ -109,6 +111,16 @@ def _jobsets(deps: Dependencies) -> Part:
     jobsets = JobSetController(deps.client, deps.informers, clock=deps.registry.clock)
     deps.registry.metrics_sources.append(jobsets.metrics.text)
     return jobsets.run
+
+
+def _trainjobs(deps: Dependencies) -> Part:
+    controller = TrainJobController(deps.client, deps.informers, clock=deps.registry.clock)
+
+    async def run() -> None:
+        await create_runtimes(deps.client)
+        await controller.run()
+
+    return run
 
 
 def load_queue_config(file: Path | None) -> QueueSettings:
@@ -223,6 +235,7 @@ BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
     "taint-eviction-controller": lambda deps: (
         TaintEvictionController(deps.client, deps.informers, clock=deps.registry.clock).run
     ),
+    "trainjob": _trainjobs,
 }
 # Started together with another part; cannot be selected alone.
 _ATTACHED: dict[str, dict[str, Callable[[Dependencies], Part]]] = {

@@ -31,6 +31,9 @@ from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions as queue_definitions
 from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
+from torchyard.api.trainjob.crd import definition_object as trainjob_definition
+from torchyard.api.trainjob.runtime_crd import definition_objects as runtime_definitions
+from torchyard.api.trainjob.runtimes import public_objects
 from torchyard.apiserver.access import certificate_check
 from torchyard.apiserver.access.access_control import AccessControl
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
@@ -425,6 +428,9 @@ def owned_objects(settings: PlaneSettings, chosen: frozenset[str]) -> list[Objec
         objects += [definition_object(), *user_roles("torchyard-training", [definition_object()])]
     if "jobset" in chosen:
         objects += [jobset_definition(), *user_roles("torchyard-jobsets", [jobset_definition()])]
+    if "trainjob" in chosen:
+        definitions = [trainjob_definition(), *runtime_definitions()]
+        objects += [*definitions, *user_roles("torchyard-trainjobs", definitions), *public_objects()]
     if "kueue" in chosen:
         objects += [
             *queue_definitions(),

@@ -43,6 +43,7 @@ KNOWN = (
     "statefulset-controller",
     "ttl-after-finished-controller",
     "taint-eviction-controller",
+    "trainjob",
 )
 
 

@@ -13,7 +13,9 @@ from torchyard.api.schema.structural import (
     INT64,
     STRING,
     TIME,
+    cel_rule,
     from_go_type,
+    map_list,
     record,
     with_description,
 )
@@ -30,16 +32,7 @@ _START_ORDER_RULE = (
 _NO_NAMESPACE_RULE = "self.templates.all(t, !has(t.metadata.namespace) || size(t.metadata.namespace) == 0)"
 
 
-def _rule(rule: str, message: str) -> Object:
-    return {"x-kubernetes-validations": [{"rule": rule, "message": message}]}
-
-
-_IMMUTABLE = _rule("self == oldSelf", "Value is immutable")
-
-
-def _map_list(items: Object, key: str = "name", **extra: object) -> Object:
-    keys = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
-    return {"type": "array", "items": items, **keys, **extra}
+_IMMUTABLE = cel_rule("self == oldSelf", "Value is immutable")
 
 
 def _enum(*values: str, **extra: object) -> Object:
@@ -52,7 +45,7 @@ def _replicated_job() -> Object:
         {
             "dependsOn": with_description(
                 "Earlier replicated jobs that must be Ready or Complete before this one is created; immutable.",
-                {**_map_list(dependency, maxItems=5), **_IMMUTABLE},
+                {**map_list(dependency, maxItems=5), **_IMMUTABLE},
             ),
             "groupName": with_description("Group of this replicated job.", {**STRING, "default": "default"}),
             "name": with_description("Name; the child Jobs are called <jobset>-<name>-<index>.", STRING),
@@ -103,12 +96,13 @@ def _volume_claim_policies() -> Object:
                 "templates": with_description("The claims; each is mounted by a container.", templates),
             }
         ),
-        **_rule(_NO_NAMESPACE_RULE, "namespace cannot be set for VolumeClaimPolicies templates"),
+        **cel_rule(_NO_NAMESPACE_RULE, "namespace cannot be set for VolumeClaimPolicies templates"),
     }
     return {"type": "array", "items": policy, "maxItems": 50, "x-kubernetes-list-type": "atomic", **_IMMUTABLE}
 
 
-def _spec() -> Object:
+def spec_schema() -> Object:
+    """The schema of a JobSet's spec, which runtimes of TrainJobs contain."""
     network = record({"enableDNSHostnames": BOOLEAN, "publishNotReadyAddresses": BOOLEAN, "subdomain": STRING})
     coordinator = record({"jobIndex": _INTEGER, "podIndex": _INTEGER, "replicatedJob": STRING}, "replicatedJob")
     success = record({"operator": _enum(names.ALL, names.ANY), "targetReplicatedJobs": _ATOMIC_LIST}, "operator")
@@ -120,7 +114,7 @@ def _spec() -> Object:
         ),
         "managedBy": with_description("Controller of the JobSet; immutable.", STRING),
         "network": with_description("Host names of the pods and their headless service.", {**network, **_IMMUTABLE}),
-        "replicatedJobs": with_description("Groups of identical Jobs.", _map_list(_replicated_job())),
+        "replicatedJobs": with_description("Groups of identical Jobs.", map_list(_replicated_job())),
         "startupPolicy": with_description(
             "Order in which replicated jobs start. Deprecated: use dependsOn.", {**startup, **_IMMUTABLE}
         ),
@@ -133,10 +127,10 @@ def _spec() -> Object:
             "Volume claims that are created with the JobSet and shared by its pods.", _volume_claim_policies()
         ),
     }
-    return {**record(fields), **_rule(_START_ORDER_RULE, "StartupPolicy and DependsOn APIs are mutually exclusive")}
+    return {**record(fields), **cel_rule(_START_ORDER_RULE, "StartupPolicy and DependsOn APIs are mutually exclusive")}
 
 
-def _condition() -> Object:
+def condition_schema() -> Object:
     label = (
         r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])"
     )
@@ -180,10 +174,10 @@ def _status() -> Object:
     )
     return record(
         {
-            "conditions": _map_list(_condition(), "type"),
+            "conditions": map_list(condition_schema(), "type"),
             "currentInPlaceRestartAttempt": _COUNT,
             "previousInPlaceRestartAttempt": _COUNT,
-            "replicatedJobsStatus": _map_list(replicated_job),
+            "replicatedJobsStatus": map_list(replicated_job),
             "restarts": INT32,
             "restartsCountTowardsMax": INT32,
             "terminalState": STRING,
@@ -199,7 +193,7 @@ def definition_object() -> Object:
             "apiVersion": STRING,
             "kind": STRING,
             "metadata": {"type": "object"},
-            "spec": with_description("Desired state: the replicated jobs and the policies for them.", _spec()),
+            "spec": with_description("Desired state: the replicated jobs and the policies for them.", spec_schema()),
             "status": with_description("Observed state.", _status()),
         }
     )

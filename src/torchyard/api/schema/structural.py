@@ -42,6 +42,16 @@ def record(properties: Object, *required: str) -> Object:
     return {**schema, "required": list(required)} if required else schema
 
 
+def map_list(items: Object, key: str = "name", **extra: object) -> Object:
+    """A list whose items are identified by a key."""
+    keys = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+    return {"type": "array", "items": items, **keys, **extra}
+
+
+def cel_rule(rule: str, message: str) -> Object:
+    return {"x-kubernetes-validations": [{"rule": rule, "message": message}]}
+
+
 def from_type(type: Type) -> Object:
     """Convert a built-in type to a structural schema. Optional fields may be null, which Go reads as omitted."""
     if type.shape == "object":

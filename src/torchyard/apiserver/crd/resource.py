@@ -18,6 +18,8 @@ from torchyard.api.queue.validation import STRATEGIES as QUEUE_STRATEGIES
 from torchyard.api.resources import Resource, Subresource
 from torchyard.api.schema.types import Type
 from torchyard.api.strategy import Strategy
+from torchyard.api.trainjob import names as trainjob
+from torchyard.api.trainjob.validation import RuntimeStrategy
 from torchyard.apiserver.crd.definition.status import is_established
 from torchyard.apiserver.crd.version import CustomVersion
 from torchyard.apiserver.registry.conversion import is_converted
@@ -32,6 +34,7 @@ _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _KIND_RULES: dict[tuple[str, str], Strategy] = {
     (jobset.GROUP, jobset.KIND): JobSetStrategy(),
     (pytorchjob.GROUP, pytorchjob.KIND): PyTorchJobStrategy(),
+    **dict.fromkeys([(trainjob.GROUP, kind) for kind in trainjob.RUNTIME_PLURALS], RuntimeStrategy()),
     **{(queues.GROUP, kind): rules for kind, rules in QUEUE_STRATEGIES.items()},
 }
 _NO_RULES = Strategy()

@@ -25,6 +25,7 @@ _MANAGER = "kube-apiserver"
 _SERVICE_ACCOUNTS = "serviceaccount-controller"
 _PLURALS = {
     "Namespace": "namespaces",
+    "ConfigMap": "configmaps",
     "Node": "nodes",
     "ServiceAccount": "serviceaccounts",
     "Service": "services",

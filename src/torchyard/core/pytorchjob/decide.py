@@ -16,7 +16,8 @@ from torchyard.core.pytorchjob.autoscaler import desired_autoscaler
 from torchyard.core.pytorchjob.failures import Failures, is_past_backoff
 from torchyard.core.pytorchjob.replicas import make_pod, make_service, owner_reference
 from torchyard.core.pytorchjob.status import PyTorchJobStatus
-from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Restarts, Slot, is_terminating, phase
+from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Restarts, Slot
+from torchyard.core.training.pods import is_terminating, phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchyard.api import torchrun
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import job_port
 from torchyard.core.pytorchjob.token import TORCHYARD
@@ -16,9 +17,9 @@ def environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Var
     if view.has_master or view.ranks_workers:
         variables += _rendezvous(view, replica_type, index)
     if view.spec.get("nprocPerNode") is not None:
-        variables.append(("PET_NPROC_PER_NODE", view.spec["nprocPerNode"]))
+        variables.append((torchrun.NPROC_PER_NODE, view.spec["nprocPerNode"]))
     if view.elastic is None:
-        variables.append(("PET_NNODES", str(view.total)))
+        variables.append((torchrun.NNODES, str(view.total)))
     elif view.elastic["rdzvBackend"] == TORCHYARD:
         variables += runtime_environment(view, replica_type, index)
     else:
@@ -54,12 +55,12 @@ def _rendezvous(view: PyTorchJobView, replica_type: str, index: int) -> list[Var
     rank = str(index + 1 if is_after_master else index)
     return [
         ("MASTER_PORT", port),
-        ("PET_MASTER_PORT", port),
+        (torchrun.MASTER_PORT, port),
         ("MASTER_ADDR", address),
-        ("PET_MASTER_ADDR", address),
+        (torchrun.MASTER_ADDR, address),
         ("WORLD_SIZE", str(view.total * _processes(view))),
         ("RANK", rank),
-        ("PET_NODE_RANK", rank),
+        (torchrun.NODE_RANK, rank),
     ]
 
 
@@ -78,19 +79,19 @@ def elastic_environment(view: PyTorchJobView) -> list[Variable]:
     if port is None:
         port = job_port(view.replicas[names.WORKER])
     variables: list[Variable] = [
-        ("PET_RDZV_ENDPOINT", f"{host}:{port}"),
-        ("PET_RDZV_BACKEND", policy["rdzvBackend"]),
-        ("PET_NNODES", f"{policy['minReplicas']}:{policy['maxReplicas']}"),
+        (torchrun.RDZV_ENDPOINT, f"{host}:{port}"),
+        (torchrun.RDZV_BACKEND, policy["rdzvBackend"]),
+        (torchrun.NNODES, f"{policy['minReplicas']}:{policy['maxReplicas']}"),
     ]
     if policy.get("maxRestarts") is not None:
-        variables.append(("PET_MAX_RESTARTS", str(policy["maxRestarts"])))
+        variables.append((torchrun.MAX_RESTARTS, str(policy["maxRestarts"])))
     if policy.get("nProcPerNode") is not None:
-        variables.append(("PET_NPROC_PER_NODE", str(policy["nProcPerNode"])))
+        variables.append((torchrun.NPROC_PER_NODE, str(policy["nProcPerNode"])))
     if policy.get("rdzvId") is not None:
-        variables.append(("PET_RDZV_ID", policy["rdzvId"]))
+        variables.append((torchrun.RDZV_ID, policy["rdzvId"]))
     if policy.get("rdzvConf"):
         pairs = (f"{setting.get('key', '')}={setting.get('value', '')}" for setting in policy["rdzvConf"])
-        variables.append(("PET_RDZV_CONF", ",".join(pairs)))
+        variables.append((torchrun.RDZV_CONF, ",".join(pairs)))
     if policy.get("standalone"):
-        variables.append(("PET_STANDALONE", ""))
+        variables.append((torchrun.STANDALONE, ""))
     return variables

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.core.events import Event
-from torchyard.core.pytorchjob.view import PyTorchJobView, container_restarts, exit_code, is_terminating, phase
+from torchyard.core.pytorchjob.view import PyTorchJobView, exit_code
+from torchyard.core.training.pods import container_restarts, is_terminating, phase
 
 
 def events(view: PyTorchJobView) -> list[Event]:

@@ -6,14 +6,8 @@ from dataclasses import dataclass, field
 
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-from torchyard.core.pytorchjob.view import (
-    PyTorchJobView,
-    Restarts,
-    container_restarts,
-    exit_code,
-    is_terminating,
-    phase,
-)
+from torchyard.core.pytorchjob.view import PyTorchJobView, Restarts, exit_code
+from torchyard.core.training.pods import container_restarts, is_terminating, phase
 
 
 def is_retryable(code: int | None) -> bool:

@@ -7,10 +7,9 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG, VOLCANO, PyTorchJobSettings, PyTorchJobView
 from torchyard.core.scheduling.schedule import GANG_NAME, GANG_SIZE
+from torchyard.core.training.pod_groups import POD_GROUP_LABEL, SCHEDULER_PLUGINS_API, VOLCANO_API, VOLCANO_GROUP
 
-VOLCANO_API, SCHEDULER_PLUGINS_API = "scheduling.volcano.sh/v1beta1", "scheduling.x-k8s.io/v1alpha1"
-VOLCANO_GROUP, VOLCANO_TASK = "scheduling.k8s.io/group-name", "volcano.sh/task-spec"
-POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+VOLCANO_TASK = "volcano.sh/task-spec"
 
 
 def _policy(view: PyTorchJobView) -> Object:

@@ -9,7 +9,8 @@ from torchyard.api.conditions import is_true
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.times import parse_rfc3339, to_rfc3339
-from torchyard.core.pytorchjob.view import PyTorchJobView, is_terminating, phase
+from torchyard.core.pytorchjob.view import PyTorchJobView
+from torchyard.core.training.pods import is_terminating, phase
 
 _EXCLUSIVE = {messages.RUNNING: messages.RESTARTING, messages.RESTARTING: messages.RUNNING}
 

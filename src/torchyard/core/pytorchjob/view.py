@@ -10,6 +10,7 @@ from datetime import datetime
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import with_defaults
+from torchyard.core.training import pods
 
 Slot = tuple[str, int]  # replica type, index
 
@@ -153,24 +154,6 @@ def slot_of(obj: Object) -> Slot | None:
     return (kind, int(index)) if kind and index.isascii() and index.isdigit() and len(index) < 10 else None
 
 
-def phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")
-
-
-def is_terminating(pod: Object) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp"))
-
-
 def exit_code(pod: Object) -> int | None:
     """The exit code of the container `pytorch`, if it has ended."""
-    for status in (pod.get("status") or {}).get("containerStatuses") or ():
-        ended = (status.get("state") or {}).get("terminated")
-        if status.get("name") == names.CONTAINER and ended:
-            return int(ended.get("exitCode", 0))
-    return None
-
-
-def container_restarts(pod: Object) -> int:
-    status = pod.get("status") or {}
-    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return sum(int(container.get("restartCount") or 0) for container in containers)
+    return pods.exit_code(pod, names.CONTAINER)

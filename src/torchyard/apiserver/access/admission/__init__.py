@@ -15,4 +15,5 @@ Read in this order:
 - `certificate_requests`: the requester, CertificateApproval, CertificateSigning, CertificateSubjectRestriction.
 - `policy_parameters`: who may let an admission policy read parameters.
 - `kueue`: what Kueue's webhooks do to jobs.
+- `trainjob`: what Trainer's webhooks do to TrainJobs.
 """

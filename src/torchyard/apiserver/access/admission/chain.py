@@ -20,6 +20,7 @@ from torchyard.apiserver.access.admission import (
     role_escalation,
     service_account,
     storage,
+    trainjob,
 )
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 from torchyard.apiserver.access.admission.policy_parameters import PluralGetter
@@ -83,6 +84,7 @@ class BuiltInAdmission:
             (storage.protect_in_use, tuple(resource for _, resource in storage.PROTECTED)),
             (pods.set_runtime_class, PODS),
             (storage.set_ingress_class, ("ingresses",)),
+            (lambda attributes: trainjob.stamp_patches(attributes, now()), trainjob.RESOURCES),
             *([(kueue.suspend_queued_job, kueue.RESOURCES)] if with_queues else []),
         )
         self._authorizing = _PluginChain(
@@ -101,11 +103,14 @@ class BuiltInAdmission:
                 lambda attributes: policy_parameters.check_parameters(attributes, authorizer, plural_of),
                 (policy_parameters.POLICIES, policy_parameters.BINDINGS),
             ),
+            (trainjob.check_train_job, trainjob.RESOURCES),
             *([(kueue.check_queue, kueue.RESOURCES)] if with_queues else []),
         )
 
     def warnings(self, attributes: AdmissionAttributes) -> list[str]:
         """Texts of the Warning header about a write that is accepted. Call it before `mutate`."""
+        if attributes.resource in trainjob.RESOURCES:
+            return trainjob.warnings(attributes)
         return pod_fields.unsupported_fields(attributes) if attributes.resource in pod_fields.RESOURCES else []
 
     def mutate(self, attributes: AdmissionAttributes) -> None:

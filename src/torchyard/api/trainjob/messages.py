@@ -1,0 +1,55 @@
+"""Conditions, reasons, messages and events of a TrainJob, as Trainer 2.3 writes them, and ours."""
+
+from __future__ import annotations
+
+SUSPENDED, COMPLETE, FAILED = "Suspended", "Complete", "Failed"
+TERMINAL = (COMPLETE, FAILED)
+# The values of status.state, which are ours: the column State shows them.
+CREATED, RUNNING = "Created", "Running"
+
+IS_SUSPENDED, SUSPENDED_MESSAGE = "Suspended", "TrainJob is suspended"
+IS_RESUMED, RESUMED_MESSAGE = "Resumed", "TrainJob is resumed"
+PAST_DEADLINE, DEADLINE_MESSAGE = "DeadlineExceeded", "TrainJob exceeded its active deadline"
+RUNTIME_NOT_SUPPORTED = "TrainingRuntimeNotSupported"
+NOT_MADE = "TrainJobResourcesCreationFailed"
+_MAX_NOT_MADE = 950
+# The last lines of a failed node's log in the message of the condition.
+LOG_LINES, LOG_CHARACTERS = 10, 2000
+
+# Ours: the condition of a job whose objects cannot be created. It goes when they are.
+RESOURCES_CREATED = "ResourcesCreated"
+
+
+def unsupported_runtime(key: str) -> str:
+    return f"unsupported runtime: {key}"
+
+
+def not_made(why: str) -> str:
+    text = f"TrainJob resources reconciliation failed: {why}"
+    return text if len(text) <= _MAX_NOT_MADE else f"{text[:_MAX_NOT_MADE]}..."
+
+
+def runtime_missing(kind: str, name: str) -> str:
+    return f"{kind} {name!r} does not exist and the job has no snapshot of it; create the runtime again"
+
+
+def foreign_snapshot(name: str) -> str:
+    return f"the ConfigMap {name} exists and belongs to another object; delete it or rename the job"
+
+
+def foreign_jobset(name: str) -> str:
+    return f"the JobSet {name} exists and belongs to another object; delete it or rename the job"
+
+
+def other_runtime_in_snapshot(name: str) -> str:
+    return f"the ConfigMap {name} is the snapshot of another runtime; delete it"
+
+
+def flux_not_supported() -> str:
+    return "spec.mlPolicy.flux is not supported; use a runtime with torch, jax, xgboost, mpi or no policy"
+
+
+def node_failed(message: str, node: str, container: str, exit_code: int, log: str) -> str:
+    """The message of the JobSet, then the first node that failed and the end of its log."""
+    text = f"{message}; first failed node: {node}, container {container} exited with code {exit_code}"
+    return f"{text}, its last lines: {log}" if log else text

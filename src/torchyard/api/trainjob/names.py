@@ -1,0 +1,88 @@
+"""Names of TrainJobs, their runtimes and the objects created for them."""
+
+from __future__ import annotations
+
+from torchyard.api.objects import Object
+
+GROUP, VERSION = "trainer.kubeflow.org", "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND, PLURAL, SINGULAR = "TrainJob", "trainjobs", "trainjob"
+RUNTIME_KIND, RUNTIME_PLURAL = "TrainingRuntime", "trainingruntimes"
+CLUSTER_RUNTIME_KIND, CLUSTER_RUNTIME_PLURAL = "ClusterTrainingRuntime", "clustertrainingruntimes"
+RUNTIME_PLURALS = {RUNTIME_KIND: RUNTIME_PLURAL, CLUSTER_RUNTIME_KIND: CLUSTER_RUNTIME_PLURAL}
+CONTROLLER = "trainjob-controller"
+
+MANAGED_HERE, MANAGED_BY_MULTIKUEUE = f"{GROUP}/trainjob-controller", "kueue.x-k8s.io/multikueue"
+# The SDK ignores runtimes without this label.
+FRAMEWORK = f"{GROUP}/framework"
+SUPPORT, DEPRECATED = f"{GROUP}/support", "deprecated"
+# A label of a replicated job's Job template: which step of the training its pods are.
+ANCESTOR = f"{GROUP}/trainjob-ancestor-step"
+TRAINER, DATASET_INITIALIZER, MODEL_INITIALIZER = "trainer", "dataset-initializer", "model-initializer"
+INITIALIZERS = {"dataset": DATASET_INITIALIZER, "model": MODEL_INITIALIZER}
+INITIALIZER_VOLUME = "initializer"
+
+NODE, LAUNCHER = "node", "launcher"
+# The container that each step needs.
+CONTAINERS = {TRAINER: NODE, DATASET_INITIALIZER: DATASET_INITIALIZER, MODEL_INITIALIZER: MODEL_INITIALIZER}
+PORT = 29500
+
+# The plugins of spec.mlPolicy; without one the policy is plain.
+TORCH, MPI, JAX, XGBOOST, FLUX = "torch", "mpi", "jax", "xgboost", "flux"
+POLICIES = (TORCH, MPI, JAX, XGBOOST, FLUX)
+
+SNAPSHOT_KEY = "runtime"
+HOSTFILE_KEY = "hostfile"
+
+# Our annotations, of a TrainJob.
+ELASTIC = "torchyard.dev/elastic"  # "1:4": minimum and maximum number of nodes
+TTL = "torchyard.dev/ttl-seconds-after-finished"
+
+
+def snapshot_name(job: str) -> str:
+    return f"{job}-runtime-snapshot"
+
+
+def ssh_secret_name(job: str) -> str:
+    return f"{job}-mpi-ssh-auth"
+
+
+def hostfile_name(job: str) -> str:
+    return f"{job}-mpi-hostfile"
+
+
+def first_node(job: str, replicated_job: str = NODE) -> str:
+    """The host name of the first pod of a replicated job, in the JobSet's headless service."""
+    return f"{job}-{replicated_job}-0-0.{job}"
+
+
+def runtime_reference(job: Object) -> Object:
+    """The runtime of a job, with the defaults of the schema."""
+    reference: Object = (job.get("spec") or {}).get("runtimeRef") or {}
+    return {"apiGroup": GROUP, "kind": CLUSTER_RUNTIME_KIND, **reference}
+
+
+def runtime_key(job: Object) -> str:
+    reference = runtime_reference(job)
+    return f"{reference['kind']}.{reference['apiGroup']}"
+
+
+def is_supported_runtime(job: Object) -> bool:
+    reference = runtime_reference(job)
+    return reference["apiGroup"] == GROUP and reference["kind"] in RUNTIME_PLURALS
+
+
+def is_managed_here(job: Object) -> bool:
+    return (job.get("spec") or {}).get("managedBy") in (None, MANAGED_HERE)
+
+
+def owner_reference(job: Object) -> Object:
+    metadata = job["metadata"]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": metadata["name"],
+        "uid": metadata.get("uid", ""),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

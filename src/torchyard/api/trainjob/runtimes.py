@@ -1,0 +1,64 @@
+"""The runtimes that are there after `yard up` and `yard install`, and what the SDK asks about the installation."""
+
+from __future__ import annotations
+
+from torchyard.api.objects import Object
+from torchyard.api.trainjob import names
+
+TORCH_DISTRIBUTED = "torch-distributed"
+TORCH_ELASTIC = "torchyard-elastic"
+IMAGE = "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"
+# The version of Trainer whose API this is. The SDK reads it from a ConfigMap and warns without one.
+TRAINER_VERSION = "v2.3.0"
+SYSTEM_NAMESPACE, PUBLIC = "kubeflow-system", "kubeflow-trainer-public"
+
+
+def runtimes() -> list[Object]:
+    """`torch-distributed` as upstream installs it, and one whose jobs continue with fewer or more nodes."""
+    elastic = _runtime(TORCH_ELASTIC)
+    elastic["metadata"]["annotations"] = {names.ELASTIC: "1:16"}
+    return [_runtime(TORCH_DISTRIBUTED), elastic]
+
+
+def _runtime(name: str) -> Object:
+    job = {
+        "name": names.NODE,
+        "template": {
+            "metadata": {"labels": {names.ANCESTOR: names.TRAINER}},
+            "spec": {"template": {"spec": {"containers": [{"name": names.NODE, "image": IMAGE}]}}},
+        },
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.CLUSTER_RUNTIME_KIND,
+        "metadata": {"name": name, "labels": {names.FRAMEWORK: names.TORCH}},
+        "spec": {
+            "mlPolicy": {"numNodes": 1, names.TORCH: {}},
+            "template": {"spec": {"replicatedJobs": [job]}},
+        },
+    }
+
+
+def public_objects() -> list[Object]:
+    """The ConfigMap with the version, which every authenticated user may read."""
+    rbac, api_group = "rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
+    metadata = {"name": PUBLIC, "namespace": SYSTEM_NAMESPACE}
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": [PUBLIC]}
+    group = {"apiGroup": api_group, "kind": "Group", "name": "system:authenticated"}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": {"kubeflow_trainer_version": TRAINER_VERSION},
+        },
+        {"apiVersion": rbac, "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {
+            "apiVersion": rbac,
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": api_group, "kind": "Role", "name": PUBLIC},
+            "subjects": [group],
+        },
+    ]

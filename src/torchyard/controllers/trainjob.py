@@ -1,0 +1,229 @@
+"""TrainJobs: makes the JobSet and the other objects of a job, and lets `core.trainjob` decide about its status.
+
+The same controller runs on the plane and on a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import CONFIG_MAPS, PODS
+from torchyard.api.jobset import names as jobsets
+from torchyard.api.objects import Object
+from torchyard.api.trainjob import messages, names
+from torchyard.controllers.jobset import JOBSETS
+from torchyard.controllers.loop import Controller, Observe
+from torchyard.controllers.mutation_cache import MutationCache
+from torchyard.controllers.trainjob_objects import TrainJobObjects
+from torchyard.core.training.failures import ContainerFailure, container_failures, first_failure
+from torchyard.core.trainjob.decide import TrainJobDecision, decide, needs_objects, updates_jobset
+from torchyard.core.trainjob.snapshot import make_snapshot, runtime_of
+from torchyard.core.trainjob.view import NodeFailure, TrainJobView
+from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
+from torchyard.kube.informer import Key, by_key, key_of
+from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import run_parts
+from torchyard.kube.transform import strip_and_intern
+
+log = logging.getLogger(__name__)
+
+TRAINJOBS = GroupVersionResource(names.GROUP, names.VERSION, names.PLURAL)
+RUNTIMES = {
+    names.RUNTIME_KIND: GroupVersionResource(names.GROUP, names.VERSION, names.RUNTIME_PLURAL),
+    names.CLUSTER_RUNTIME_KIND: GroupVersionResource(
+        names.GROUP, names.VERSION, names.CLUSTER_RUNTIME_PLURAL, namespaced=False
+    ),
+}
+_JOBSET = "jobset"
+_MAX_FAILURES = 4096
+_LOG_SECONDS = 5.0
+
+
+class TrainJobController:
+    """`run` until cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: InformerFactory,
+        *,
+        selector: str = "",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        workers: int = 8,
+        observe: Observe = lambda _result, _seconds: None,
+    ) -> None:
+        """`selector` limits the TrainJobs."""
+        self._client, self._clock = client, clock
+        self.recorder = EventRecorder(client, names.CONTROLLER, clock=clock)
+        self._jobs = informers.for_resource(TRAINJOBS, labels=selector, indexes={"key": by_key})
+        self._jobsets = informers.for_resource(JOBSETS, indexes={"key": by_key})
+        self._pods = informers.for_resource(
+            PODS, labels=jobsets.JOBSET_NAME, indexes={_JOBSET: _by_jobset}, transform=_slim_pod
+        )
+        self._job_cache = MutationCache(self._jobs, "key", by_key)
+        self._jobset_cache = MutationCache(self._jobsets, "key", by_key)
+        self._objects = TrainJobObjects(client)
+        sources = [self._jobs, self._jobsets, self._pods]
+        self.controller = Controller(names.CONTROLLER, self._reconcile, sources, workers=workers, observe=observe)
+        self._jobs.on_change(lambda _change, job, _before: self.controller.queue.add(key_of(job)))
+        self._jobsets.on_change(self._jobset_changed)
+        self._pods.on_change(self._pod_changed)
+        # The first failure of each job, by its uid: a JobSet that fails deletes the pods that could tell.
+        self._failures: OrderedDict[str, NodeFailure] = OrderedDict()
+
+    async def run(self) -> None:
+        """May be called again: work that was cancelled is done again."""
+        for job in self._jobs.all():
+            self.controller.queue.add(key_of(job))
+        await run_parts(recorder=self.recorder.run, controller=self.controller.run)
+
+    def _jobset_changed(self, _change: str, jobset: Object, _before: Object | None) -> None:
+        for reference in jobset["metadata"].get("ownerReferences") or ():
+            if reference.get("controller") and reference["kind"] == names.KIND:
+                self.controller.queue.add((jobset["metadata"]["namespace"], reference["name"]))
+
+    def _pod_changed(self, change: str, pod: Object, _before: Object | None) -> None:
+        if change != "DELETED" and container_failures(pod):
+            name = (pod["metadata"].get("labels") or {}).get(jobsets.JOBSET_NAME, "")
+            self.controller.queue.add((pod["metadata"]["namespace"], name))
+
+    async def _reconcile(self, key: Key) -> float | None:
+        cached = self._job_cache.by_index("/".join(key))
+        if not cached:
+            return None
+        job = {**cached[0], "apiVersion": names.API_VERSION, "kind": names.KIND}
+        jobset = self._jobset(job)
+        failed: YardError | None = None
+        if needs_objects(job):
+            try:
+                jobset = await self._make_objects(job, jobset)
+            except YardError as error:
+                failed = error
+        failure = await self._first_failure(job)
+        not_made = "" if failed is None or _is_conflict(failed) else messages.not_made(str(failed))
+        decision = decide(TrainJobView(job, self._clock(), jobset, failure, not_made))
+        await self._apply(job, decision)
+        if failed is not None:
+            raise failed
+        return decision.wake_after
+
+    def _jobset(self, job: Object) -> Object | None:
+        """The JobSet of this job; None if it does not exist or belongs to another object."""
+        uid = job["metadata"]["uid"]
+        for jobset in self._jobset_cache.by_index("/".join(key_of(job))):
+            if any(owner["uid"] == uid for owner in jobset["metadata"].get("ownerReferences") or ()):
+                return jobset
+        return None
+
+    async def _make_objects(self, job: Object, jobset: Object | None) -> Object | None:
+        if jobset is not None and (
+            not updates_jobset(job, jobset) or jobset["metadata"].get("deletionTimestamp") is not None
+        ):
+            return jobset
+        if jobset is None and self._jobsets.by("key", "/".join(key_of(job))):
+            raise YardError(messages.foreign_jobset(job["metadata"]["name"]))
+        runtime = await self._runtime(job)
+        made = await self._objects.make(job, runtime, jobset)
+        self._jobset_cache.record(made)
+        return made
+
+    async def _runtime(self, job: Object) -> Object:
+        """The runtime of the snapshot; for a new job the runtime itself, of which a snapshot is made."""
+        name, namespace = names.snapshot_name(job["metadata"]["name"]), job["metadata"]["namespace"]
+        snapshot = await self._client.find(CONFIG_MAPS, name, namespace) if job.get("status") else None
+        if snapshot is None:
+            reference = names.runtime_reference(job)
+            runtime = await self._client.find(RUNTIMES[reference["kind"]], reference["name"], namespace)
+            if runtime is None:
+                raise YardError(messages.runtime_missing(reference["kind"], reference["name"]))
+            try:
+                snapshot = await self._client.create(CONFIG_MAPS, make_snapshot(job, runtime))
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                snapshot = await self._client.get(CONFIG_MAPS, name, namespace)
+        return runtime_of(snapshot, job)
+
+    async def _apply(self, job: Object, decision: TrainJobDecision) -> None:
+        metadata = job["metadata"]
+        if decision.status is not None:
+            written = await self._client.patch(
+                TRAINJOBS,
+                metadata["name"],
+                {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": decision.status},
+                metadata["namespace"],
+                subresource="status",
+            )
+            self._job_cache.record(written)
+            for event in decision.events:
+                self.recorder.event(job, event.kind, event.reason, event.message)
+        for due, ref in ((decision.delete_jobset, JOBSETS), (decision.delete_job, TRAINJOBS)):
+            if due:
+                try:
+                    await self._client.delete(ref, metadata["name"], metadata["namespace"])
+                except StatusError as error:
+                    if error.status != 404:
+                        raise
+
+    async def _first_failure(self, job: Object) -> NodeFailure | None:
+        uid = job["metadata"]["uid"]
+        if uid in self._failures:
+            return self._failures[uid]
+        failed = first_failure(self._pods.by(_JOBSET, "/".join(key_of(job))))
+        if failed is None:
+            return None
+        self._failures[uid] = NodeFailure(failed, await self._log_of(job["metadata"]["namespace"], failed))
+        while len(self._failures) > _MAX_FAILURES:
+            self._failures.popitem(last=False)
+        return self._failures[uid]
+
+    async def _log_of(self, namespace: str, failed: ContainerFailure) -> str:
+        """The last lines of a failed container; empty if the log cannot be read, which is no reason to wait."""
+        text = b""
+        lines = self._client.logs(
+            PODS,
+            failed.pod,
+            namespace,
+            container=failed.container,
+            previous=failed.restarted,
+            tail_lines=messages.LOG_LINES,
+        )
+        try:
+            async with asyncio.timeout(_LOG_SECONDS), aclosing(lines):
+                async for chunk in lines:
+                    text += chunk
+        except (YardError, TimeoutError) as error:
+            log.info("log not read: pod=%s/%s error=%s", namespace, failed.pod, error)
+        return text.decode(errors="replace").strip()[-messages.LOG_CHARACTERS :]
+
+
+def _is_conflict(error: YardError) -> bool:
+    return isinstance(error, StatusError) and error.reason == "Conflict"
+
+
+def _by_jobset(pod: Object) -> list[str]:
+    name = (pod["metadata"].get("labels") or {}).get(jobsets.JOBSET_NAME)
+    return [f"{pod['metadata']['namespace']}/{name}"] if name else []
+
+
+def _slim_pod(pod: Object) -> Object:
+    """The part of a pod that tells of a failure."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    kept = {
+        key: metadata[key]
+        for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+        if key in metadata
+    }
+    kept["labels"] = {jobsets.JOBSET_NAME: labels[jobsets.JOBSET_NAME]} if jobsets.JOBSET_NAME in labels else {}
+    status = pod.get("status") or {}
+    statuses = {key: status[key] for key in ("containerStatuses", "initContainerStatuses") if key in status}
+    return strip_and_intern({"metadata": kept, "status": statuses})

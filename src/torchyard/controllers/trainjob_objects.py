@@ -1,0 +1,81 @@
+"""Writes the objects of a TrainJob beside its snapshot: JobSet, PodGroups, and for MPI the keys and the hostfile."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+
+import orjson
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import CONFIG_MAPS, SECRETS
+from torchyard.api.jobset import names as jobsets
+from torchyard.api.objects import Object
+from torchyard.api.trainjob import messages, names
+from torchyard.controllers.jobset import JOBSETS
+from torchyard.core.trainjob import mpi
+from torchyard.core.trainjob.jobset import make_jobset, pod_counts
+from torchyard.core.trainjob.patches import patched_template
+from torchyard.core.trainjob.pod_groups import pod_groups
+from torchyard.kube.client import Client
+
+_MAX_REMEMBERED = 16384
+
+
+class TrainJobObjects:
+    """`make` the objects of a job. The JobSet comes last: its pods need the others."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        # What was applied last, so that a job that waits in a queue costs no writes.
+        self._applied: OrderedDict[str, bytes] = OrderedDict()
+
+    async def make(self, job: Object, runtime: Object, current: Object | None) -> Object:
+        policy = runtime["spec"].get("mlPolicy") or {}
+        if names.FLUX in policy:
+            raise YardError(messages.flux_not_supported())
+        jobset = make_jobset(job, runtime)
+        digest = hashlib.sha256(orjson.dumps(jobset, option=orjson.OPT_SORT_KEYS)).digest()
+        uid = job["metadata"]["uid"]
+        if current is not None and self._applied.get(uid) == digest:
+            return current
+        if names.MPI in policy:
+            await self._make_mpi(job, runtime, policy, jobset)
+        for group in pod_groups(job, runtime, jobset):
+            await self._apply(_pod_groups(group), group)
+        written = await self._apply(JOBSETS, jobset)
+        self._applied[uid] = digest
+        while len(self._applied) > _MAX_REMEMBERED:
+            self._applied.popitem(last=False)
+        return written
+
+    async def _apply(self, ref: GroupVersionResource, obj: Object) -> Object:
+        metadata = obj["metadata"]
+        return await self._client.patch(ref, metadata["name"], obj, metadata["namespace"], kind="apply", force=True)
+
+    async def _make_mpi(self, job: Object, runtime: Object, policy: Object, jobset: Object) -> None:
+        try:
+            await self._client.create(SECRETS, mpi.key_secret(job, *_key_pair()))
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        counts = pod_counts(job, runtime, patched_template(runtime, job)["spec"])
+        await self._apply(CONFIG_MAPS, mpi.hostfile(job, policy, counts, jobsets.subdomain(jobset)))
+
+
+def _key_pair() -> tuple[str, str]:
+    """A private key and the line of `authorized_keys` that lets it in."""
+    key = ec.generate_private_key(ec.SECP521R1())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return private.decode(), public.decode() + "\n"
+
+
+def _pod_groups(group: Object) -> GroupVersionResource:
+    api_group, version = group["apiVersion"].split("/")
+    return GroupVersionResource(api_group, version, "podgroups")

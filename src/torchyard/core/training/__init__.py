@@ -1,0 +1,8 @@
+"""What the controllers of training jobs share: PyTorchJobs and TrainJobs.
+
+- `pods`: phases, exit codes and restarts of pods.
+- `failures`: the first failed pod of a job, and what its container said.
+- `pod_groups`: names of gang schedulers' PodGroups, and the resources of a group.
+
+The names of torchrun's variables, which both set, are in `api.torchrun`.
+"""

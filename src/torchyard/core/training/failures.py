@@ -1,0 +1,46 @@
+"""The first failed pod of a training job. When one rank fails, the others fail after it, with less useful messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torchyard.api.objects import Object
+from torchyard.core.training.pods import container_statuses
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFailure:
+    """A container that ended with an exit code other than 0."""
+
+    pod: str
+    container: str
+    exit_code: int
+    finished: str  # RFC 3339
+    message: str = ""  # the termination message
+    restarted: bool = False  # its log is the previous container's
+
+
+def container_failures(pod: Object) -> list[ContainerFailure]:
+    failures = []
+    for status in container_statuses(pod):
+        for state, restarted in ((status.get("lastState"), True), (status.get("state"), False)):
+            ended = (state or {}).get("terminated")
+            if ended and ended.get("exitCode"):
+                failures.append(
+                    ContainerFailure(
+                        pod["metadata"]["name"],
+                        status["name"],
+                        int(ended["exitCode"]),
+                        str(ended.get("finishedAt") or ""),
+                        str(ended.get("message") or ""),
+                        restarted,
+                    )
+                )
+    return failures
+
+
+def first_failure(pods: Iterable[Object]) -> ContainerFailure | None:
+    """The container that failed first. Those that a signal ended (code 128 and above) often only followed another."""
+    failures = [failure for pod in pods for failure in container_failures(pod)]
+    return min(failures, key=lambda failure: (failure.exit_code >= 128, failure.finished, failure.pod), default=None)

@@ -1,0 +1,13 @@
+"""Decisions about TrainJobs. Pure: the job, its runtime and its JobSet in; objects, status and events out.
+
+- `view`: the input of a decision.
+- `decide`: what to do about a job; calls the others.
+- `snapshot`: the runtime as it was when the job was created.
+- `patches`: the runtime's template with the job's patches.
+- `jobset`: the JobSet of a job: counts, images, commands, variables.
+- `policies`: the variables of the ML policies torch, jax and xgboost.
+- `mpi`: hostfile, keys and mounts of the ML policy mpi.
+- `pod_groups`: gang scheduling.
+- `status`: conditions and counts.
+- `convert`, `convert_comments`: PyTorchJobs to TrainJobs and back.
+"""

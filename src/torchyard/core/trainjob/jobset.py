@@ -1,0 +1,173 @@
+"""The JobSet of a TrainJob, computed from its runtime as Trainer 2.3 does.
+
+What differs, because upstream's result would not work: torchrun's variables are also set for a job without
+`spec.trainer`; the address of the first node follows the names of its job and of the subdomain; ports of the runtime
+stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.jobset import names as jobsets
+from torchyard.api.objects import Object
+from torchyard.api.trainjob import environment, names
+from torchyard.api.trainjob.validation import ancestor, elastic_range
+from torchyard.core.trainjob import mpi
+from torchyard.core.trainjob.patches import patched_template
+from torchyard.core.trainjob.pod_groups import pod_metadata
+from torchyard.core.trainjob.policies import Training, policy_environment, torch_environment
+
+
+def make_jobset(job: Object, runtime: Object) -> Object:
+    template = patched_template(runtime, job)
+    counts = pod_counts(job, runtime, template["spec"])
+    name = job["metadata"]["name"]
+    builder = _Builder(job, runtime, template["spec"], counts)
+    metadata: Object = {"name": name, "namespace": job["metadata"]["namespace"]}
+    metadata |= {field: values for field, values in template["metadata"].items() if values}
+    metadata["ownerReferences"] = [names.owner_reference(job)]
+    spec = {
+        **template["spec"],
+        "replicatedJobs": [builder.replicated_job(each) for each in template["spec"]["replicatedJobs"]],
+        "suspend": bool(job["spec"].get("suspend")),
+    }
+    return {"apiVersion": jobsets.API_VERSION, "kind": jobsets.KIND, "metadata": metadata, "spec": spec}
+
+
+def pod_counts(job: Object, runtime: Object, jobset_spec: Object) -> dict[str, int]:
+    """The number of pods of each replicated job, in the template's order."""
+    policy, trainer = runtime["spec"].get("mlPolicy"), job["spec"].get("trainer") or {}
+    counts = {}
+    for each in jobset_spec["replicatedJobs"]:
+        count = each["template"].get("spec", {}).get("parallelism", 1)
+        if ancestor(each) == names.TRAINER:
+            if policy is not None:
+                count = policy.get("numNodes", 1)
+            count = trainer.get("numNodes", count)
+        counts[each["name"]] = count
+    if policy is not None and names.MPI in policy:
+        mpi.set_counts(policy, trainer, counts)
+    return counts
+
+
+def elastic_nodes(job: Object, runtime: Object) -> tuple[int, int] | None:
+    """The numbers of nodes of an elastic job: its annotation, else the runtime's."""
+    for obj in (job, runtime):
+        written = (obj["metadata"].get("annotations") or {}).get(names.ELASTIC)
+        if written is not None:
+            return elastic_range(written)
+    return None
+
+
+class _Builder:
+    """Builds the replicated jobs of one TrainJob."""
+
+    def __init__(self, job: Object, runtime: Object, jobset_spec: Object, counts: dict[str, int]) -> None:
+        self._job, self._counts = job, counts
+        self._name: str = job["metadata"]["name"]
+        self._policy: Object = runtime["spec"].get("mlPolicy") or {}
+        self._groups: Object = runtime["spec"].get("podGroupPolicy") or {}
+        self._trainer: Object = job["spec"].get("trainer") or {}
+        self._elastic = elastic_nodes(job, runtime)
+        self._subdomain = (jobset_spec.get("network") or {}).get("subdomain") or self._name
+        trainer = next((each for each in jobset_spec["replicatedJobs"] if ancestor(each) == names.TRAINER), None)
+        self._training = None if trainer is None else self._describe(trainer)
+        targets = ((self._policy.get(names.TORCH) or {}).get("envInjection") or {}).get("targets") or ()
+        self._injected = {(each["jobName"], name) for each in targets for name in each["containerNames"]}
+
+    def _describe(self, replicated_job: Object) -> Training:
+        pod = replicated_job["template"]["spec"]["template"]["spec"]
+        node: Object = next((each for each in pod["containers"] if each["name"] == names.NODE), {})
+        address = f"{jobsets.job_name(self._name, replicated_job['name'], 0)}-0.{self._subdomain}"
+        return Training(
+            self._counts[replicated_job["name"]],
+            address,
+            self._trainer.get("resourcesPerNode") or node.get("resources") or {},
+            self._trainer.get("numProcPerNode"),
+            self._elastic,
+        )
+
+    def _merged_resources(self, container: Object) -> Object:
+        own, runtime = self._trainer.get("resourcesPerNode") or {}, container.get("resources") or {}
+        merged = {**runtime, **own}
+        for field in ("limits", "requests"):
+            if field in merged:
+                merged[field] = {**(runtime.get(field) or {}), **(own.get(field) or {})}
+        return merged
+
+    def replicated_job(self, given: Object) -> Object:
+        step, count = ancestor(given), self._counts[given["name"]]
+        job_spec = given["template"].get("spec") or {}
+        pods = job_spec.get("template") or {}
+        spec = dict(pods.get("spec") or {})
+        spec["containers"] = [self._container(given["name"], step, each) for each in spec.get("containers") or ()]
+        if names.MPI in self._policy and (volumes := mpi.volumes(self._name, given["name"])):
+            spec["volumes"] = _upserted(spec.get("volumes") or (), volumes)
+        metadata = dict(pods.get("metadata") or {})
+        for field, values in pod_metadata(self._groups, self._name).items():
+            metadata[field] = {**(metadata.get(field) or {}), **values}
+        template: Object = {**pods, "spec": spec}
+        if metadata:
+            template["metadata"] = metadata
+        replicated: Object = {
+            **given,
+            "template": {
+                **given["template"],
+                "spec": {**job_spec, "parallelism": count, "completions": count, "template": template},
+            },
+        }
+        return {**replicated, "replicas": 1} if step in names.CONTAINERS else replicated
+
+    def _container(self, job: str, step: str, given: Object) -> Object:
+        container = dict(given)
+        if step == names.TRAINER and given["name"] == names.NODE:
+            self._set_trainer(container)
+        elif step in (names.DATASET_INITIALIZER, names.MODEL_INITIALIZER) and given["name"] == step:
+            self._set_initializer(step, container)
+        if (job, given["name"]) in self._injected and self._training is not None:
+            container["env"] = _upserted(container.get("env") or (), torch_environment(self._training))
+        if names.MPI in self._policy and given["name"] == names.NODE:
+            if mounts := mpi.mounts(self._policy, job):
+                container["volumeMounts"] = _upserted(container.get("volumeMounts") or (), mounts)
+            if job == names.LAUNCHER:
+                slots = mpi.processes(self._policy, self._trainer)
+                container["env"] = _upserted(container.get("env") or (), mpi.launcher_environment(slots))
+        return container
+
+    def _set_trainer(self, container: Object) -> None:
+        container |= {field: self._trainer[field] for field in ("image", "command", "args") if self._trainer.get(field)}
+        if self._trainer.get("resourcesPerNode"):
+            container["resources"] = self._merged_resources(container)
+        assert self._training is not None
+        variables, own = policy_environment(self._policy, self._training), self._trainer.get("env") or []
+        # No variable is reserved for JAX, so a job may replace them.
+        layers = [variables, own] if names.JAX in self._policy else [own, variables]
+        if any(layers):
+            container["env"] = _upserted(_upserted(container.get("env") or (), layers[0]), layers[1])
+        if variables:
+            container["ports"] = _with_port(container.get("ports") or ())
+
+    def _set_initializer(self, step: str, container: Object) -> None:
+        kind = next(kind for kind, name in names.INITIALIZERS.items() if name == step)
+        given = (self._job["spec"].get("initializer") or {}).get(kind)
+        if given is None:
+            return
+        uri = given.get("storageUri")
+        variables = [{"name": environment.STORAGE_URI, "value": uri}] if uri else []
+        if env := [*variables, *(given.get("env") or ())]:
+            container["env"] = _upserted(container.get("env") or (), env)
+        if given.get("secretRef"):
+            container["envFrom"] = [*(container.get("envFrom") or ()), {"secretRef": given["secretRef"]}]
+
+
+def _upserted(current: Any, new: Any) -> list[Object]:
+    """Items by name: those that are there keep their place and get the new value."""
+    by_name = {item["name"]: item for item in current}
+    return list((by_name | {item["name"]: item for item in new}).values())
+
+
+def _with_port(ports: Any) -> list[Object]:
+    if any(port["containerPort"] == names.PORT for port in ports):
+        return list(ports)
+    return [*ports, {"containerPort": names.PORT}]
