@@ -1,11 +1,12 @@
-"""`python -m bench.queue arrivals|burst|latency`: runs workloads through the plane's queues.
+"""`python -m bench.queue arrivals|burst|latency|backlog`: runs workloads through the plane's queues.
 
 arrivals: 15,000 workloads with the arrival and run times of Kueue's scheduler test.
 burst: all workloads exist at the start and finish when they are admitted: how many per second.
 latency: the time from creation to admission, one workload after the other, with free quota.
+backlog: the time from the end of a workload to the next decision, with up to 50,000 pending ones; see `backlog`.
 
-Everything goes through the HTTP API of a `yard up` in a separate process: it creates objects, watches for
-admissions, and writes the Finished condition.
+Except for `backlog`, everything goes through the HTTP API of a `yard up` in a separate process: it creates objects,
+watches for admissions, and writes the Finished condition.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench.queue.backlog import run_backlog
 from bench.queue.load import CLASSES, Arrival, Load, cluster_queue, flavor, local_queue, workload
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
@@ -248,12 +250,18 @@ async def _measure(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.queue", description=__doc__)
-    parser.add_argument("benchmark", choices=BENCHMARKS)
+    parser.add_argument("benchmark", choices=[*BENCHMARKS, "backlog"])
     parser.add_argument("--cohorts", type=int, default=5)
     parser.add_argument("--queues", type=int, default=6, help="queues per cohort")
     parser.add_argument("--per-queue", type=int, default=500, help="workloads per queue; a multiple of 10")
+    parser.add_argument("--backlogs", type=int, nargs="+", default=[1_000, 10_000, 50_000], help="pending workloads")
+    parser.add_argument("--fair", action="store_true", help="with fair sharing; only for backlog")
+    arguments = parser.parse_args()
+    if arguments.benchmark == "backlog":
+        run_backlog(tuple(arguments.backlogs), is_fair=arguments.fair)
+        return
     prefer_uvloop()
-    asyncio.run(_measure(parser.parse_args()))
+    asyncio.run(_measure(arguments))
 
 
 if __name__ == "__main__":

@@ -114,7 +114,8 @@ class QuotaNode:
         """What the guaranteed quotas below the root do not provide of an amount."""
         node = self
         while node.parent is not None and amount > 0:
-            amount -= node._local_available(key)
+            if node.guaranteed:  # seldom: only with a lending limit
+                amount -= node._local_available(key)
             node = node.parent
         return max(0, amount)
 
@@ -130,7 +131,8 @@ class QuotaNode:
         """The lowest subtree that has `more` unused, the root if none has it."""
         node = self
         while node.parent is not None and node.usage.get(key, 0) + more > node.subtree_quota.get(key, 0):
-            more -= node._local_available(key)
+            if node.guaranteed:
+                more -= node._local_available(key)
             node = node.parent
         return node
 

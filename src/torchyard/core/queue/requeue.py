@@ -125,12 +125,12 @@ def requeue_inadmissible(
     no heap was left out.
     """
     candidates: list[_Candidate] = []
-    at_cohorts: dict[tuple[QuotaNode, FlavorResource], int] = {}
+    at_nodes: dict[tuple[QuotaNode, FlavorResource], int] = {}
     for cq in cluster_queues:
         for heap in cq.heaps.values():
             if heap.is_inadmissible and heap.retry_thresholds:
                 available = [
-                    key for key, need in heap.retry_thresholds.items() if _available(cq.node, key, at_cohorts) >= need
+                    key for key, need in heap.retry_thresholds.items() if _available(cq.node, key, at_nodes) >= need
                 ]
                 if available or (reclaim and _may_reclaim(cq, heap)):
                     _add_candidate(candidates, cq, heap, available)
@@ -146,15 +146,13 @@ def requeue_inadmissible(
     return list(requeued), len(candidates) <= len(requeued)
 
 
-def _available(node: QuotaNode, key: FlavorResource, at_cohorts: dict[tuple[QuotaNode, FlavorResource], int]) -> int:
-    """What is available at a ClusterQueue. `at_cohorts` keeps what is at the cohorts, which many of them share."""
-    parent = node.parent
-    if parent is None:
-        return node.available(key)
-    from_parent = at_cohorts.get((parent, key))
-    if from_parent is None:
-        from_parent = at_cohorts[parent, key] = _available(parent, key, at_cohorts)
-    return node.available_with(key, from_parent)
+def _available(node: QuotaNode, key: FlavorResource, at_nodes: dict[tuple[QuotaNode, FlavorResource], int]) -> int:
+    """What is available at a node. `at_nodes` keeps it: heaps share ClusterQueues, and those share cohorts."""
+    available = at_nodes.get((node, key))
+    if available is None:
+        from_parent = 0 if node.parent is None else _available(node.parent, key, at_nodes)
+        available = at_nodes[node, key] = node.available_with(key, from_parent)
+    return available
 
 
 def _add_candidate(
