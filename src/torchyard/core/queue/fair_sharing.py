@@ -7,7 +7,8 @@ shares include what the cycle admitted so far, so each workload is chosen after 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from torchyard.core.queue.cluster_queue import ClusterQueue
@@ -38,43 +39,58 @@ def fair_order(entries: Iterable[_Entry]) -> Iterator[_Entry]:
     by_root: dict[QuotaNode, list[_Entry]] = {}
     for entry in entries:
         by_root.setdefault(entry.cq.node.root, []).append(entry)
-    for members in by_root.values():
-        remaining = sorted(members, key=lambda entry: entry.info.order)
-        while remaining:
-            winner = remaining[0] if len(remaining) == 1 else _Tournament(remaining).winner()
-            remaining.remove(winner)
+    for root, members in by_root.items():
+        tournament = _Tournament(members)
+        while (winner := tournament.nominee(root)) is not None:
             yield winner
+            tournament.remove(winner)
 
 
 class _Tournament(Generic[_Entry]):
-    def __init__(self, entries: Sequence[_Entry]) -> None:
-        self._children: dict[QuotaNode, dict[QuotaNode, None]] = {}
-        self._leaves: dict[QuotaNode, _Entry] = {}
-        self._ranks: dict[tuple[QuotaNode, QuotaNode], _Rank] = {}  # by the ClusterQueue and a node above it
-        for entry in entries:
-            self._leaves.setdefault(entry.cq.node, entry)
-        for leaf, entry in self._leaves.items():
-            self._add(leaf, entry)
+    """Which workload each node nominates.
 
-    def _add(self, leaf: QuotaNode, entry: _Entry) -> None:
-        """The ranks of a workload as its own queue and each cohort above it nominate it."""
-        with simulate_addition([NodeUsage(leaf, entry.assignment.usage)]):
-            node = leaf
+    A nominee depends on the usage below its node only. So when a workload was processed, those of the nodes above it
+    are chosen anew, and all others stay.
+    """
+
+    def __init__(self, entries: Iterable[_Entry]) -> None:
+        self._entries: dict[QuotaNode, deque[_Entry]] = {}  # by ClusterQueue, in order
+        self._children: dict[QuotaNode, dict[QuotaNode, None]] = {}
+        self._nominees: dict[QuotaNode, _Entry | None] = {}
+        self._ranks: dict[QuotaNode, _Rank] = {}  # of a node's nominee, among those of its parent
+        for entry in sorted(entries, key=lambda entry: entry.info.order):
+            node = entry.cq.node
+            self._entries.setdefault(node, deque()).append(entry)
             while node.parent is not None:
                 self._children.setdefault(node.parent, {})[node] = None
-                self._ranks[leaf, node] = _rank(entry, dominant_resource_share(node))
                 node = node.parent
 
-    def winner(self) -> _Entry:
-        root = next(iter(self._leaves)).root
-        return self._leaves[self._winner_of(root)]
+    def nominee(self, node: QuotaNode) -> _Entry | None:
+        if node not in self._nominees:
+            self._nominees[node] = self._choose(node)
+        return self._nominees[node]
 
-    def _winner_of(self, node: QuotaNode) -> QuotaNode:
-        """The ClusterQueue whose workload a node nominates."""
-        if node in self._leaves:
-            return node
-        nominees = [(self._winner_of(child), child) for child in self._children[node]]
-        return min(nominees, key=self._ranks.__getitem__)[0]
+    def remove(self, entry: _Entry) -> None:
+        """A workload was processed: the usage of its queue and of all cohorts above it may have changed."""
+        self._entries[entry.cq.node].popleft()
+        node: QuotaNode | None = entry.cq.node
+        while node is not None:
+            self._nominees.pop(node, None)
+            self._ranks.pop(node, None)
+            node = node.parent
+
+    def _choose(self, node: QuotaNode) -> _Entry | None:
+        if node in self._entries:
+            return self._entries[node][0] if self._entries[node] else None
+        nodes = [child for child in self._children.get(node, ()) if self.nominee(child) is not None]
+        return self.nominee(min(nodes, key=self._rank)) if nodes else None
+
+    def _rank(self, node: QuotaNode) -> _Rank:
+        entry = self.nominee(node)
+        if node not in self._ranks and entry is not None:
+            with simulate_addition([NodeUsage(entry.cq.node, entry.assignment.usage)]):
+                self._ranks[node] = _rank(entry, dominant_resource_share(node))
+        return self._ranks[node]
 
 
 def _rank(entry: Contender, share: DominantResourceShare) -> _Rank:
