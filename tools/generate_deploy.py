@@ -30,7 +30,8 @@ def main(directory: Path = DEPLOY) -> None:
     for folder in (templates, crds):
         folder.mkdir(parents=True, exist_ok=True)
     (directory / "torchyard.yaml").write_text(as_yaml([*definitions(), *objects(install)]))
-    (crds / "pytorchjobs.yaml").write_text(as_yaml(definitions()))
+    for definition in definitions():
+        (crds / f"{definition['spec']['names']['plural']}.yaml").write_text(as_yaml([definition]))
     marked = replace(install, image=f"{_MARK}image", namespace=f"{_MARK}namespace", replicas=f"{_MARK}replicas")
     # Helm creates the release's namespace.
     (templates / "operator.yaml").write_text(_template([obj for obj in objects(marked) if obj["kind"] != "Namespace"]))

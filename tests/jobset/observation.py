@@ -99,6 +99,8 @@ def _labels(namespace: str, job: str, values: dict[str, str] | None) -> dict[str
     result = {name: value.replace(namespace, "NS") for name, value in result.items()}
     if (values or {}).get(f"{_PREFIX}job-key") == key:
         result[f"{_PREFIX}job-key"] = "KEY"
+    if result.get(f"{_PREFIX}job-restart-attempt") == "0":  # upstream sets it on every Job once its gate is on
+        del result[f"{_PREFIX}job-restart-attempt"]
     if f"{_PREFIX}jobset-uid" in result:
         result[f"{_PREFIX}jobset-uid"] = "UID"
     return {name.replace(_PREFIX, "~"): value for name, value in result.items()}
@@ -127,4 +129,6 @@ def _owners(metadata: Object) -> list[str]:
 
 
 def _message(event: Object, namespace: str) -> str:
-    return str(event.get("message") or event.get("note") or "").replace(namespace, "NS")
+    """Several Jobs are created at the same time, so the order of the lines differs."""
+    text = str(event.get("message") or event.get("note") or "").replace(namespace, "NS")
+    return "\n".join(sorted(text.splitlines()))

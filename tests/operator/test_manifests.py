@@ -15,6 +15,7 @@ from torchyard.operator.settings import NAME, NAMESPACE
 ROOT = Path(__file__).parents[2]
 FILES = (
     "torchyard.yaml",
+    "chart/crds/jobsets.yaml",
     "chart/crds/pytorchjobs.yaml",
     "chart/templates/operator.yaml",
     "chart/templates/queues.yaml",
@@ -107,8 +108,9 @@ def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks() -
 
 
 def test_only_jobs_with_a_queue_are_suspended_and_only_with_queues() -> None:
-    assert not any(obj["kind"] == "MutatingWebhookConfiguration" for obj in objects(Installation("image")))
-    manifests = objects(Installation("image", queues=True))
+    plain = objects(Installation("image", jobsets=False))
+    assert not any(obj["kind"] == "MutatingWebhookConfiguration" for obj in plain)
+    manifests = objects(Installation("image", queues=True, jobsets=False))
     (webhook,) = [item for item in manifests if item["kind"] == "MutatingWebhookConfiguration"]
     (hook,) = webhook["webhooks"]
     assert hook["objectSelector"]["matchExpressions"] == [{"key": "kueue.x-k8s.io/queue-name", "operator": "Exists"}]

@@ -14,6 +14,7 @@ from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import LEASES, SECRETS
+from torchyard.api.jobset.crd import CRD_NAME as JOBSET_CRD_NAME
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import CRD_NAME
 from torchyard.controllers.pytorchjob import JOBS
@@ -61,7 +62,7 @@ async def test_uninstalling_keeps_jobs_and_their_definition_by_default(installed
 
     await installed.until(gone)
     await uninstall(installed.admin, INSTALLATION, output.append, with_definitions=True)
-    assert output[-1] == f"customresourcedefinition/{CRD_NAME} deleted"
+    assert output[-2:] == [f"customresourcedefinition/{name} deleted" for name in (CRD_NAME, JOBSET_CRD_NAME)]
 
 
 async def test_a_job_runs_to_its_end_under_the_operators_own_role(

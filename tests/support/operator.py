@@ -24,13 +24,20 @@ from torchyard.operator.clock import local
 from torchyard.operator.install import install
 from torchyard.operator.manifests import Installation, objects
 from torchyard.operator.operator import Operator
-from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, NAMESPACE, WEBHOOK, OperatorSettings
+from torchyard.operator.settings import (
+    DEFAULTS_WEBHOOK,
+    JOBSET_DEFAULTS_WEBHOOK,
+    NAME,
+    NAMESPACE,
+    WEBHOOK,
+    OperatorSettings,
+)
 
 PODS = GroupVersionResource("", "v1", "pods")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 TIMEOUT = 60.0
-_WEBHOOKS = ((VALIDATING, WEBHOOK), (MUTATING, DEFAULTS_WEBHOOK))
+_WEBHOOKS = ((VALIDATING, WEBHOOK), (MUTATING, DEFAULTS_WEBHOOK), (MUTATING, JOBSET_DEFAULTS_WEBHOOK))
 INSTALLATION = Installation("torchyard/operator:test", replicas=0)
 
 
@@ -85,7 +92,7 @@ async def running(installed: Installed, **changes: Any) -> AsyncIterator[Operato
     if changes.get("webhook"):
         for obj in objects(installed.to):
             for ref, name in _WEBHOOKS:
-                if obj["kind"].lower() + "s" == ref.plural:
+                if (obj["kind"].lower() + "s", obj["metadata"]["name"]) == (ref.plural, name):
                     await installed.admin.patch(ref, name, obj, kind="apply", force=True)
     operator = started(installed, **changes)
     task = asyncio.create_task(operator.run())
@@ -119,12 +126,11 @@ async def _be_asked(installed: Installed, operator: Operator) -> None:
     for ref, name in _WEBHOOKS:
         webhook = await installed.admin.find(ref, name)
         if webhook is not None:
-            path = webhook["webhooks"][0]["clientConfig"]["service"]["path"]
-            url = f"https://localhost:{operator.ports['webhook']}{path}"
-            patch = [
-                {"op": "remove", "path": "/webhooks/0/clientConfig/service"},
-                {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": url},
-            ]
+            patch = []
+            for place, hook in enumerate(webhook["webhooks"]):
+                url = f"https://localhost:{operator.ports['webhook']}{hook['clientConfig']['service']['path']}"
+                at = f"/webhooks/{place}/clientConfig"
+                patch += [{"op": "remove", "path": f"{at}/service"}, {"op": "add", "path": f"{at}/url", "value": url}]
             await installed.admin.patch(ref, name, patch, kind="json")
     namespace = installed.to.watched[0] if installed.to.watched else "default"
 

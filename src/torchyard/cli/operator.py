@@ -37,6 +37,7 @@ def operator(
         list[str] | None, typer.Option(metavar="NAME", help="Reconcile jobs of this namespace only. May be repeated.")
     ] = None,
     selector: Annotated[str, typer.Option(metavar="LABELS", help="Reconcile jobs with these labels only.")] = "",
+    jobsets: Annotated[bool, typer.Option(help="Reconcile JobSets too.")] = True,
     gang_scheduler_name: Gang = "",
     pytorch_init_container_image: Annotated[
         str, typer.Option(metavar="IMAGE", help="Image of the init container in which workers wait for the master.")
@@ -59,7 +60,7 @@ def operator(
         str, typer.Option(metavar="NAME", help="Namespace of the operator's lease and certificates.")
     ] = defaults.NAMESPACE,
     leader_elect: Annotated[bool, typer.Option(help="Reconcile only while holding the lease.")] = True,
-    webhook: Annotated[bool, typer.Option(help="Serve the validating webhook for PyTorchJobs.")] = True,
+    webhook: Annotated[bool, typer.Option(help="Serve the webhooks for PyTorchJobs and JobSets.")] = True,
     beside_upstream: Annotated[
         bool, typer.Option("--beside-upstream", help="Start even if another training operator is running.")
     ] = False,
@@ -74,7 +75,7 @@ def operator(
         int, typer.Option(metavar="N", min=0, max=65535, help="Port of the webhook.")
     ] = defaults.WEBHOOK_PORT,
 ) -> None:
-    """Reconcile the PyTorchJobs of a cluster until stopped.
+    """Reconcile the PyTorchJobs and JobSets of a cluster until stopped.
 
     Example: yard operator --context prod
     """
@@ -85,6 +86,7 @@ def operator(
 
     settings = defaults.OperatorSettings(
         namespaces=tuple(namespace or ()),
+        jobsets=jobsets,
         selector=selector,
         gang_scheduler=gang_scheduler_name,
         init_image=pytorch_init_container_image,
@@ -123,13 +125,14 @@ def install(
     image: Annotated[str, typer.Option(metavar="IMAGE", help="Image of the operator.")] = defaults.IMAGE,
     replicas: Annotated[int, typer.Option(metavar="N", min=1, help="Number of replicas; one is the leader.")] = 2,
     gang_scheduler_name: Gang = "",
+    jobsets: Annotated[
+        bool | None, typer.Option(help="Run JobSets. Default: unless upstream's JobSet manager is installed.")
+    ] = None,
     queues: Annotated[
         bool | None,
         typer.Option(help="Create Workloads for Kueue. Default: if Kueue runs and does not do so for PyTorchJobs."),
     ] = None,
-    crds_only: Annotated[
-        bool, typer.Option("--crds-only", help="Install only the CustomResourceDefinition of PyTorchJobs.")
-    ] = False,
+    crds_only: Annotated[bool, typer.Option("--crds-only", help="Install only the CustomResourceDefinitions.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests and change nothing.")] = False,
 ) -> None:
     """Install or upgrade the operator on a cluster.
@@ -139,6 +142,7 @@ def install(
     from torchyard.core.queue.kueue_detection import IntegrationMode
     from torchyard.kube.kubeconfig import load
     from torchyard.operator import install as installer
+    from torchyard.operator.checks import has_upstream_jobset
     from torchyard.operator.diagnosis import is_plane
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
     from torchyard.operator.queues import inspect_kueue
@@ -149,10 +153,15 @@ def install(
         replicas=replicas,
         gang_scheduler=gang_scheduler_name,
         watched=tuple(watch_namespace or ()),
+        jobsets=jobsets is not False,
         queues=bool(queues),
     )
     if dry_run:
-        say(as_yaml([*definitions(), *([] if crds_only else objects(installation))]).rstrip())
+        say(
+            as_yaml(
+                [*definitions(jobsets=installation.jobsets), *([] if crds_only else objects(installation))]
+            ).rstrip()
+        )
         return
 
     async def work(client: Client) -> None:
@@ -165,7 +174,8 @@ def install(
             await installer.install(client, None, say)
             return
         with_queues = (await inspect_kueue(client)).mode is IntegrationMode.EXTERNAL if queues is None else queues
-        await installer.install(client, replace(installation, queues=with_queues), say)
+        with_jobsets = not await has_upstream_jobset(client) if jobsets is None else jobsets
+        await installer.install(client, replace(installation, queues=with_queues, jobsets=with_jobsets), say)
 
     run_with_client(load(kubeconfig, context=context), work)
 
@@ -176,10 +186,12 @@ def uninstall(
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of the operator.")] = defaults.NAMESPACE,
     with_jobs: Annotated[
         bool,
-        typer.Option("--with-jobs", help="Also delete the CustomResourceDefinition, and with it every PyTorchJob."),
+        typer.Option(
+            "--with-jobs", help="Also delete the CustomResourceDefinitions, and with them every PyTorchJob and JobSet."
+        ),
     ] = False,
 ) -> None:
-    """Remove the operator from a cluster. Jobs and the CustomResourceDefinition stay, unless --with-jobs is set.
+    """Remove the operator from a cluster. Jobs and the CustomResourceDefinitions stay, unless --with-jobs is set.
 
     Example: yard uninstall --context prod
     """

@@ -9,18 +9,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
+from itertools import groupby
 
 from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from torchyard.api.jobset import messages, names
+from torchyard.api.jobset.defaults import with_defaults
 from torchyard.api.objects import Object
 from torchyard.controllers.jobset_metrics import JobSetMetrics
 from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.core.jobset.decide import JobSetDecision, decide
-from torchyard.core.jobset.view import JobSetView
+from torchyard.core.jobset.view import JobSetView, replicated_job_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_owner, key_of
@@ -86,7 +88,7 @@ class JobSetController:
         cached = self._jobset_cache.by_index("/".join(key))
         if not cached:
             return None
-        jobset = cached[0]
+        jobset = with_defaults(cached[0])
         jobs = self._job_cache.by_index(jobset["metadata"]["uid"])
         service = f"{key[0]}/{names.subdomain(jobset)}"
         has_service = bool(self._service_cache.by_index(service))
@@ -99,7 +101,9 @@ class JobSetController:
         if decision.service is not None:
             await self._create_service(jobset, decision.service)
         await self._all(self._create_claim(jobset, claim) for claim in decision.claims)
-        await self._create_jobs(jobset, decision.create_jobs)
+        # As upstream: a replicated job whose Jobs cannot be created holds up those after it.
+        for _, jobs in groupby(decision.create_jobs, key=replicated_job_of):
+            await self._create_jobs(jobset, list(jobs))
         await self._all(self._update_job(job) for job in decision.suspend)
         await self._all(self._resume_job(job) for job in decision.resume)
         if decision.status is not None:

@@ -1,31 +1,53 @@
-"""Admission reviews of PyTorchJobs, with the same rules and messages as on the plane. Pure."""
+"""Admission reviews of PyTorchJobs and JobSets, with the same rules and messages as on the plane. Pure."""
 
 from __future__ import annotations
 
 import base64
+import copy
+from typing import NamedTuple
 
 import orjson
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
+from torchyard.api.jobset import names as jobset
+from torchyard.api.jobset.defaults import set_defaults
+from torchyard.api.jobset.validation import JobSetStrategy
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.validation import PyTorchJobStrategy
 from torchyard.api.queue.names import QUEUE_NAME
+from torchyard.api.strategy import Strategy
 from torchyard.core.pytorchjob.decide import is_managed_here
 
-_STRATEGY = PyTorchJobStrategy()
+
+class _Kind(NamedTuple):
+    group: str
+    name: str
+    strategy: Strategy
+
+
+_PYTORCHJOB = _Kind(names.GROUP, names.KIND, PyTorchJobStrategy())
+_JOBSET = _Kind(jobset.GROUP, jobset.KIND, JobSetStrategy())
 
 
 def review_validation(review: Object) -> Object:
-    """Review a job. Raises ValueError if `review` is not an AdmissionReview of a PyTorchJob."""
-    request, response = _parse_review(review)
+    """Review a PyTorchJob. Raises ValueError if `review` is not an AdmissionReview of one."""
+    return _review_validation(review, _PYTORCHJOB)
+
+
+def review_jobset_validation(review: Object) -> Object:
+    return _review_validation(review, _JOBSET)
+
+
+def _review_validation(review: Object, kind: _Kind) -> Object:
+    request, response = _parse_review(review, kind)
     job = request.get("object")
     if isinstance(job, dict) and request.get("operation") in ("CREATE", "UPDATE"):
-        refusal = _validation_error(request, job)
+        refusal = _validation_error(request, job, kind)
         if refusal is not None:
             response |= {"allowed": False, "status": refusal.body()}
-        elif warnings := _STRATEGY.warnings(job):
+        elif warnings := kind.strategy.warnings(job):
             response["warnings"] = warnings
     return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
 
@@ -35,7 +57,7 @@ def review_defaults(review: Object, *, queues: bool) -> Object:
 
     Otherwise its pods would start before its quota is reserved.
     """
-    request, response = _parse_review(review)
+    request, response = _parse_review(review, _PYTORCHJOB)
     job = request.get("object")
     if queues and request.get("operation") == "CREATE" and isinstance(job, dict) and _is_queued(job):
         policy = {**((job.get("spec") or {}).get("runPolicy") or {}), "suspend": True}
@@ -44,29 +66,43 @@ def review_defaults(review: Object, *, queues: bool) -> Object:
     return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
 
 
+def review_jobset_defaults(review: Object) -> Object:
+    """Set the defaults of a JobSet, which on the plane the API server sets."""
+    request, response = _parse_review(review, _JOBSET)
+    obj = request.get("object")
+    if request.get("operation") in ("CREATE", "UPDATE") and isinstance(obj, dict):
+        defaulted = copy.deepcopy(obj)
+        set_defaults(defaulted)
+        if defaulted != obj:
+            patch = orjson.dumps([{"op": "add", "path": "/spec", "value": defaulted["spec"]}])
+            response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
+    return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
+
+
 def _is_queued(job: Object) -> bool:
     return QUEUE_NAME in (job["metadata"].get("labels") or {}) and is_managed_here(job)
 
 
-def _parse_review(review: Object) -> tuple[Object, Object]:
+def _parse_review(review: Object, expected: _Kind) -> tuple[Object, Object]:
     """The request, and a response that allows it."""
     request = review.get("request")
     if review.get("kind") != "AdmissionReview" or not isinstance(request, dict):
         raise ValueError("the body is not an AdmissionReview with a request")
     kind = request.get("kind") or {}
-    if (kind.get("group"), kind.get("kind")) != (names.GROUP, names.KIND):
-        raise ValueError(f"this webhook reviews {names.KIND} of {names.GROUP}, not {kind.get('kind')!r}")
+    if (kind.get("group"), kind.get("kind")) != (expected.group, expected.name):
+        raise ValueError(f"this webhook reviews {expected.name} of {expected.group}, not {kind.get('kind')!r}")
     return request, {"uid": request.get("uid", ""), "allowed": True}
 
 
-def _validation_error(request: Object, job: Object) -> StatusError | None:
+def _validation_error(request: Object, job: Object, kind: _Kind) -> StatusError | None:
     # A terminating job only loses finalizers; a rejection would keep it forever.
     if job["metadata"].get("deletionTimestamp"):
         return None
     old = request.get("oldObject")
     is_update = request.get("operation") == "UPDATE" and isinstance(old, dict)
-    errs = _STRATEGY.validate_update(job, old) if is_update and isinstance(old, dict) else _STRATEGY.validate(job)
+    strategy = kind.strategy
+    errs = strategy.validate_update(job, old) if is_update and isinstance(old, dict) else strategy.validate(job)
     if not errs:
         return None
     name = job["metadata"].get("name") or job["metadata"].get("generateName", "")
-    return errors.invalid(names.KIND, names.GROUP, name, errs)
+    return errors.invalid(kind.name, kind.group, name, errs)

@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import LEASES, PODS
+from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.kube.client import Client
 from torchyard.kube.informer import key_of
-from torchyard.operator.permissions import Permission
+from torchyard.operator.certificates import VALIDATING
+from torchyard.operator.permissions import UPSTREAM_JOBSET_WEBHOOKS, Permission
 
 # The label of upstream's operator pods, in every version.
 UPSTREAM = "control-plane=kubeflow-training-operator"
@@ -31,6 +33,24 @@ async def check_crd(client: Client) -> None:
     """PyTorchJobs must be served, with a status subresource."""
     jobs = GroupVersionResource(names.GROUP, names.VERSION, names.PLURAL)
     await check_served(client, jobs, "status", hint="yard install --crds-only")
+
+
+async def check_jobset_crd(client: Client) -> None:
+    ref = GroupVersionResource(jobsets.GROUP, jobsets.VERSION, jobsets.PLURAL)
+    await check_served(client, ref, "status", hint="yard install --crds-only, or yard operator --no-jobsets")
+
+
+async def has_upstream_jobset(client: Client) -> bool:
+    """Whether upstream's JobSet manager is installed on this cluster."""
+    return await client.find(VALIDATING, UPSTREAM_JOBSET_WEBHOOKS) is not None
+
+
+async def check_no_other_jobset_manager(client: Client) -> None:
+    if await has_upstream_jobset(client):
+        raise ClusterNotReady(
+            "upstream's JobSet manager is installed on this cluster: two managers would undo each other's changes",
+            hint="uninstall it, or start the operator with --no-jobsets",
+        )
 
 
 async def check_served(client: Client, ref: GroupVersionResource, *subresources: str, hint: str) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import CLUSTER_ROLES, LEASES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.api.objects import Object
+from torchyard.controllers.jobset import JOBSETS
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client
 from torchyard.operator.certificates import MUTATING, VALIDATING
-from torchyard.operator.manifests import NAME_LABEL, Installation, definitions, objects, queue_objects
+from torchyard.operator.checks import has_upstream_jobset
+from torchyard.operator.manifests import NAME_LABEL, Installation, definitions, jobset_objects, objects, queue_objects
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK_SECRET
 
 Say = Callable[[str], None]
@@ -46,7 +49,8 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
 
     Objects of an earlier installation that are no longer needed are deleted.
     """
-    for obj in definitions():
+    jobsets = to.jobsets if to is not None else not await has_upstream_jobset(client)
+    for obj in definitions(jobsets=jobsets):
         await _apply(client, obj, say)
         await _wait_established(client, obj, say)
     if to is None:
@@ -74,7 +78,8 @@ async def uninstall(client: Client, to: Installation, say: Say, *, with_definiti
     for obj in sorted(obsolete, key=lambda obj: not obj["kind"].endswith("WebhookConfiguration")):
         if obj["kind"] != "Namespace":
             await _delete(client, obj, say)
-    for obj in definitions() if with_definitions else ():
+    jobsets = not await has_upstream_jobset(client)  # else the definition is upstream's
+    for obj in definitions(jobsets=jobsets) if with_definitions else ():
         await _delete(client, obj, say)
     if await _is_foreign(client, namespace):
         say(f"{_describe(namespace)} was not created by yard install, and is kept")
@@ -85,8 +90,8 @@ async def uninstall(client: Client, to: Installation, say: Say, *, with_definiti
 
 
 async def _optional(client: Client, to: Installation) -> list[Object]:
-    """What only some installations have: roles in watched namespaces, and the integration with Kueue."""
-    optional = queue_objects(to)
+    """What only some installations have: roles in watched namespaces, JobSets, and the integration with Kueue."""
+    optional = [*queue_objects(to), *jobset_objects(replace(to, jobsets=True))]
     for kind in ("RoleBinding", "Role"):
         listed = (await client.list(_REFS[kind], labels=f"{NAME_LABEL}={NAME}")).items
         optional += [{"kind": kind, "metadata": role["metadata"]} for role in listed]
@@ -108,12 +113,14 @@ async def _is_foreign(client: Client, namespace: Object) -> bool:
 
 
 async def _has_jobs(client: Client, namespace: str) -> bool:
-    try:
-        return bool((await client.list(JOBS, namespace)).items)
-    except StatusError as error:
-        if error.status != 404:
-            raise
-        return False  # the kind is no longer served
+    for ref in (JOBS, JOBSETS):
+        try:
+            if (await client.list(ref, namespace)).items:
+                return True
+        except StatusError as error:
+            if error.status != 404:  # the kind is no longer served
+                raise
+    return False
 
 
 def _identity(obj: Object) -> tuple[str, str, str]:

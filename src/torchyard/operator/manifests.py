@@ -11,6 +11,8 @@ from typing import Any
 import yaml
 
 from torchyard.api.access.user_roles import user_roles
+from torchyard.api.jobset import names as jobset
+from torchyard.api.jobset.crd import definition_object as jobset_definition
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.crd import definition_object
@@ -19,6 +21,7 @@ from torchyard.operator import permissions
 from torchyard.operator.settings import (
     DEFAULTS_WEBHOOK,
     HEALTH_PORT,
+    JOBSET_DEFAULTS_WEBHOOK,
     LEASE,
     METRICS_PORT,
     NAME,
@@ -31,6 +34,8 @@ from torchyard.operator.settings import (
 NAME_LABEL = "app.kubernetes.io/name"
 LABELS = {NAME_LABEL: NAME, "app.kubernetes.io/part-of": "torchyard"}
 _SELECTOR = {NAME_LABEL: NAME}
+_PYTORCHJOBS = (names.GROUP, names.VERSION, names.PLURAL)
+_JOBSETS = (jobset.GROUP, jobset.VERSION, jobset.PLURAL)
 _RBAC_GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_RBAC_GROUP}/v1"
 
@@ -42,6 +47,7 @@ class Installation:
     replicas: int | str = 2  # one leads, the other takes over; the chart puts a template expression here
     gang_scheduler: str = ""
     watched: tuple[str, ...] = ()  # namespaces whose jobs are managed; empty: all
+    jobsets: bool = True  # with JobSets, unless upstream's manager runs them
     queues: bool = False  # with the integration into Kueue, where Kueue leaves PyTorchJobs to the operator
 
 
@@ -51,8 +57,8 @@ def as_yaml(manifests: list[Object]) -> str:
     return "".join(f"---\n{yaml.dump(manifest, Dumper=dumper, sort_keys=False, width=120)}" for manifest in manifests)
 
 
-def definitions() -> list[Object]:
-    return [definition_object()]
+def definitions(*, jobsets: bool = True) -> list[Object]:
+    return [definition_object(), *([jobset_definition()] if jobsets else ())]
 
 
 def objects(to: Installation) -> list[Object]:
@@ -62,12 +68,13 @@ def objects(to: Installation) -> list[Object]:
         _object("v1", "ServiceAccount", NAME, to.namespace),
         *_roles(to),
         *(queue_objects(to) if to.queues else ()),
-        *user_roles("torchyard-training", definitions(), labels=LABELS),
+        *user_roles("torchyard-training", definitions(jobsets=to.jobsets), labels=LABELS),
         _deployment(to),
         _service(to),
         _disruption_budget(to),
         _network_policy(to),
         _webhook(to),
+        *jobset_objects(to),
     ]
 
 
@@ -82,10 +89,11 @@ def _object(
 
 def _roles(to: Installation) -> list[Object]:
     """The operator's roles: where the jobs are, in its own namespace, and for its own webhooks."""
-    jobs, webhooks = (
-        permissions.job_permissions(to.gang_scheduler),
-        permissions.webhook_permissions(WEBHOOK, DEFAULTS_WEBHOOK),
-    )
+    jobs, mutating = permissions.job_permissions(to.gang_scheduler), [DEFAULTS_WEBHOOK]
+    if to.jobsets:
+        jobs += permissions.jobset_permissions()
+        mutating.append(JOBSET_DEFAULTS_WEBHOOK)
+    webhooks = permissions.webhook_permissions(WEBHOOK, *mutating) + permissions.JOBSET_DETECTION
     own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
     roles = []
     if to.watched:
@@ -126,10 +134,27 @@ def queue_objects(to: Installation) -> list[Object]:
     ]
 
 
+def jobset_objects(to: Installation) -> list[Object]:
+    """The webhook that sets the defaults of JobSets; on updates too, so that a manifest can be applied twice."""
+    if not to.jobsets:
+        return []
+    hook = _hook(to, JOBSET_DEFAULTS_WEBHOOK, "/default-jobset", ["CREATE", "UPDATE"], _JOBSETS)
+    return [
+        _object(
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration",
+            JOBSET_DEFAULTS_WEBHOOK,
+            webhooks=[hook],
+        )
+    ]
+
+
 def _deployment(to: Installation) -> Object:
     arguments = ["operator", f"--own-namespace={to.namespace}"]
     if to.gang_scheduler:
         arguments.append(f"--gang-scheduler-name={to.gang_scheduler}")
+    if not to.jobsets:
+        arguments.append("--no-jobsets")
     arguments += [f"--namespace={namespace}" for namespace in to.watched]
     ports = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhook": WEBHOOK_PORT}
     container = {
@@ -194,17 +219,22 @@ def _network_policy(to: Installation) -> Object:
 
 
 def _webhook(to: Installation) -> Object:
-    hook = _hook(to, WEBHOOK, "/validate", ["CREATE", "UPDATE"])
-    return _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", WEBHOOK, webhooks=[hook])
+    hooks = [_hook(to, WEBHOOK, "/validate", ["CREATE", "UPDATE"])]
+    if to.jobsets:
+        hooks.append(_hook(to, f"jobset-{WEBHOOK}", "/validate-jobset", ["CREATE", "UPDATE"], _JOBSETS))
+    return _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", WEBHOOK, webhooks=hooks)
 
 
-def _hook(to: Installation, name: str, path: str, operations: list[str]) -> Object:
+def _hook(
+    to: Installation, name: str, path: str, operations: list[str], resource: tuple[str, str, str] = _PYTORCHJOBS
+) -> Object:
     """Without a CA: the operator sets it, and an upgrade keeps it."""
+    group, version, plural = resource
     rule = {
-        "apiGroups": [names.GROUP],
-        "apiVersions": [names.VERSION],
+        "apiGroups": [group],
+        "apiVersions": [version],
         "operations": operations,
-        "resources": [names.PLURAL],
+        "resources": [plural],
         "scope": "Namespaced",
     }
     hook = {

@@ -6,7 +6,7 @@ job counts twice, and most failures are not counted. These counters follow the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from torchyard.api.conditions import has_true_condition
 from torchyard.api.objects import Object
-from torchyard.api.pytorchjob import messages, names
+from torchyard.api.pytorchjob import messages
 from torchyard.core.pytorchjob.view import Restarts
 from torchyard.kube.informer import Informer
 from torchyard.kube.workqueue import WorkQueue
@@ -29,6 +29,7 @@ _COUNTED = {messages.CREATED: "created", messages.SUCCEEDED: "successful", messa
 class OperatorMetrics:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
+        self.sources: list[Callable[[], bytes]] = []  # metrics of controllers, as text
         ProcessCollector(registry=registry)
         self._jobs = {
             outcome: Counter(f"training_operator_jobs_{outcome}", f"Jobs {outcome}.", _JOB, registry=registry)
@@ -72,11 +73,11 @@ class OperatorMetrics:
             registry=registry,
         )
 
-    def reconciled(self, result: str, seconds: float) -> None:
-        self._reconciles.labels(names.CONTROLLER, result).inc()
-        self._times.labels(names.CONTROLLER).observe(seconds)
+    def reconciled(self, controller: str, result: str, seconds: float) -> None:
+        self._reconciles.labels(controller, result).inc()
+        self._times.labels(controller).observe(seconds)
         if result == "error":
-            self._errors.labels(names.CONTROLLER).inc()
+            self._errors.labels(controller).inc()
 
     def requested(self, method: str, status: int, seconds: float) -> None:
         children = self._of_request.get((method, status))
@@ -93,7 +94,8 @@ class OperatorMetrics:
         self._queue_mode.clear()
         self._queue_mode.labels(mode).set(1)
 
-    def watch_queues(self, queues: Sequence[WorkQueue[Any]]) -> None:
+    def watch_queues(self, queues: Mapping[str, Sequence[WorkQueue[Any]]]) -> None:
+        """`queues` are those of each controller, one for each namespace."""
         self._registry.register(_WorkQueueCollector(queues))
 
     def watch_leadership(self, lease: str, leads: Callable[[], bool]) -> None:
@@ -120,20 +122,21 @@ class OperatorMetrics:
             count("restarted", restarts)
 
     def text(self) -> bytes:
-        return generate_latest(self._registry)
+        return b"".join((generate_latest(self._registry), *(source() for source in self.sources)))
 
 
 class _WorkQueueCollector(Collector):
     """The work queues of several namespaces as one."""
 
-    def __init__(self, queues: Sequence[WorkQueue[Any]]) -> None:
+    def __init__(self, queues: Mapping[str, Sequence[WorkQueue[Any]]]) -> None:
         self._queues = queues
 
     def collect(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily("workqueue_depth", "Keys that wait.", labels=("name",))
-        depth.add_metric((names.CONTROLLER,), sum(len(queue) for queue in self._queues))
         adds = CounterMetricFamily("workqueue_adds", "Keys that were added.", labels=("name",))
-        adds.add_metric((names.CONTROLLER,), sum(queue.adds for queue in self._queues))
         retries = CounterMetricFamily("workqueue_retries", "Keys that came again after a failure.", labels=("name",))
-        retries.add_metric((names.CONTROLLER,), sum(queue.retries for queue in self._queues))
+        for controller, queues in self._queues.items():
+            depth.add_metric((controller,), sum(len(queue) for queue in queues))
+            adds.add_metric((controller,), sum(queue.adds for queue in queues))
+            retries.add_metric((controller,), sum(queue.retries for queue in queues))
         yield from (depth, adds, retries)

@@ -1,4 +1,4 @@
-"""The operator: the PyTorchJob controller on a cluster, of which one replica acts at a time."""
+"""The operator: the PyTorchJob and JobSet controllers on a cluster, of which one replica acts at a time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import ssl
 import tempfile
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from torchyard.api.errors import YardError
+from torchyard.api.jobset import names as jobset
 from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import names as pytorchjob
+from torchyard.controllers.jobset import JobSetController
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, pod_group_resource
 from torchyard.core.pytorchjob.view import PyTorchJobSettings
 from torchyard.kube.client import Client
@@ -22,10 +26,17 @@ from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import Connection
 from torchyard.kube.leader_election import LeaderElector
 from torchyard.operator import permissions
-from torchyard.operator.admission import review_defaults, review_validation
+from torchyard.operator.admission import (
+    review_defaults,
+    review_jobset_defaults,
+    review_jobset_validation,
+    review_validation,
+)
 from torchyard.operator.certificates import WebhookCertificates
 from torchyard.operator.checks import (
     check_crd,
+    check_jobset_crd,
+    check_no_other_jobset_manager,
     check_no_other_operator,
     check_own_namespace,
     check_permissions,
@@ -35,7 +46,15 @@ from torchyard.operator.clock import ServerClock, local
 from torchyard.operator.http import HealthProbes, metrics_app, serve, webhook_app
 from torchyard.operator.metrics import OperatorMetrics
 from torchyard.operator.queues import KueueWatcher
-from torchyard.operator.settings import DEFAULTS_WEBHOOK, LEASE, NAME, WEBHOOK, WEBHOOK_SECRET, OperatorSettings
+from torchyard.operator.settings import (
+    DEFAULTS_WEBHOOK,
+    JOBSET_DEFAULTS_WEBHOOK,
+    LEASE,
+    NAME,
+    WEBHOOK,
+    WEBHOOK_SECRET,
+    OperatorSettings,
+)
 from torchyard.operator.tasks import Runnable, run_until_first_exit
 
 log = logging.getLogger(__name__)
@@ -118,6 +137,8 @@ class Operator:
                 self._client, groups, hint="install the gang scheduler, or leave out --gang-scheduler-name"
             )
         await check_permissions(self._client, permissions.job_permissions(settings.gang_scheduler), namespaces)
+        if settings.jobsets:
+            await self._check_jobsets(namespaces)
         own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
         if not settings.webhook:
             own = [permission for permission in own if permission.resource != "secrets"]
@@ -129,11 +150,22 @@ class Operator:
         if not settings.beside_upstream:
             await check_no_other_operator(self._client, namespaces)
 
+    async def _check_jobsets(self, namespaces: tuple[str, ...]) -> None:
+        await check_jobset_crd(self._client)
+        await check_permissions(self._client, permissions.jobset_permissions(), namespaces)
+        if self._settings.webhook:
+            await check_permissions(self._client, permissions.webhook_permissions(WEBHOOK, JOBSET_DEFAULTS_WEBHOOK))
+        if not self._settings.beside_upstream:
+            await check_permissions(self._client, permissions.JOBSET_DETECTION)
+            await check_no_other_jobset_manager(self._client)
+
     async def _serve_webhook(self, closing: contextlib.AsyncExitStack) -> None:
         """Serve admission reviews. Every replica does, not only the leader."""
         settings = self._settings
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=f"{NAME}-")))
-        certificates = WebhookCertificates(self._client, directory, namespace=settings.own_namespace)
+        certificates = WebhookCertificates(
+            self._client, directory, namespace=settings.own_namespace, jobsets=settings.jobsets
+        )
         credentials = await certificates.obtain()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -155,6 +187,8 @@ class Operator:
     def _reviews(self) -> dict[str, Callable[[Object], Object]]:
         return {
             "/validate": review_validation,
+            "/validate-jobset": review_jobset_validation,
+            "/default-jobset": review_jobset_defaults,
             "/default": lambda review: review_defaults(review, queues=self.queues.creates_workloads),
         }
 
@@ -164,7 +198,9 @@ class Operator:
         jobs = PyTorchJobSettings(
             gang_scheduler=settings.gang_scheduler, init_image=settings.init_image, init_tries=settings.init_tries
         )
-        caches, controllers = [], []
+        caches: list[InformerFactory] = []
+        controllers: list[PyTorchJobController] = []
+        jobsets: list[JobSetController] = []
         for namespace in settings.namespaces or ("",):
             informers = InformerFactory(self._client, namespace=namespace)
             controllers.append(
@@ -176,16 +212,25 @@ class Operator:
                     clock=self.clock.now,
                     workers=settings.workers,
                     writes=settings.most_requests,
-                    observe=self.metrics.reconciled,
+                    observe=partial(self.metrics.reconciled, pytorchjob.CONTROLLER),
                 )
             )
             self.metrics.follow(informers.for_resource(JOBS, labels=settings.selector), lambda: self.leads)
+            if settings.jobsets:
+                jobsets.append(self._jobset_controller(informers))
             caches.append(informers)
-        self.metrics.watch_queues([runnable.controller.queue for runnable in controllers])
+        queues = {pytorchjob.CONTROLLER: [runnable.controller.queue for runnable in controllers]}
+        if jobsets:
+            queues[jobset.CONTROLLER] = [runnable.controller.queue for runnable in jobsets]
+        self.metrics.watch_queues(queues)
         self.metrics.watch_leadership(LEASE, lambda: self.leads)
 
         async def lead() -> None:
-            await run_until_first_exit(*(runnable.run() for runnable in controllers), self.queues.integrate())
+            await run_until_first_exit(
+                *(runnable.run() for runnable in controllers),
+                *(runnable.run() for runnable in jobsets),
+                self.queues.integrate(),
+            )
 
         works = [runnable.run() for runnable in caches]
         return [
@@ -195,6 +240,20 @@ class Operator:
             self._become_ready(caches),
             self._election.run(lead) if settings.elect else lead(),
         ]
+
+    def _jobset_controller(self, informers: InformerFactory) -> JobSetController:
+        settings = self._settings
+        controller = JobSetController(
+            self._client,
+            informers,
+            selector=settings.selector,
+            clock=self.clock.now,
+            workers=settings.workers,
+            writes=settings.most_requests,
+            observe=partial(self.metrics.reconciled, jobset.CONTROLLER),
+        )
+        self.metrics.sources.append(lambda: controller.metrics.text() if self.leads else b"")
+        return controller
 
     async def _become_ready(self, caches: list[InformerFactory]) -> None:
         for informers in caches:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.queue import names as queues
 from torchyard.controllers.pytorchjob import pod_group_resource
 
 _READ = ("get", "list", "watch")
+_WEBHOOK_GROUP = "admissionregistration.k8s.io"
 
 
 class Permission(NamedTuple):
@@ -40,19 +42,38 @@ def job_permissions(gang_scheduler: str = "") -> list[Permission]:
     return rights
 
 
-def webhook_permissions(validating: str, mutating: str) -> list[Permission]:
-    """To put its CA into its own webhooks, and no others."""
-    group = "admissionregistration.k8s.io"
+def jobset_permissions() -> list[Permission]:
+    """In the namespaces whose JobSets are managed, besides those of `job_permissions`."""
     return [
-        Permission(group, "validatingwebhookconfigurations", ("get", "patch"), (validating,)),
-        Permission(group, "mutatingwebhookconfigurations", ("get", "patch"), (mutating,)),
+        Permission(jobsets.GROUP, jobsets.PLURAL, (*_READ, "delete")),
+        Permission(jobsets.GROUP, f"{jobsets.PLURAL}/status", ("update",)),
+        Permission(jobsets.GROUP, f"{jobsets.PLURAL}/finalizers", ("update",)),
+        Permission("batch", "jobs", (*_READ, "create", "update", "delete")),
+        # a Job that is resumed loses its start time, so that its pod template may change
+        Permission("batch", "jobs/status", ("update",)),
+        Permission("", "persistentvolumeclaims", ("create",)),
     ]
+
+
+def webhook_permissions(validating: str, *mutating: str) -> list[Permission]:
+    """To put its CA into its own webhooks, and no others."""
+    rights = [Permission(_WEBHOOK_GROUP, "validatingwebhookconfigurations", ("get", "patch"), (validating,))]
+    return rights + [
+        Permission(_WEBHOOK_GROUP, "mutatingwebhookconfigurations", ("get", "patch"), (name,)) for name in mutating
+    ]
+
+
+# The webhooks of upstream's JobSet manager, by which a cluster with it is recognized.
+UPSTREAM_JOBSET_WEBHOOKS = "jobset-validating-webhook-configuration"
+JOBSET_DETECTION = [
+    Permission(_WEBHOOK_GROUP, "validatingwebhookconfigurations", ("get",), (UPSTREAM_JOBSET_WEBHOOKS,))
+]
 
 
 KUEUE_CONFIGURATION = "kueue-manager-config"
 # To detect how Kueue handles PyTorchJobs on this cluster.
 KUEUE_DETECTION = [
-    Permission("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("list",)),
+    Permission(_WEBHOOK_GROUP, "mutatingwebhookconfigurations", ("list",)),
     Permission("", "configmaps", ("get",), (KUEUE_CONFIGURATION,)),
 ]
 

@@ -12,6 +12,7 @@ IMAGE = "torchyard/operator:latest"
 LEASE = "operator.torchyard.dev"
 WEBHOOK = "validator.torchyard.dev"
 DEFAULTS_WEBHOOK = "defaults.torchyard.dev"
+JOBSET_DEFAULTS_WEBHOOK = "jobset-defaults.torchyard.dev"
 WEBHOOK_SECRET = f"{NAME}-webhook"
 HOST = "0.0.0.0"  # noqa: S104 - probes and the API server come from outside the pod
 WORKERS, MOST_REQUESTS = 16, 50  # a quarter of the mutating requests that an API server accepts at once by default
@@ -26,6 +27,7 @@ def identity() -> str:
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
     namespaces: tuple[str, ...] = ()  # namespaces whose jobs are managed; empty: all
+    jobsets: bool = True  # whether JobSets are managed too
     selector: str = ""  # label selector of the managed jobs
     gang_scheduler: str = ""
     init_image: str = "alpine:3.10"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from torchyard.api.jobset import names
 from torchyard.api.objects import Object
 
@@ -21,6 +23,16 @@ def set_defaults(jobset: Object) -> None:
             rule["name"] = f"failurePolicyRule{index}"
     for policy in spec.get("volumeClaimPolicies") or ():
         policy.setdefault("retentionPolicy", {"whenDeleted": names.DELETE})
+
+
+def with_defaults(jobset: Object) -> Object:
+    """The JobSet itself if it has its defaults, as it has where the webhook runs; else a copy with them."""
+    spec = jobset.get("spec") or {}
+    if {"successPolicy", "startupPolicy", "network"} <= spec.keys():
+        return jobset
+    jobset = {**jobset, "spec": copy.deepcopy(spec)}
+    set_defaults(jobset)
+    return jobset
 
 
 def _set_job_defaults(replicated_job: Object) -> None:

@@ -51,6 +51,9 @@ def decide(view: JobSetView) -> JobSetDecision:
 
 def _advance(view: JobSetView, draft: StatusDraft, decision: JobSetDecision) -> None:
     decision.delete_jobs = _present(view.previous)
+    counts = {entry["name"]: entry for entry in draft.values.get("replicatedJobsStatus") or ()}
+    if draft.is_restarting and all(has_started(job, counts) for job in view.replicated_jobs):
+        draft.end_restart(messages.RESTART_READY)
     if view.failed:
         apply_failure_policy(view, draft)
         return
@@ -63,6 +66,7 @@ def _advance(view: JobSetView, draft: StatusDraft, decision: JobSetDecision) -> 
     _create_jobs(view, draft, decision)
     if view.is_suspended:
         decision.suspend = [_suspended(job) for job in view.active if not is_suspended(job)]
+        draft.end_restart(messages.RESTART_SUSPENDED)
         draft.set_condition(messages.SUSPENDED, messages.IS_SUSPENDED)
     else:
         _resume_jobs(view, draft, decision)

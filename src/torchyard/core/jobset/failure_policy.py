@@ -19,7 +19,7 @@ def apply_failure_policy(view: JobSetView, draft: StatusDraft) -> None:
         first = messages.with_first_failed_job(message, _first_failed(view.failed)["metadata"]["name"])
         draft.finish(messages.FAILED, (reason, first))
         return
-    action, job = _matching_action(policy, view.failed)
+    action, cause, job = _matching_action(policy, view.failed)
     name = job["metadata"]["name"]
     reason, message = messages.action(action)
     if action == names.FAIL_JOBSET:
@@ -34,6 +34,8 @@ def apply_failure_policy(view: JobSetView, draft: StatusDraft) -> None:
         _restart_job(view, draft, job, counts=counts)
     else:
         _restart_jobset(draft, counts=counts)
+        restarting = cause, messages.with_first_failed_job(message, name)
+        draft.set_condition(messages.RESTARTING, restarting, warning=True)
     draft.warn(reason, messages.with_first_failed_job(message, name))
 
 
@@ -63,13 +65,13 @@ def _counted_restarts(status: Object) -> int:
     return int(status.get("restartsCountTowardsMax") or 0) + sum(sum(counts) for counts in single)
 
 
-def _matching_action(policy: Object, failed: Iterable[Object]) -> tuple[str, Object]:
-    """The action of the first rule that matches a failed Job, and the Job of that rule that failed first."""
+def _matching_action(policy: Object, failed: Iterable[Object]) -> tuple[str, str, Object]:
+    """The action of the first rule that matches a failed Job, its reason, and the first failed Job of that rule."""
     for rule in policy.get("rules") or ():
         matching = [job for job in failed if _matches(rule, job)]
         if matching:
-            return str(rule["action"]), _first_failed(matching)
-    return names.RESTART_JOBSET, _first_failed(failed)
+            return str(rule["action"]), messages.failure_policy_rule(rule["name"]), _first_failed(matching)
+    return names.RESTART_JOBSET, messages.DEFAULT_FAILURE_POLICY, _first_failed(failed)
 
 
 def _matches(rule: Object, job: Object) -> bool:

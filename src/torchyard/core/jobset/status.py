@@ -74,7 +74,23 @@ class StatusDraft:
                 changed = True
         return changed
 
+    def end_restart(self, reason_and_message: tuple[str, str]) -> None:
+        """Set RestartingJobSet to false where it was set; a later reason replaces an earlier one."""
+        reason, message = reason_and_message
+        conditions = self.values.get("conditions") or []
+        for index, condition in enumerate(conditions):
+            if condition["type"] == messages.RESTARTING and condition["reason"] != reason:
+                time = to_rfc3339(self._now) if condition["status"] == "True" else condition["lastTransitionTime"]
+                changed = {"status": "False", "reason": reason, "message": message, "lastTransitionTime": time}
+                conditions[index] = {**condition, **changed}
+                self.events.append(Event("Normal", reason, message))
+
+    @property
+    def is_restarting(self) -> bool:
+        return is_true(self.values.get("conditions") or (), messages.RESTARTING)
+
     def finish(self, type: str, reason_and_message: tuple[str, str]) -> None:
+        self.end_restart(messages.RESTART_FAILED if type == messages.FAILED else messages.RESTART_COMPLETED)
         self.set_condition(type, reason_and_message, warning=type == messages.FAILED)
         self.values["terminalState"] = type
 
