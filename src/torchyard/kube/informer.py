@@ -109,6 +109,10 @@ class Informer:
     def all(self) -> list[Object]:
         return list(self._objects.values())
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._objects
+
     def by(self, index: str, value: str) -> list[Object]:
         return list(self._indexes[index].get(value, {}).values())
 

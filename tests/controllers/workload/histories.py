@@ -284,6 +284,46 @@ HISTORIES |= {
         ["unready"],
         ["evict", "web-0"],
     ],
+    "budget-of-an-unmanaged-pod": [
+        budget(
+            maxUnavailable=1,
+            selector={"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "x"]}]},
+        ),
+        [
+            "create",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "alone", "labels": {"app": "web"}},
+                "spec": template()["spec"],
+            },
+        ],
+        ["ready"],
+        ["evict"],
+    ],
+    "budget-of-a-job": [
+        budget(minAvailable="50%"),
+        [
+            "create",
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": "web"},
+                "spec": {"template": template(restartPolicy="Never")},
+            },
+        ],
+        ["ready"],
+        ["evict"],
+    ],
+    "budget-of-unhealthy-pods": [
+        workload(DEPLOYMENT, replicas=2),
+        budget(minAvailable=1, unhealthyPodEvictionPolicy="AlwaysAllow"),
+        *ready(1),
+        ["unready"],
+        ["evict"],
+        *ready(2),
+        ["evict"],
+    ],
     "budget-of-pods": [
         budget(minAvailable=1),
         [

@@ -19,6 +19,7 @@ from torchyard.api.gvr import (
     DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
+    JOBS,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -43,6 +44,7 @@ KINDS = {
     "ReplicationController": REPLICATION_CONTROLLERS,
     "PodDisruptionBudget": POD_DISRUPTION_BUDGETS,
     "ResourceQuota": RESOURCE_QUOTAS,
+    "Job": JOBS,
     "Pod": PODS,
     "PersistentVolumeClaim": PERSISTENT_VOLUME_CLAIMS,
 }
@@ -298,7 +300,7 @@ def _pod(pod: Object) -> Object:
     return {
         **placed,
         "name": "*" if is_random else pod["metadata"]["name"],
-        "labels": pod["metadata"].get("labels"),
+        "labels": {key: value for key, value in (pod["metadata"].get("labels") or {}).items() if "uid" not in key},
         "owners": _owners(pod),
         "phase": pod["status"].get("phase"),
         "ready": _is_ready(pod),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torchyard.api.objects import Object
+
 DEPLOYMENT_CONTROLLER = "deployment-controller"
 REPLICA_SET_CONTROLLER = "replicaset-controller"
 REPLICATION_CONTROLLER = "replication-controller"
@@ -26,13 +28,6 @@ PROGRESS_DEADLINE_EXCEEDED, REPLICA_SET_NOT_CREATED = "ProgressDeadlineExceeded"
 
 SCALING = "ScalingReplicaSet"
 SELECTING_ALL = "SelectingAll"
-ROLLBACK_NOT_FOUND, ROLLBACK_UNCHANGED, ROLLBACK_DONE = (
-    "DeploymentRollbackRevisionNotFound",
-    "DeploymentRollbackTemplateUnchanged",
-    "DeploymentRollback",
-)
-NO_LAST_REVISION = "Unable to find last revision."
-NO_REVISION = "Unable to find the revision to rollback to."
 
 
 def pod_created(name: str) -> str:
@@ -78,14 +73,6 @@ def selects_everything(kind: str) -> str:
     return f"This {kind} is selecting all pods. A non-empty selector is required."
 
 
-def rolled_back(name: str, revision: int) -> str:
-    return f'Rolled back deployment "{name}" to revision {revision}'
-
-
-def rollback_unchanged(name: str) -> str:
-    return f'The rollback revision contains the same template as current deployment "{name}"'
-
-
 def stateful_pod(verb: str, pod: str, stateful_set: str, why: str = "") -> str:
     """Verb: create, update, delete. Why: the error, if it failed."""
     subject = f"{verb} Pod {pod} in StatefulSet {stateful_set}"
@@ -120,11 +107,25 @@ UNMANAGED_PODS, NOT_DELETED_POD = "UnmanagedPods", "NotDeleted"
 NO_EXPECTED_COUNT = "CalculateExpectedPodCountFailed"
 
 
-def unmanaged_pods(selector: object, pods: list[str]) -> str:
+def unmanaged_pods(selector: Object) -> str:
     return (
-        f"Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged: {pods}. As a"
-        " result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To"
+        f"Pods selected by this PodDisruptionBudget (selector: {_go_selector(selector)}) were found to be unmanaged."
+        " As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To"
         ' account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
+    )
+
+
+def _go_selector(selector: Object) -> str:
+    """A label selector as Go prints it."""
+    required = "".join(f"{name}: {value}," for name, value in sorted((selector.get("matchLabels") or {}).items()))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{item['key']},Operator:{item['operator']},"
+        f"Values:[{' '.join(item.get('values') or ())}],}},"
+        for item in selector.get("matchExpressions") or ()
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{required}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
     )
 
 

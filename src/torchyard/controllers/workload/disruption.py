@@ -50,6 +50,8 @@ class DisruptionController:
         await run_parts(recorder=self._recorder.run, controller=self._controller.run)
 
     def _pod_changed(self, _change: str, pod: Object, before: Object | None) -> None:
+        if self._budgets.is_empty:
+            return
         for state in (pod, before):
             for budget in self._budgets_of(state) if state is not None else ():
                 self._controller.queue.add(key_of(budget))

@@ -43,6 +43,8 @@ class Ownership:
 
     def affected(self, dependent: Object, before: Object | None) -> Iterator[Key]:
         """The keys of the owners that a change concerns: the present one, the earlier one, or who could adopt it."""
+        if self._owners.is_empty:
+            return
         reference = controller_of(dependent)
         if reference is not None:
             yield from self._key(dependent, reference)

@@ -41,10 +41,10 @@ def needs_scales(budget: Object) -> bool:
 
 def decide(view: BudgetView) -> BudgetDecision:
     events = [] if view.pods else [Event("Normal", messages.NO_PODS, messages.NO_MATCHING_PODS)]
-    unmanaged = [pod["metadata"]["name"] for pod in view.pods if controller_of(pod) is None]
-    if unmanaged and needs_scales(view.budget):
-        selector = (view.budget.get("spec") or {}).get("selector")
-        events.append(Event("Warning", messages.UNMANAGED_PODS, messages.unmanaged_pods(selector, unmanaged)))
+    is_unmanaged = any(controller_of(pod) is None for pod in view.pods)
+    if is_unmanaged and needs_scales(view.budget):
+        selector = (view.budget.get("spec") or {}).get("selector") or {}
+        events.append(Event("Warning", messages.UNMANAGED_PODS, messages.unmanaged_pods(selector)))
     expected, desired = _expectation(view)
     disrupted, late, recheck = _disrupted(view)
     events += [Event("Warning", messages.NOT_DELETED_POD, _remains(view.budget)) for _ in late]

@@ -19,7 +19,6 @@ from torchyard.core.workload.pods import (
     phase,
     seconds_until_available,
 )
-from torchyard.core.workload.revisions import number as revision_number
 from torchyard.core.workload.revisions import with_template_of
 from torchyard.core.workload.statefulset_pods import (
     is_created,
@@ -223,8 +222,3 @@ class _StatefulSetSync:
         }
         kept_conditions = (view.stateful_set.get("status") or {}).get("conditions")
         return {**status, "conditions": kept_conditions} if kept_conditions else status
-
-
-def needs_new_number(revision: Object, revisions: list[Object]) -> bool:
-    """Whether an earlier revision becomes the newest again, as after a rollback."""
-    return any(revision_number(other) > revision_number(revision) for other in revisions)
