@@ -36,7 +36,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         client = from_kubeconfig("kube", Path(sys.argv[1]), Path(directory)).admin
         with ThreadPoolExecutor(2) as pool:
-            recorded |= zip(chosen, pool.map(lambda name: observe(client, name), chosen), strict=True)
+            recorded |= dict(zip(chosen, pool.map(lambda name: observe(client, name), chosen), strict=True))
     known = {name: recorded[name] for name in CASES if name in recorded}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(known[name], sort_keys=True)}" for name in sorted(known))
     RECORDED.write_text(f"{{\n{lines}\n}}\n")

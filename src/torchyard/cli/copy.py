@@ -94,7 +94,11 @@ def cp(
 def _parse(text: str) -> RemotePath | Path:
     """A path with a slash before its colon, or that exists here, is local."""
     job, colon, path = text.partition(":")
-    if not colon or "/" in job.removeprefix("pytorchjob/").removeprefix("job/").removeprefix("pod/") or not job:
+    if (
+        not colon
+        or "/" in job.removeprefix("pytorchjob/").removeprefix("trainjob/").removeprefix("job/").removeprefix("pod/")
+        or not job
+    ):
         return Path(text)
     return RemotePath(job, path or ".")
 

@@ -40,6 +40,7 @@ _COMMANDS = {
     "history": ("history", "history"),
     "rerun": ("rerun", "rerun"),
     "compare": ("compare", "compare"),
+    "convert": ("convert", "convert"),
     "exec": ("processes", "exec_command"),
     "attach": ("processes", "attach"),
     "port-forward": ("processes", "port_forward"),

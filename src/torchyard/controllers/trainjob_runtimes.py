@@ -1,4 +1,4 @@
-"""Creates the runtimes that belong to an installation. Existing ones stay as they are: they are the user's to change."""
+"""Creates the runtimes that belong to an installation. Existing ones stay as they are, because users change them."""
 
 from __future__ import annotations
 

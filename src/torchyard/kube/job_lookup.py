@@ -12,11 +12,13 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import names as queue
 from torchyard.api.suggestions import closest
+from torchyard.api.trainjob import names as trainjob
 from torchyard.core.run.state import belongs_to, has_controller, pods_of
 from torchyard.kube.client import Client
 
 KINDS: dict[str, GroupVersionResource] = {
     pytorchjob.KIND: GroupVersionResource(pytorchjob.GROUP, pytorchjob.VERSION, pytorchjob.PLURAL),
+    trainjob.KIND: GroupVersionResource(trainjob.GROUP, trainjob.VERSION, trainjob.PLURAL),
     "Job": JOBS,
     "Pod": PODS,
 }

@@ -10,10 +10,10 @@ from kubeflow.trainer import CustomTrainer, TrainerClient
 
 
 def train() -> None:
+    import importlib
     import os
 
-    import torch.distributed as dist
-
+    dist = importlib.import_module("torch.distributed")
     dist.init_process_group("gloo")
     print(f"rank {dist.get_rank()} of {dist.get_world_size()} on node {os.environ['PET_NODE_RANK']}", flush=True)
     dist.destroy_process_group()

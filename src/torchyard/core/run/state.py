@@ -1,14 +1,15 @@
-"""The state of a PyTorchJob, a Job or a Pod, and which pods belong to it."""
+"""The state of a PyTorchJob, a TrainJob, a Job or a Pod, and which pods belong to it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torchyard.api.jobset.names import JOBSET_NAME
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.names import JOB_NAME
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-RUNNABLE = ("PyTorchJob", "Job", "Pod")
+RUNNABLE = ("PyTorchJob", "TrainJob", "Job", "Pod")
 _ENDING = ("SuccessCriteriaMet", "FailureTarget")  # the last pods of a Job are being stopped
 _TERMINAL_STATES = {"Succeeded": True, "Complete": True, "Failed": False}
 
@@ -37,6 +38,8 @@ def run_state(obj: Object) -> RunState:
             )
     if any(condition["type"] == "Suspended" for condition in true_conditions):
         return RunState("Suspended")
+    if obj["kind"] == "TrainJob":
+        return RunState("Running" if any(each.get("ready") for each in status.get("jobsStatus") or ()) else "Pending")
     if obj["kind"] == "Job":
         return RunState("Running" if _runs(status, true_conditions) else "Pending")
     progress = [condition for condition in true_conditions if condition["type"] in ("Running", "Restarting")]
@@ -59,6 +62,8 @@ def pods_of(obj: Object) -> tuple[str, str]:
         return "", f"metadata.name={metadata['name']}"
     if obj["kind"] == "PyTorchJob":
         return f"{JOB_NAME}={metadata['name']}", ""
+    if obj["kind"] == "TrainJob":
+        return f"{JOBSET_NAME}={metadata['name']}", ""
     labels = obj["spec"]["selector"]["matchLabels"]
     return ",".join(f"{name}={value}" for name, value in sorted(labels.items())), ""
 
@@ -77,8 +82,11 @@ def default_container(pod: Object) -> str:
 
 def belongs_to(pod: Object, uid: str) -> bool:
     """Whether a pod is the object with this uid or is owned by it, and not by an earlier object of the same name."""
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return uid in (pod["metadata"]["uid"], *(owner["uid"] for owner in owners))
+    metadata = pod["metadata"]
+    if uid in (metadata["uid"], *(owner["uid"] for owner in metadata.get("ownerReferences") or ())):
+        return True
+    # A Job of a JobSet owns the pods of a TrainJob; those of an earlier TrainJob of this name are being deleted.
+    return JOBSET_NAME in (metadata.get("labels") or {}) and not metadata.get("deletionTimestamp")
 
 
 def has_controller(obj: Object) -> bool:
@@ -87,6 +95,6 @@ def has_controller(obj: Object) -> bool:
 
 
 def suspend_patch(kind: str, *, suspended: bool) -> Object:
-    """The merge patch that suspends or resumes a PyTorchJob or a Job."""
+    """The merge patch that suspends or resumes a PyTorchJob, a TrainJob or a Job."""
     policy = {"suspend": suspended}
     return {"spec": {"runPolicy": policy} if kind == "PyTorchJob" else policy}

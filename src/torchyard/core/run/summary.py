@@ -51,6 +51,9 @@ def _replicas(obj: Object) -> tuple[int, int]:
         case "Job":
             wanted = spec.get("parallelism", 1)
             return status.get("ready") or 0, min(wanted, spec.get("completions") or wanted)
+        case "TrainJob":
+            nodes = int((spec.get("trainer") or {}).get("numNodes") or 1)
+            return nodes * any(each.get("ready") for each in status.get("jobsStatus") or ()), nodes
         case _:
             statuses = (status.get("replicaStatuses") or {}).values()
             specs = (spec.get("pytorchReplicaSpecs") or {}).values()

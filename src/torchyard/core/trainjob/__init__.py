@@ -9,5 +9,5 @@
 - `mpi`: hostfile, keys and mounts of the ML policy mpi.
 - `pod_groups`: gang scheduling.
 - `status`: conditions and counts.
-- `convert`, `convert_comments`: PyTorchJobs to TrainJobs and back.
+- `convert`: PyTorchJobs to TrainJobs and back.
 """

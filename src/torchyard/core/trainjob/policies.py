@@ -32,7 +32,11 @@ def policy_environment(policy: Object, training: Training) -> list[Object]:
 
 
 def torch_environment(training: Training) -> list[Object]:
-    nodes = str(training.nodes) if training.elastic is None else f"{training.elastic[0]}:{training.elastic[1]}"
+    nodes = str(training.nodes)
+    if training.elastic is not None:
+        # With more than there are pods, torchrun would wait for them.
+        least, most = (min(limit, training.nodes) for limit in training.elastic)
+        nodes = f"{least}:{most}"
     variables = [
         _value(torchrun.NNODES, nodes),
         _value(torchrun.NPROC_PER_NODE, processes_per_node(training)),

@@ -1,0 +1,113 @@
+"""PyTorchJobs become TrainJobs and come back."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from torchyard.api.pytorchjob.validation import validate as validate_pytorchjob
+from torchyard.api.trainjob.runtimes import runtimes
+from torchyard.api.trainjob.validation import validate, validate_runtime
+from torchyard.core.trainjob.convert import to_pytorchjob, to_trainjob
+from torchyard.core.trainjob.jobset import make_jobset
+
+Object = dict[str, Any]
+EXAMPLES = Path(__file__).parents[3] / "examples"
+DOCUMENTS = [
+    document
+    for path in sorted(EXAMPLES.rglob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document and document.get("kind") == "PyTorchJob"
+]
+
+
+def pytorchjob(*, pod: Object | None = None, workers: int = 1, **spec: Any) -> Object:
+    container = {"name": "pytorch", "image": "i", "command": ["torchrun", "t.py"]}
+    template = {"spec": {"containers": [container], **(pod or {})}}
+    replica = {"replicas": 1, "restartPolicy": "OnFailure", "template": template}
+    specs = {"Master": replica, "Worker": {**copy.deepcopy(replica), "replicas": workers}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "mnist", "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+        "spec": {"pytorchReplicaSpecs": specs, **spec},
+    }
+
+
+def there_and_back(job: Object) -> Object:
+    (*made, train_job) = to_trainjob(job).objects
+    (back,) = to_pytorchjob(train_job, made).objects
+    return back
+
+
+def normalized(value: Any) -> Any:
+    """Without fields that are empty: `limits:` with nothing below it."""
+    if isinstance(value, dict):
+        inner = {key: normalized(item) for key, item in value.items()}
+        return {key: item for key, item in inner.items() if item not in (None, {}, [])}
+    return [normalized(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("job", DOCUMENTS, ids=lambda job: job["metadata"]["name"])
+def test_the_examples_come_back_with_the_masters_template(job: Object) -> None:
+    back = there_and_back(job)
+    assert validate_pytorchjob(back) == []
+    expected = copy.deepcopy(job)
+    replicas = expected["spec"]["pytorchReplicaSpecs"]
+    if "Worker" in replicas:
+        replicas["Worker"]["template"] = replicas["Master"]["template"]
+    assert normalized(back) == normalized(expected)
+
+
+@pytest.mark.parametrize("job", DOCUMENTS, ids=lambda job: job["metadata"]["name"])
+def test_the_train_jobs_of_the_examples_are_valid(job: Object) -> None:
+    (*made, train_job) = to_trainjob(job).objects
+    runtime = made[0] if made else runtimes()[0]
+    assert [*validate_runtime(runtime), *validate(train_job, runtime)] == []
+    train_job["metadata"]["namespace"] = "default"
+    assert make_jobset(train_job, runtime)["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] == sum(
+        each.get("replicas", 1) for each in job["spec"]["pytorchReplicaSpecs"].values()
+    )
+
+
+def test_what_a_patch_can_say_needs_no_runtime() -> None:
+    pod = {"nodeSelector": {"a": "b"}, "volumes": [{"name": "v", "emptyDir": {}}], "serviceAccountName": "s"}
+    conversion = to_trainjob(pytorchjob(pod=pod))
+    (train_job,) = conversion.objects
+    assert train_job["spec"]["runtimeRef"] == {"name": "torch-distributed"}
+    assert conversion.notes == []
+    assert there_and_back(pytorchjob(pod=pod)) == pytorchjob(pod=pod)
+
+
+def test_policies_of_the_run_come_back() -> None:
+    policy = {"suspend": True, "activeDeadlineSeconds": 9, "ttlSecondsAfterFinished": 60, "backoffLimit": 3}
+    job = pytorchjob(workers=3, runPolicy=policy, nprocPerNode="2")
+    assert there_and_back(job) == job
+
+
+def test_what_has_no_counterpart_is_noted() -> None:
+    policy = {"cleanPodPolicy": "All", "schedulingPolicy": {"minAvailable": 2}}
+    job = pytorchjob(runPolicy=policy, nprocPerNode="gpu", elasticPolicy={"maxReplicas": 4, "rdzvBackend": "etcd"})
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["hostNetwork"] = True
+    job["spec"]["pytorchReplicaSpecs"]["Master"]["restartPolicy"] = "ExitCode"
+    notes = "\n".join(to_trainjob(job).notes)
+    for words in ("hostNetwork", "nprocPerNode", "cleanPodPolicy", "schedulingPolicy", "rdzvBackend", "ExitCode"):
+        assert words in notes
+
+
+def test_a_program_without_torchrun_is_noted() -> None:
+    job = pytorchjob()
+    for replica in job["spec"]["pytorchReplicaSpecs"].values():
+        replica["template"]["spec"]["containers"][0]["command"] = ["python", "t.py"]
+    assert "torchrun" in to_trainjob(job).notes[0]
+
+
+def test_a_runtime_that_is_not_in_the_file_is_asked_for() -> None:
+    job = {"metadata": {"name": "a"}, "spec": {"runtimeRef": {"name": "mine"}}}
+    conversion = to_pytorchjob(job, [])
+    assert conversion.objects == []
+    assert conversion.notes == ["ClusterTrainingRuntime mine is not in the file; add it"]
