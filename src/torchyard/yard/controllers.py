@@ -144,6 +144,7 @@ def _queues(deps: Dependencies) -> Part:
         clock=deps.registry.clock,
         settings=load_queue_config(deps.settings.queue_config),
         pytorchjobs="pytorchjob" in deps.registry.controllers,
+        jobsets="jobset" in deps.registry.controllers,
         provision_local_queues=LOCAL_QUEUES in deps.registry.controllers,
     )
     deps.registry.metrics_sources.append(queues.metrics.text)

@@ -98,7 +98,7 @@ class Cluster:
     async def running(self, job: str, *, is_running: bool = True, gvr: GroupVersionResource = JOBS) -> Object:
         async def reached() -> Object | None:
             obj = await self.client.get(gvr, job, "default")
-            spec = obj["spec"] if gvr is JOBS else obj["spec"]["runPolicy"]
+            spec = obj["spec"].get("runPolicy", obj["spec"])
             return obj if bool(spec.get("suspend")) is not is_running else None
 
         obj: Object = await self.until(reached, f"{job} {'starting' if is_running else 'stopping'}")

@@ -10,7 +10,7 @@ from torchyard.api.gvr import JOBS
 from torchyard.api.queue import messages
 from torchyard.controllers.queue.admission_fair_sharing import LocalQueueUsageController
 from torchyard.controllers.queue.finalizers import FinalizerController
-from torchyard.controllers.queue.gvr import PYTORCHJOBS
+from torchyard.controllers.queue.gvr import JOBSETS, PYTORCHJOBS
 from torchyard.controllers.queue.jobs import JobReconciler
 from torchyard.controllers.queue.local_queues import LocalQueueProvisioner
 from torchyard.controllers.queue.metrics import QueueMetrics
@@ -21,6 +21,7 @@ from torchyard.controllers.queue.slices import SliceReconciler
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.workloads import WorkloadReconciler
 from torchyard.core.queue.integrations import BatchJobIntegration, JobIntegration, PyTorchJobIntegration
+from torchyard.core.queue.jobset_integration import JobSetIntegration
 from torchyard.core.queue.settings import QueueSettings
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
@@ -30,7 +31,7 @@ from torchyard.kube.supervisor import Part, run_parts
 class QueueController:
     """`run` until cancelled.
 
-    `pytorchjobs`: whether that kind is served here. `provision_local_queues`: see `local_queues`.
+    `pytorchjobs`, `jobsets`: whether these kinds are served here. `provision_local_queues`: see `local_queues`.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class QueueController:
         clock: Callable[[], datetime],
         settings: QueueSettings | None = None,
         pytorchjobs: bool = True,
+        jobsets: bool = False,
         provision_local_queues: bool = False,
     ) -> None:
         settings = settings or QueueSettings()
@@ -51,6 +53,8 @@ class QueueController:
         integrations: list[tuple[JobIntegration, GroupVersionResource]] = [(BatchJobIntegration(), JOBS)]
         if pytorchjobs:
             integrations.append((PyTorchJobIntegration(), PYTORCHJOBS))
+        if jobsets:
+            integrations.append((JobSetIntegration(), JOBSETS))
         jobs = [
             JobReconciler(store, informers, integration, gvr, workload_created=self.metrics.workload_created)
             for integration, gvr in integrations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.jobset import names as jobset
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import names
 from torchyard.api.queue.names import Kind
@@ -20,4 +21,5 @@ PRIORITY_CLASSES = _gvr(names.PRIORITY_CLASS)
 COHORTS = _gvr(names.COHORT)
 CHECKS = _gvr(names.CHECK)
 POD_PRIORITY_CLASSES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
+JOBSETS = GroupVersionResource(jobset.GROUP, jobset.VERSION, jobset.PLURAL)
 PYTORCHJOBS = GroupVersionResource(pytorchjob.GROUP, pytorchjob.VERSION, pytorchjob.PLURAL)

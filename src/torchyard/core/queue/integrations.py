@@ -103,7 +103,7 @@ def _merge(in_job: dict[str, str] | None, added: dict[str, str], field: str) -> 
     return {**(in_job or {}), **added}
 
 
-def _restore_template(current: Object, original: Object, keep_labels: tuple[str, ...] = ()) -> Object:
+def restore_template(current: Object, original: Object, keep_labels: tuple[str, ...] = ()) -> Object:
     """The current template with the parts of the original that an admission can change."""
     result = copy.deepcopy(current)
     spec, metadata = result.setdefault("spec", {}), result.get("metadata") or {}
@@ -216,7 +216,7 @@ class BatchJobIntegration:
     def restore(self, job: Object, pod_sets: list[Object]) -> Object | None:
         current, annotations = job["spec"]["template"], job["metadata"].get("annotations") or {}
         patch: Object = {}
-        restored = _restore_template(current, pod_sets[0]["template"], _CONTROLLER_LABELS)
+        restored = restore_template(current, pod_sets[0]["template"], _CONTROLLER_LABELS)
         template = _template_patch(current, restored)
         if template:
             patch["template"] = template
@@ -299,7 +299,7 @@ class PyTorchJobIntegration:
             if original is None or replica_spec is None:
                 continue
             current = replica_spec.get("template") or {}
-            template = _template_patch(current, _restore_template(current, original["template"]))
+            template = _template_patch(current, restore_template(current, original["template"]))
             change: Object = {"template": template} if template else {}
             if "minCount" in original and replica_spec.get("replicas") != original["count"]:
                 change["replicas"] = original["count"]

@@ -5,12 +5,18 @@ from __future__ import annotations
 from torchyard.api import errors, field_errors
 from torchyard.api import names as any_names
 from torchyard.api.field_errors import FieldError
+from torchyard.api.jobset import names as jobset
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import messages, names
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 
-KINDS = {("batch", "jobs"): "Job", (pytorchjob.GROUP, pytorchjob.PLURAL): pytorchjob.KIND, ("", "pods"): "Pod"}
+KINDS = {
+    ("batch", "jobs"): "Job",
+    (jobset.GROUP, jobset.PLURAL): jobset.KIND,
+    (pytorchjob.GROUP, pytorchjob.PLURAL): pytorchjob.KIND,
+    ("", "pods"): "Pod",
+}
 RESOURCES = tuple(resource for _, resource in KINDS)
 _LABEL = f"metadata.labels[{names.QUEUE_NAME}]"
 
@@ -45,6 +51,8 @@ def _suspend(obj: Object, spec: Object, kind: str) -> None:
         is_elastic = (obj["metadata"].get("annotations") or {}).get(names.ELASTIC) == "true"
         if is_elastic and isinstance(spec.get("template"), dict):
             _add_gate(spec["template"], names.ELASTIC)
+    elif kind == jobset.KIND:
+        spec["suspend"] = True
     elif spec.get("runPolicy") is None:
         spec["runPolicy"] = {"suspend": True}
     elif isinstance(spec["runPolicy"], dict):
@@ -98,7 +106,7 @@ def _is_owned(obj: Object) -> bool:
 
 def _is_suspended(obj: Object, kind: str) -> bool:
     spec = obj.get("spec") or {}
-    return bool(spec.get("suspend") if kind == "Job" else (spec.get("runPolicy") or {}).get("suspend"))
+    return bool(spec.get("suspend") if kind in ("Job", jobset.KIND) else (spec.get("runPolicy") or {}).get("suspend"))
 
 
 def _has_default_queue(attributes: AdmissionAttributes) -> bool:
