@@ -16,7 +16,7 @@ from torchyard.yard.settings import PlaneSettings
 
 CONFIGURATION = """apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
-fairSharing: {}
+fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}
 admissionFairSharing: {usageHalfLifeTime: 1h, usageSamplingInterval: 1m}
 """
 

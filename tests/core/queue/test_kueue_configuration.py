@@ -30,7 +30,14 @@ ACCEPTED = {
     "every field": (NEW + ALL, ALL_SETTINGS),
     "fields about Kueue's process": (NEW + "health: {}\nleaderElection: {leaderElect: true}\n", QueueSettings()),
     "disabled": (NEW + "waitForPodsReady: {enable: false, blockAdmission: true}\n", QueueSettings(pods_ready=False)),
-    "fair sharing": (NEW + "fairSharing: {}\n", QueueSettings(fair_sharing=FairSharing())),
+    "fair sharing": (
+        NEW + "fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}\n",
+        QueueSettings(fair_sharing=FairSharing()),
+    ),
+    "v1beta1 has default strategies": (
+        OLD + "fairSharing: {enable: true}\n",
+        QueueSettings(pods_ready=False, fair_sharing=FairSharing()),
+    ),
     "one strategy": (
         NEW + "fairSharing: {preemptionStrategies: [LessThanInitialShare]}\n",
         QueueSettings(fair_sharing=FairSharing(("LessThanInitialShare",))),
@@ -61,6 +68,10 @@ REJECTED = {
     "fair sharing that v1beta2 enables by its presence": (
         NEW + "fairSharing: {enable: true}",
         "fairSharing.enable: Forbidden: unknown field",
+    ),
+    "fair sharing without strategies": (
+        NEW + "fairSharing: {}",
+        "fairSharing.preemptionStrategies: Required value: must be specified",
     ),
     "strategies in the wrong order": (
         NEW + "fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}",

@@ -86,13 +86,15 @@ class _ConfigurationReader:
         )
 
     def _read_fair_sharing(self, sharing: Object | None, *, is_v1beta1: bool) -> FairSharing | None:
-        """Its presence enables fair sharing, in v1beta1 together with `enable`."""
+        """Its presence enables it, in v1beta1 together with `enable`. There the strategies have a default."""
         if sharing is None:
             return None
         path = "fairSharing"
         self._check_fields(sharing, path, {"preemptionStrategies"} | ({"enable"} if is_v1beta1 else set()))
-        strategies = tuple(sharing.get("preemptionStrategies") or FairSharing.strategies)
-        if strategies not in _STRATEGIES:
+        strategies = tuple(sharing.get("preemptionStrategies") or (FairSharing.strategies if is_v1beta1 else ()))
+        if not strategies:
+            self.errs.append(field_errors.required(f"{path}.preemptionStrategies", "must be specified"))
+        elif strategies not in _STRATEGIES:
             allowed = [", ".join(names) for names in _STRATEGIES]
             self.errs.append(field_errors.not_supported(f"{path}.preemptionStrategies", list(strategies), allowed))
         is_enabled = not is_v1beta1 or self._flag(sharing, path, "enable", False)
