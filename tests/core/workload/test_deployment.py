@@ -105,6 +105,13 @@ def test_the_next_look_is_at_the_progress_deadline() -> None:
     assert decision.wake_after is None
 
 
+def test_a_paused_deployment_is_not_looked_at_when_its_deadline_passes() -> None:
+    obj = deployment(paused=True)
+    paused = {**obj, "status": decide(view(obj)).status}
+    decision = decide(DeploymentView(paused, (), (), NOW + timedelta(hours=1)))
+    assert (decision.status, decision.wake_after) == (None, None)
+
+
 @given(
     replicas=st.integers(0, 12),
     surge=st.integers(0, 4),

@@ -214,10 +214,11 @@ class _DeploymentSync:
         self._set_status()
         statuses.estimate_progress(self.view, self.status, self.new, self.conditions)
         statuses.copy_failure(self.all_sets, self.new, self.conditions)
+        status = {**self.status, "conditions": self.conditions.items}
+        self.decision.wake_after = statuses.seconds_until_deadline(self.view, status)
 
     def finish(self) -> DeploymentDecision:
         status = {**self.status, "conditions": self.conditions.items} if self.conditions.items else self.status
         if status != self.view.status:
             self.decision.status = status
-        self.decision.wake_after = statuses.seconds_until_deadline(self.view, status)
         return self.decision
