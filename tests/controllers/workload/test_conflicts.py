@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.controllers.workload.histories import template, workload
+from tests.controllers.workload.histories import CLAIM, template, workload
 from tests.controllers.workload.runner import namespace
 from tests.support.waiting import first_answer
 
@@ -16,6 +16,7 @@ from torchyard.api.errors import StatusError
 from torchyard.api.gvr import (
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
+    PERSISTENT_VOLUME_CLAIMS,
     POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
@@ -105,3 +106,32 @@ async def test_evictions_at_once_share_the_disruptions_of_a_budget(client: Clien
         return 201
 
     assert sorted(await asyncio.gather(*(evict(f"p{number}") for number in range(3)))) == [201, 429, 429]
+
+
+async def test_a_stateful_set_waits_for_the_claim_of_an_earlier_pod_to_go(client: Client) -> None:
+    """The claim is still there when the pod is wanted again; it would be deleted under the new pod."""
+    await namespace(client, "taken")
+    policy = {"whenScaled": "Delete", "whenDeleted": "Retain"}
+    stateful = workload(
+        "StatefulSet", replicas=0, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy
+    )[1]
+    gone = {"apiVersion": "v1", "kind": "Pod", "name": "web-0", "uid": "00000000-0000-0000-0000-000000000000"}
+    metadata = {"name": "data-web-0", "ownerReferences": [gone], "finalizers": ["example.com/slow"]}
+    await client.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": metadata, "spec": CLAIM["spec"]}, "taken")
+    await client.create(STATEFUL_SETS, stateful, "taken")
+    await client.patch(STATEFUL_SETS, "web", {"spec": {"replicas": 1}}, "taken")
+
+    async def observed() -> bool:
+        found = await client.get(STATEFUL_SETS, "web", "taken")
+        return bool((found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"])
+
+    await first_answer(observed, "the new size observed", seconds=SECONDS)
+    assert (await client.list(PODS, "taken")).items == []
+    await client.patch(PERSISTENT_VOLUME_CLAIMS, "data-web-0", {"metadata": {"finalizers": None}}, "taken")
+
+    async def owners() -> list[Object]:
+        claim = await client.find(PERSISTENT_VOLUME_CLAIMS, "data-web-0", "taken")
+        pods = (await client.list(PODS, "taken")).items
+        return pods if claim is not None and not claim["metadata"].get("ownerReferences") else []
+
+    assert [pod["metadata"]["name"] for pod in await first_answer(owners, "the pod", seconds=SECONDS)] == ["web-0"]

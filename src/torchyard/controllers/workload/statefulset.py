@@ -14,6 +14,7 @@ from torchyard.controllers.workload.ownership import Ownership, with_kind
 from torchyard.controllers.workload.pod_writer import PodWriter
 from torchyard.controllers.workload.revision_writer import History, RevisionWriter
 from torchyard.controllers.workload.stateful_writer import StatefulPodWriter
+from torchyard.core.workload.pods import earliest
 from torchyard.core.workload.revisions import expired
 from torchyard.core.workload.statefulset import StatefulSetDecision, StatefulSetView, choose_current, decide
 from torchyard.core.workload.statefulset_pods import is_member, revision_of
@@ -22,6 +23,8 @@ from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
+
+_STALE_CLAIM_SECONDS = 1.0
 
 
 class StatefulSetController:
@@ -73,15 +76,17 @@ class StatefulSetController:
         )
         decision = decide(view)
         try:
-            await self._apply(stateful_set, decision)
+            is_waiting = await self._apply(stateful_set, decision)
         finally:
             await self._write_status(stateful_set, decision.status)
         await self._truncate(view, history)
-        return decision.wake_after
+        return earliest(decision.wake_after, _STALE_CLAIM_SECONDS if is_waiting else None)
 
-    async def _apply(self, stateful_set: Object, decision: StatefulSetDecision) -> None:
+    async def _apply(self, stateful_set: Object, decision: StatefulSetDecision) -> bool:
+        """Returns whether a pod waits for a claim of its predecessor to go, whose deletion leads to no pass."""
+        is_waiting = False
         for pod in decision.create:
-            await self._writer.create(stateful_set, pod)
+            is_waiting = not await self._writer.create(stateful_set, pod) or is_waiting
         for pod in decision.claims_of:
             await self._writer.create_claims(stateful_set, pod)
         for pod in decision.update:
@@ -90,6 +95,7 @@ class StatefulSetController:
             await self._writer.retain(stateful_set, pod)
         for pod in self._pods.present(decision.delete):
             await self._writer.delete(stateful_set, pod)
+        return is_waiting
 
     async def _write_status(self, stateful_set: Object, status: Object) -> None:
         if status != (stateful_set.get("status") or {}):
