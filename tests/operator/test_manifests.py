@@ -82,12 +82,13 @@ def test_a_gang_scheduler_adds_permissions_and_a_flag() -> None:
     assert "--gang-scheduler-name=volcano" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
-def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks() -> None:
+def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks_and_runtimes() -> None:
     manifests = objects(Installation("image", watched=("a", NAMESPACE)))
     cluster = next(item for item in manifests if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
     assert {name for rule in cluster["rules"] for name in rule["resources"]} == {
         "validatingwebhookconfigurations",
         "mutatingwebhookconfigurations",
+        "clustertrainingruntimes",
     }
     roles = {item["metadata"]["namespace"]: item for item in manifests if item["kind"] == "Role"}
     assert set(roles) == {"a", NAMESPACE}

@@ -38,6 +38,7 @@ def operator(
     ] = None,
     selector: Annotated[str, typer.Option(metavar="LABELS", help="Reconcile jobs with these labels only.")] = "",
     jobsets: Annotated[bool, typer.Option(help="Reconcile JobSets too.")] = True,
+    trainjobs: Annotated[bool, typer.Option(help="Reconcile TrainJobs too.")] = True,
     gang_scheduler_name: Gang = "",
     pytorch_init_container_image: Annotated[
         str, typer.Option(metavar="IMAGE", help="Image of the init container in which workers wait for the master.")
@@ -75,7 +76,7 @@ def operator(
         int, typer.Option(metavar="N", min=0, max=65535, help="Port of the webhook.")
     ] = defaults.WEBHOOK_PORT,
 ) -> None:
-    """Reconcile the PyTorchJobs and JobSets of a cluster until stopped.
+    """Reconcile the PyTorchJobs, JobSets and TrainJobs of a cluster until stopped.
 
     Example: yard operator --context prod
     """
@@ -87,6 +88,7 @@ def operator(
     settings = defaults.OperatorSettings(
         namespaces=tuple(namespace or ()),
         jobsets=jobsets,
+        trainjobs=trainjobs,
         selector=selector,
         gang_scheduler=gang_scheduler_name,
         init_image=pytorch_init_container_image,
@@ -128,6 +130,9 @@ def install(
     jobsets: Annotated[
         bool | None, typer.Option(help="Run JobSets. Default: unless upstream's JobSet manager is installed.")
     ] = None,
+    trainjobs: Annotated[
+        bool | None, typer.Option(help="Run TrainJobs. Default: unless Kubeflow Trainer is installed.")
+    ] = None,
     queues: Annotated[
         bool | None,
         typer.Option(help="Create Workloads for Kueue. Default: if Kueue runs and does not do so for PyTorchJobs."),
@@ -142,7 +147,7 @@ def install(
     from torchyard.core.queue.kueue_detection import IntegrationMode
     from torchyard.kube.kubeconfig import load
     from torchyard.operator import install as installer
-    from torchyard.operator.checks import has_upstream_jobset
+    from torchyard.operator.checks import has_upstream_jobset, has_upstream_trainer
     from torchyard.operator.diagnosis import is_plane
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
     from torchyard.operator.queues import inspect_kueue
@@ -154,12 +159,16 @@ def install(
         gang_scheduler=gang_scheduler_name,
         watched=tuple(watch_namespace or ()),
         jobsets=jobsets is not False,
+        trainjobs=trainjobs is not False,
         queues=bool(queues),
     )
     if dry_run:
         say(
             as_yaml(
-                [*definitions(jobsets=installation.jobsets), *([] if crds_only else objects(installation))]
+                [
+                    *definitions(jobsets=installation.jobsets, trainjobs=installation.trainjobs),
+                    *([] if crds_only else objects(installation)),
+                ]
             ).rstrip()
         )
         return
@@ -175,7 +184,9 @@ def install(
             return
         with_queues = (await inspect_kueue(client)).mode is IntegrationMode.EXTERNAL if queues is None else queues
         with_jobsets = not await has_upstream_jobset(client) if jobsets is None else jobsets
-        await installer.install(client, replace(installation, queues=with_queues, jobsets=with_jobsets), say)
+        with_trainjobs = not await has_upstream_trainer(client) if trainjobs is None else trainjobs
+        chosen = replace(installation, queues=with_queues, jobsets=with_jobsets, trainjobs=with_trainjobs)
+        await installer.install(client, chosen, say)
 
     run_with_client(load(kubeconfig, context=context), work)
 

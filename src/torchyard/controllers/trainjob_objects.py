@@ -15,6 +15,7 @@ from torchyard.api.gvr import CONFIG_MAPS, SECRETS
 from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import messages, names
+from torchyard.api.trainjob.validation import validate
 from torchyard.controllers.jobset import JOBSETS
 from torchyard.core.trainjob import mpi
 from torchyard.core.trainjob.jobset import make_jobset, pod_counts
@@ -37,6 +38,10 @@ class TrainJobObjects:
         policy = runtime["spec"].get("mlPolicy") or {}
         if names.FLUX in policy:
             raise YardError(messages.flux_not_supported())
+        # On the plane admission has checked this; on a cluster a job can exist that does not fit its runtime.
+        errs = validate(job, runtime)
+        if errs:
+            raise YardError("; ".join(str(err) for err in errs))
         jobset = make_jobset(job, runtime)
         digest = hashlib.sha256(orjson.dumps(jobset, option=orjson.OPT_SORT_KEYS)).digest()
         uid = job["metadata"]["uid"]

@@ -13,10 +13,11 @@ from torchyard.api.gvr import LEASES, PODS
 from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
+from torchyard.api.trainjob import names as trainjobs
 from torchyard.kube.client import Client
 from torchyard.kube.informer import key_of
 from torchyard.operator.certificates import VALIDATING
-from torchyard.operator.permissions import UPSTREAM_JOBSET_WEBHOOKS, Permission
+from torchyard.operator.permissions import UPSTREAM_JOBSET_WEBHOOKS, UPSTREAM_TRAINER_WEBHOOKS, Permission
 
 # The label of upstream's operator pods, in every version.
 UPSTREAM = "control-plane=kubeflow-training-operator"
@@ -50,6 +51,24 @@ async def check_no_other_jobset_manager(client: Client) -> None:
         raise ClusterNotReady(
             "upstream's JobSet manager is installed on this cluster: two managers would undo each other's changes",
             hint="uninstall it, or start the operator with --no-jobsets",
+        )
+
+
+async def check_trainjob_crds(client: Client) -> None:
+    ref = GroupVersionResource(trainjobs.GROUP, trainjobs.VERSION, trainjobs.PLURAL)
+    await check_served(client, ref, "status", hint="yard install --crds-only, or yard operator --no-trainjobs")
+
+
+async def has_upstream_trainer(client: Client) -> bool:
+    """Whether upstream's Trainer is installed on this cluster."""
+    return await client.find(VALIDATING, UPSTREAM_TRAINER_WEBHOOKS) is not None
+
+
+async def check_no_other_trainer(client: Client) -> None:
+    if await has_upstream_trainer(client):
+        raise ClusterNotReady(
+            "Kubeflow Trainer is installed on this cluster: two controllers would undo each other's changes",
+            hint="uninstall it, or start the operator with --no-trainjobs",
         )
 
 

@@ -13,9 +13,10 @@ from torchyard.api.gvr import CLUSTER_ROLES, LEASES, NAMESPACES, SECRETS, SERVIC
 from torchyard.api.objects import Object
 from torchyard.controllers.jobset import JOBSETS
 from torchyard.controllers.pytorchjob import JOBS
+from torchyard.controllers.trainjob import TRAINJOBS
 from torchyard.kube.client import Client
 from torchyard.operator.certificates import MUTATING, VALIDATING
-from torchyard.operator.checks import has_upstream_jobset
+from torchyard.operator.checks import has_upstream_jobset, has_upstream_trainer
 from torchyard.operator.manifests import NAME_LABEL, Installation, definitions, jobset_objects, objects, queue_objects
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK_SECRET
 
@@ -50,7 +51,8 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
     Objects of an earlier installation that are no longer needed are deleted.
     """
     jobsets = to.jobsets if to is not None else not await has_upstream_jobset(client)
-    for obj in definitions(jobsets=jobsets):
+    trainjobs = to.trainjobs if to is not None else not await has_upstream_trainer(client)
+    for obj in definitions(jobsets=jobsets, trainjobs=trainjobs):
         await _apply(client, obj, say)
         await _wait_established(client, obj, say)
     if to is None:
@@ -79,7 +81,8 @@ async def uninstall(client: Client, to: Installation, say: Say, *, with_definiti
         if obj["kind"] != "Namespace":
             await _delete(client, obj, say)
     jobsets = not await has_upstream_jobset(client)  # else the definition is upstream's
-    for obj in definitions(jobsets=jobsets) if with_definitions else ():
+    trainjobs = not await has_upstream_trainer(client)
+    for obj in definitions(jobsets=jobsets, trainjobs=trainjobs) if with_definitions else ():
         await _delete(client, obj, say)
     if await _is_foreign(client, namespace):
         say(f"{_describe(namespace)} was not created by yard install, and is kept")
@@ -113,7 +116,7 @@ async def _is_foreign(client: Client, namespace: Object) -> bool:
 
 
 async def _has_jobs(client: Client, namespace: str) -> bool:
-    for ref in (JOBS, JOBSETS):
+    for ref in (JOBS, JOBSETS, TRAINJOBS):
         try:
             if (await client.list(ref, namespace)).items:
                 return True

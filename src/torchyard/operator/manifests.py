@@ -17,6 +17,8 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.names import QUEUE_NAME
+from torchyard.api.trainjob.crd import definition_object as trainjob_definition
+from torchyard.api.trainjob.runtime_crd import definition_objects as runtime_definitions
 from torchyard.operator import permissions
 from torchyard.operator.settings import (
     DEFAULTS_WEBHOOK,
@@ -48,6 +50,7 @@ class Installation:
     gang_scheduler: str = ""
     watched: tuple[str, ...] = ()  # namespaces whose jobs are managed; empty: all
     jobsets: bool = True  # with JobSets, unless upstream's manager runs them
+    trainjobs: bool = True  # with TrainJobs, unless upstream's Trainer runs them
     queues: bool = False  # with the integration into Kueue, where Kueue leaves PyTorchJobs to the operator
 
 
@@ -57,8 +60,12 @@ def as_yaml(manifests: list[Object]) -> str:
     return "".join(f"---\n{yaml.dump(manifest, Dumper=dumper, sort_keys=False, width=120)}" for manifest in manifests)
 
 
-def definitions(*, jobsets: bool = True) -> list[Object]:
-    return [definition_object(), *([jobset_definition()] if jobsets else ())]
+def definitions(*, jobsets: bool = True, trainjobs: bool = True) -> list[Object]:
+    return [
+        definition_object(),
+        *([jobset_definition()] if jobsets else ()),
+        *([trainjob_definition(), *runtime_definitions()] if trainjobs else ()),
+    ]
 
 
 def objects(to: Installation) -> list[Object]:
@@ -68,7 +75,7 @@ def objects(to: Installation) -> list[Object]:
         _object("v1", "ServiceAccount", NAME, to.namespace),
         *_roles(to),
         *(queue_objects(to) if to.queues else ()),
-        *user_roles("torchyard-training", definitions(jobsets=to.jobsets), labels=LABELS),
+        *user_roles("torchyard-training", definitions(jobsets=to.jobsets, trainjobs=to.trainjobs), labels=LABELS),
         _deployment(to),
         _service(to),
         _disruption_budget(to),
@@ -94,6 +101,10 @@ def _roles(to: Installation) -> list[Object]:
         jobs += permissions.jobset_permissions()
         mutating.append(JOBSET_DEFAULTS_WEBHOOK)
     webhooks = permissions.webhook_permissions(WEBHOOK, *mutating) + permissions.JOBSET_DETECTION
+    webhooks += permissions.TRAINER_DETECTION
+    if to.trainjobs:
+        jobs += permissions.trainjob_permissions()
+        webhooks += permissions.RUNTIME_PERMISSIONS
     own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
     roles = []
     if to.watched:
@@ -155,6 +166,8 @@ def _deployment(to: Installation) -> Object:
         arguments.append(f"--gang-scheduler-name={to.gang_scheduler}")
     if not to.jobsets:
         arguments.append("--no-jobsets")
+    if not to.trainjobs:
+        arguments.append("--no-trainjobs")
     arguments += [f"--namespace={namespace}" for namespace in to.watched]
     ports = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhook": WEBHOOK_PORT}
     container = {

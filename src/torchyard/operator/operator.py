@@ -1,4 +1,4 @@
-"""The operator: the PyTorchJob and JobSet controllers on a cluster, of which one replica acts at a time."""
+"""The operator: the PyTorchJob, JobSet and TrainJob controllers on a cluster, of which one replica acts at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from torchyard.api.errors import YardError
 from torchyard.api.jobset import names as jobset
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
+from torchyard.api.trainjob import names as trainjob
 from torchyard.controllers.jobset import JobSetController
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, pod_group_resource
+from torchyard.controllers.trainjob import TrainJobController
+from torchyard.controllers.trainjob_runtimes import create_runtimes
 from torchyard.core.pytorchjob.view import PyTorchJobSettings
 from torchyard.kube.client import Client
 from torchyard.kube.concurrency import ConcurrencyLimiter
@@ -38,9 +41,11 @@ from torchyard.operator.checks import (
     check_jobset_crd,
     check_no_other_jobset_manager,
     check_no_other_operator,
+    check_no_other_trainer,
     check_own_namespace,
     check_permissions,
     check_served,
+    check_trainjob_crds,
 )
 from torchyard.operator.clock import ServerClock, local
 from torchyard.operator.http import HealthProbes, metrics_app, serve, webhook_app
@@ -139,6 +144,8 @@ class Operator:
         await check_permissions(self._client, permissions.job_permissions(settings.gang_scheduler), namespaces)
         if settings.jobsets:
             await self._check_jobsets(namespaces)
+        if settings.trainjobs:
+            await self._check_trainjobs(namespaces)
         own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
         if not settings.webhook:
             own = [permission for permission in own if permission.resource != "secrets"]
@@ -158,6 +165,14 @@ class Operator:
         if not self._settings.beside_upstream:
             await check_permissions(self._client, permissions.JOBSET_DETECTION)
             await check_no_other_jobset_manager(self._client)
+
+    async def _check_trainjobs(self, namespaces: tuple[str, ...]) -> None:
+        await check_trainjob_crds(self._client)
+        await check_permissions(self._client, permissions.trainjob_permissions(), namespaces)
+        await check_permissions(self._client, permissions.RUNTIME_PERMISSIONS)
+        if not self._settings.beside_upstream:
+            await check_permissions(self._client, permissions.TRAINER_DETECTION)
+            await check_no_other_trainer(self._client)
 
     async def _serve_webhook(self, closing: contextlib.AsyncExitStack) -> None:
         """Serve admission reviews. Every replica does, not only the leader."""
@@ -201,6 +216,7 @@ class Operator:
         caches: list[InformerFactory] = []
         controllers: list[PyTorchJobController] = []
         jobsets: list[JobSetController] = []
+        trainjobs: list[TrainJobController] = []
         for namespace in settings.namespaces or ("",):
             informers = InformerFactory(self._client, namespace=namespace)
             controllers.append(
@@ -218,10 +234,14 @@ class Operator:
             self.metrics.follow(informers.for_resource(JOBS, labels=settings.selector), lambda: self.leads)
             if settings.jobsets:
                 jobsets.append(self._jobset_controller(informers))
+            if settings.trainjobs:
+                trainjobs.append(self._trainjob_controller(informers))
             caches.append(informers)
         queues = {pytorchjob.CONTROLLER: [runnable.controller.queue for runnable in controllers]}
         if jobsets:
             queues[jobset.CONTROLLER] = [runnable.controller.queue for runnable in jobsets]
+        if trainjobs:
+            queues[trainjob.CONTROLLER] = [runnable.controller.queue for runnable in trainjobs]
         self.metrics.watch_queues(queues)
         self.metrics.watch_leadership(LEASE, lambda: self.leads)
 
@@ -229,6 +249,8 @@ class Operator:
             await run_until_first_exit(
                 *(runnable.run() for runnable in controllers),
                 *(runnable.run() for runnable in jobsets),
+                *(runnable.run() for runnable in trainjobs),
+                *([self._create_runtimes()] if settings.trainjobs else ()),
                 self.queues.integrate(),
             )
 
@@ -254,6 +276,21 @@ class Operator:
         )
         self.metrics.sources.append(lambda: controller.metrics.text() if self.leads else b"")
         return controller
+
+    def _trainjob_controller(self, informers: InformerFactory) -> TrainJobController:
+        settings = self._settings
+        return TrainJobController(
+            self._client,
+            informers,
+            selector=settings.selector,
+            clock=self.clock.now,
+            workers=settings.workers,
+            observe=partial(self.metrics.reconciled, trainjob.CONTROLLER),
+        )
+
+    async def _create_runtimes(self) -> None:
+        await create_runtimes(self._client)
+        await asyncio.Event().wait()  # the end of a runnable would end the others
 
     async def _become_ready(self, caches: list[InformerFactory]) -> None:
         for informers in caches:

@@ -8,6 +8,7 @@ from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.queue import names as queues
+from torchyard.api.trainjob import names as trainjobs
 from torchyard.controllers.pytorchjob import pod_group_resource
 
 _READ = ("get", "list", "watch")
@@ -53,6 +54,34 @@ def jobset_permissions() -> list[Permission]:
         Permission("batch", "jobs/status", ("update",)),
         Permission("", "persistentvolumeclaims", ("create",)),
     ]
+
+
+def trainjob_permissions() -> list[Permission]:
+    """In the namespaces whose TrainJobs are managed, besides those of `job_permissions`."""
+    return [
+        Permission(trainjobs.GROUP, trainjobs.PLURAL, (*_READ, "delete")),
+        Permission(trainjobs.GROUP, f"{trainjobs.PLURAL}/status", ("patch",)),
+        Permission(trainjobs.GROUP, f"{trainjobs.PLURAL}/finalizers", ("update",)),
+        Permission(trainjobs.GROUP, trainjobs.RUNTIME_PLURAL, ("get",)),
+        Permission(jobsets.GROUP, jobsets.PLURAL, (*_READ, "create", "patch", "delete")),
+        # the snapshot of the runtime, and the hostfile of MPI
+        Permission("", "configmaps", ("get", "create", "patch")),
+        # the end of a failed node's log
+        Permission("", "pods/log", ("get",)),
+        *(
+            Permission(group, "podgroups", ("get", "create", "patch"))
+            for group in ("scheduling.x-k8s.io", "scheduling.volcano.sh")
+        ),
+    ]
+
+
+# Runtimes of the cluster: read for every job, and created with the installation.
+RUNTIME_PERMISSIONS = [Permission(trainjobs.GROUP, trainjobs.CLUSTER_RUNTIME_PLURAL, ("get", "create"))]
+# The webhooks of upstream's Trainer, by which a cluster with it is recognized.
+UPSTREAM_TRAINER_WEBHOOKS = "validator.trainer.kubeflow.org"
+TRAINER_DETECTION = [
+    Permission(_WEBHOOK_GROUP, "validatingwebhookconfigurations", ("get",), (UPSTREAM_TRAINER_WEBHOOKS,))
+]
 
 
 def webhook_permissions(validating: str, *mutating: str) -> list[Permission]:

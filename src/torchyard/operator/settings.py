@@ -28,6 +28,7 @@ def identity() -> str:
 class OperatorSettings:
     namespaces: tuple[str, ...] = ()  # namespaces whose jobs are managed; empty: all
     jobsets: bool = True  # whether JobSets are managed too
+    trainjobs: bool = True  # whether TrainJobs are managed too
     selector: str = ""  # label selector of the managed jobs
     gang_scheduler: str = ""
     init_image: str = "alpine:3.10"

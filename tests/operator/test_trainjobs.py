@@ -1,0 +1,84 @@
+"""TrainJobs under the operator on a real API server, with its own service account; the test is the Job controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.jobset.run_cases import job_status
+from tests.support.operator import Installed, running
+
+from torchyard.api.gvr import CONFIG_MAPS
+from torchyard.api.gvr import JOBS as BATCH_JOBS
+from torchyard.api.objects import Object
+from torchyard.controllers.jobset import JOBSETS
+from torchyard.controllers.trainjob import RUNTIMES, TRAINJOBS
+from torchyard.operator.certificates import VALIDATING
+from torchyard.operator.checks import ClusterNotReady, check_no_other_trainer
+from torchyard.operator.permissions import UPSTREAM_TRAINER_WEBHOOKS
+
+pytestmark = pytest.mark.cluster
+
+
+def train_job(namespace: str, name: str = "mnist", **spec: Any) -> Object:
+    fields = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2}, **spec}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": TRAINJOBS.api_version, "kind": "TrainJob", "metadata": metadata, "spec": fields}
+
+
+async def until_state(installed: Installed, namespace: str, state: str, name: str = "mnist") -> Object:
+    async def reached() -> Object | None:
+        job = await installed.admin.get(TRAINJOBS, name, namespace)
+        return job if (job.get("status") or {}).get("state") == state else None
+
+    job: Object = await installed.until(reached)
+    return job
+
+
+async def test_a_train_job_runs_to_its_end_under_the_operators_own_role(installed: Installed) -> None:
+    namespace = await installed.namespace("trainjobs")
+    cluster_runtimes = RUNTIMES["ClusterTrainingRuntime"]
+    async with running(installed):
+        await installed.until(lambda: installed.admin.find(cluster_runtimes, "torchyard-elastic"))
+        await installed.admin.create(TRAINJOBS, train_job(namespace, suspend=True))
+        await until_state(installed, namespace, "Suspended")
+        assert await installed.admin.find(CONFIG_MAPS, "mnist-runtime-snapshot", namespace)
+        await installed.admin.patch(TRAINJOBS, "mnist", {"spec": {"suspend": False}}, namespace)
+
+        async def is_resumed() -> bool:
+            job = await installed.admin.find(BATCH_JOBS, "mnist-node-0", namespace)
+            return job is not None and not job["spec"]["suspend"]
+
+        await installed.until(is_resumed)
+        job = await installed.admin.get(BATCH_JOBS, "mnist-node-0", namespace)
+        status = job_status(job, {"to": "complete"})
+        await installed.admin.update(BATCH_JOBS, {**job, "status": status}, subresource="status")
+        done = await until_state(installed, namespace, "Complete")
+        assert [(each["type"], each["reason"]) for each in done["status"]["conditions"]] == [
+            ("Complete", "AllJobsCompleted")
+        ]
+
+
+async def test_a_job_that_does_not_fit_its_runtime_says_why(installed: Installed) -> None:
+    namespace = await installed.namespace("trainjobs-bad")
+    async with running(installed):
+        wrong = [{"name": "PET_NNODES", "value": "1"}]
+        await installed.admin.create(TRAINJOBS, train_job(namespace, trainer={"env": wrong}))
+
+        async def reason() -> str:
+            job = await installed.admin.get(TRAINJOBS, "mnist", namespace)
+            found = (job.get("status") or {}).get("conditions") or [{}]
+            return str(found[0].get("message", ""))
+
+        assert "must not have reserved envs" in await installed.until(reason)
+        assert await installed.admin.find(JOBSETS, "mnist", namespace) is None
+
+
+async def test_the_operator_does_not_run_beside_upstreams_trainer(installed: Installed) -> None:
+    await check_no_other_trainer(installed.admin)
+    await installed.admin.create(VALIDATING, {"metadata": {"name": UPSTREAM_TRAINER_WEBHOOKS}})
+    try:
+        with pytest.raises(ClusterNotReady, match="Kubeflow Trainer is installed"):
+            await check_no_other_trainer(installed.admin)
+    finally:
+        await installed.admin.delete(VALIDATING, UPSTREAM_TRAINER_WEBHOOKS)
