@@ -62,8 +62,11 @@ def test_a_command_that_does_not_exist_is_an_error(plane: Yard, training: str) -
     code, output = call(plane, "exec", training, "-c", "sidecar", "--", "true")
     assert "has no container sidecar" in output
     code, output = call(plane, "exec", training, "--", "/no/such/program")
-    assert code != 0
-    assert "/no/such/program" in output
+    assert code == 1
+    assert "/no/such/program could not be started" in output and "code: CannotStart" in output
+    code, output = call(plane, "exec", training, "-o", "json", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    record = json.loads(output)[0]
+    assert (code, record["exitCode"], record["stdout"], record["stderr"]) == (3, 3, "out\n", "err\n")
 
 
 def test_attach_shows_what_the_process_prints_from_now_on(plane: Yard, training: str) -> None:

@@ -121,13 +121,18 @@ async def _follow(
 
 
 async def _print(client: Client, job: JobHandle, selection: LogSelection, show: ShowLine) -> None:
+    from torchyard.core.run.state import run_state
     from torchyard.jobs.log_stream import read_lines
     from torchyard.kube.job_lookup import pods_of_job
 
     pods = await pods_of_job(client, job)
+    if not pods and run_state(job.object).done:  # the history of a plane has their logs
+        raise YardError(f"{job.qualified_name} has ended and its pods are deleted", code="NotFound")
     if not pods:
         raise YardError(
-            f"{job.qualified_name} has no pods", hint=f"`yard why {job.name}` says why; -f waits until they start"
+            f"{job.qualified_name} has no pods",
+            hint=f"`yard why {job.name}` says why; -f waits until they start",
+            code="NoPods",
         )
     for pod in selection.pods(pods, job.name):
         for label, container in selection.containers(pod, job.name):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
-from torchyard.api.errors import StatusError, YardError
+from torchyard.api.errors import YardError
 from torchyard.cli.job_arguments import Container, JobName, Rank
 from torchyard.cli.options import say
 from torchyard.cli.output import Output, OutputOption, Quiet, Record, for_programs, show_records
@@ -141,11 +141,12 @@ async def _stream(
 def _reporting_missing_programs(command: list[str], address: ContainerAddress) -> Iterator[None]:
     try:
         yield
-    except StatusError as error:
-        if error.status != 500 or not command:
+    except YardError as error:
+        if error.code != "InternalError" or not command:
             raise
+        reason = ": permission denied" if "permission denied" in error.message else ""
         raise YardError(
-            f"{command[0]} could not be started in {address.pod}",
+            f"{command[0]} could not be started in {address.pod}{reason}",
             hint=f"is it among the programs of the container {address.container}?",
             code="CannotStart",
         ) from error

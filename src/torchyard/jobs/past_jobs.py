@@ -14,6 +14,7 @@ from torchyard.api.suggestions import closest
 from torchyard.api.times import to_rfc3339
 from torchyard.core.pod.logs import LogOptions
 from torchyard.core.run.line_splitter import LineSplitter, LogLine
+from torchyard.core.run.program import pod_specs
 from torchyard.core.run.record import RunRecord, build_record
 from torchyard.core.run.state import default_container, run_state, short_name
 from torchyard.jobs.follow_logs import ShowLine
@@ -52,6 +53,12 @@ async def find_run(client: Client, cluster: Target, name: str) -> RunRecord:
         if error.code != "NotFound":
             raise
         return find_recorded(cluster, name, error)
+    kept = plane_history(cluster)
+    uid = job.object["metadata"]["uid"]
+    if run_state(job.object).done and kept is not None:  # its pods, and with them its logs, may be gone
+        for record in kept.list(cluster.namespace, name=job.name):
+            if record["uid"] == uid:
+                return record
     return build_record(job.object, await pods_of_job(client, job), datetime.now(UTC))
 
 
@@ -129,12 +136,13 @@ def print_recorded_logs(cluster: Target, record: RunRecord, selection: LogSelect
             code="NotFound",
         )
 
+    main = {str(spec["containers"][0]["name"]) for spec in pod_specs(record["object"])}
+
     async def read() -> None:
         for pod, container, path in chosen:
-            several = len([name for name, _, _ in chosen if name == pod]) > 1
             label = short_name(pod, record["name"])
             async with aclosing(read_log_file(path, selection)) as lines:
                 async for line in lines:
-                    show(f"{label}/{container}" if several else label, line)
+                    show(label if container in main else f"{label}/{container}", line)
 
     asyncio.run(read())

@@ -40,7 +40,7 @@ def test_a_start_error_shows_its_message() -> None:
 
 def test_an_init_container_can_be_the_first_to_fail() -> None:
     status = {"initContainerStatuses": ended("Error", 3)["containerStatuses"]}
-    assert str(first_failure([pod("a", status=status)])) == "a, exit code 3 (Error)"
+    assert str(first_failure([pod("a", status=status)])) == "a, init container main, exit code 3 (Error)"
 
 
 def test_a_failed_job_names_the_command_that_shows_its_log() -> None:
@@ -117,3 +117,18 @@ def test_the_default_container_is_kubectls() -> None:
     assert default_container(two) == "a"
     two["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "b"}
     assert default_container(two) == "b"
+
+
+def test_a_job_that_was_resumed_waits_for_its_terminating_pods() -> None:
+    job = {"kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": {}, "status": {}}
+    ending = pod("a-master-0", status={"phase": "Running"})
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    lines = explain(job, [ending], None, [])
+    assert lines[1] == "a-master-0 is terminating; the job goes on without it when its process has ended"
+
+
+def test_the_log_of_a_failed_init_container_is_named() -> None:
+    conditions = [{"type": "Failed", "status": "True"}]
+    job = {"kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": {}, "status": {"conditions": conditions}}
+    status = {"initContainerStatuses": ended("Error", 3)["containerStatuses"]}
+    assert explain(job, [pod("a-worker-0", status=status)], None, [])[-1].endswith("--rank worker-0 -c main --tail 20")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from torchyard.api import errors
@@ -66,12 +66,14 @@ class PodStreamHandler:
 
         if _upgrades_to(request, "websocket"):
             upgrade.check_websocket_handshake(incoming)
-            # start the command before the upgrade, so that the client gets a failure as a Status
-            process = await start()
+            process, failure = await _started(start)
             socket = await upgrade.upgrade_websocket(incoming, (websocket_channels.V5, websocket_channels.V4))
             half_close = socket.ws_protocol == websocket_channels.V5
             duplex = upgrade.WebSocketDuplex(socket)
-            await websocket_channels.serve_process(duplex, process, outputs=outputs, half_close=half_close)
+            if process is None:
+                await websocket_channels.send_failure(duplex, failure)
+            else:
+                await websocket_channels.serve_process(duplex, process, outputs=outputs, half_close=half_close)
             await socket.close()
             return Response(status=101, upgraded=socket)
         version = _negotiate_version(request.headers.get("X-Stream-Protocol-Version", ""), incoming)
@@ -106,6 +108,20 @@ class PodStreamHandler:
             await websocket_channels.serve_ports(duplex, ports, connect)
         await socket.close()
         return Response(status=101, upgraded=socket)
+
+
+async def _started(start: Callable[[], Awaitable[ContainerProcess]]) -> tuple[ContainerProcess | None, Object]:
+    """The process, or the Status of a program that cannot be started.
+
+    As with a kubelet, the client gets that Status on the error channel, behind the upgrade; what is wrong with the
+    request or the pod is an HTTP status before it.
+    """
+    try:
+        return await start(), {}
+    except errors.StatusError as error:
+        if error.status != 500:
+            raise
+        return None, error.body()
 
 
 def choose_container(pod: Object, requested: str, *, init: bool) -> str:

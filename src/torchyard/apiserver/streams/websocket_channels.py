@@ -9,11 +9,17 @@ import struct
 from collections.abc import Awaitable, Callable
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.apiserver.streams.interfaces import Connection, ContainerProcess, Duplex, exit_result
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 _BLOCK = 32 * 1024
+
+
+async def send_failure(duplex: Duplex, status: Object) -> None:
+    """Report a program that could not be started, as the end of one that ran is reported."""
+    await duplex.send(bytes([ERROR]) + json.dumps(status).encode())
 
 
 async def serve_process(

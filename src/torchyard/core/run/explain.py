@@ -20,6 +20,8 @@ def explain(job: Object, pods: list[Object], workload: Object | None, events: li
         return lines + _suspension(job, workload)
     waiting = [(pod["metadata"]["name"], pending_reason(pod)) for pod in pods]
     lines += [f"{pod} waits: {reason}" for pod, reason in waiting if reason]
+    ending = [pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")]
+    lines += [f"{pod} is terminating; the job goes on without it when its process has ended" for pod in ending]
     if not pods or len(lines) > 1:
         lines += _warnings(events)
     if not pods and len(lines) == 1:
@@ -37,7 +39,8 @@ def _failure(name: str, pods: list[Object]) -> list[str]:
     pod = next(pod for pod in pods if pod["metadata"]["name"] == failure.pod)
     rank = rank_of(pod)
     chosen = short_name(failure.pod, name) if rank is None else rank
-    return [*lines, f"its last lines: yard logs {name} --rank {chosen} --tail 20"]
+    container = f" -c {failure.container}" if failure.is_init else ""
+    return [*lines, f"its last lines: yard logs {name} --rank {chosen}{container} --tail 20"]
 
 
 def _suspension(job: Object, workload: Object | None) -> list[str]:

@@ -21,10 +21,12 @@ class ContainerFailure:
     reason: str
     at: str
     message: str = ""
+    is_init: bool = False
 
     def __str__(self) -> str:
         detail = ", ".join(part for part in (self.reason, self.message) if part)
-        return f"{self.pod}, exit code {self.exit_code}" + (f" ({detail})" if detail else "")
+        container = f", init container {self.container}" if self.is_init else ""
+        return f"{self.pod}{container}, exit code {self.exit_code}" + (f" ({detail})" if detail else "")
 
 
 def first_failure(pods: list[Object]) -> ContainerFailure | None:
@@ -35,7 +37,8 @@ def first_failure(pods: list[Object]) -> ContainerFailure | None:
 
 def _failures(pod: Object) -> Iterator[ContainerFailure]:
     status = pod.get("status") or {}
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+    init = [(True, container) for container in status.get("initContainerStatuses") or ()]
+    for is_init, container in (*init, *((False, container) for container in status.get("containerStatuses") or ())):
         for state in (container.get("state"), container.get("lastState")):
             ended = (state or {}).get("terminated")
             if ended and ended.get("exitCode"):
@@ -50,6 +53,7 @@ def _failures(pod: Object) -> Iterator[ContainerFailure]:
                     reason,
                     ended.get("finishedAt") or "",
                     message.strip(),
+                    is_init,
                 )
 
 
