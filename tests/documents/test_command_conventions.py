@@ -39,3 +39,20 @@ def test_every_command_has_an_example_with_its_own_options() -> None:
         for example in examples:
             words = [word.strip(')"') for word in example.partition(" -- ")[0].split()]
             options = {word for word in words if re.match(r"--?[a-z]", word)}
+            assert options <= known, (name, options - known)
+
+
+def test_commands_about_jobs_have_output_for_programs() -> None:
+    for name in FOR_PROGRAMS:
+        options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+        assert {"-o", "-q"} <= options, name
+
+
+def test_every_error_code_of_commands_is_documented() -> None:
+    page = (ROOT / "docs/command-line.md").read_text()
+    documented = set(re.findall(r"`([A-Z][A-Za-z]+)`", page[page.index("| code |") : page.index("Exit codes:")]))
+    used: set[str] = set()
+    for package in ("cli", "jobs", "sdk", "core/run"):
+        for path in (ROOT / "src/torchyard" / package).rglob("*.py"):
+            used |= set(re.findall(r'code="([A-Za-z]+)"', path.read_text()))
+    assert used - documented == set()
