@@ -321,7 +321,7 @@ def available_queues(local_queues: Iterable[str]) -> str:
 _PREEMPTION_CAUSES = {
     REASON_IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
     REASON_IN_COHORT_RECLAMATION: "reclamation within the cohort",
-    REASON_IN_COHORT_FAIR_SHARING: "fair sharing within the cohort",
+    REASON_IN_COHORT_FAIR_SHARING: "Fair Sharing within the cohort",
     REASON_IN_COHORT_RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
 }
 
