@@ -40,5 +40,6 @@ Modules in reading order:
 - `access/`: RBAC, admission configuration, certificate requests, flow control
 - `device/`: dynamic resource allocation
 - `pytorchjob/`: PyTorchJob of kubeflow.org
+- `trainjob/`: TrainJob and its runtimes of trainer.kubeflow.org
 - `queue/`: the kinds of Kueue
 """

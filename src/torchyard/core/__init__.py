@@ -4,7 +4,7 @@ Nothing here does I/O, sleeps or reads the clock. Each kind has a package; a con
 `controllers` reads the caches, calls `decide` and applies the decision. Packages, in reading order:
 
 - `events`: the event that a decision asks for.
-- `job`, `cronjob`, `jobset`, `pytorchjob`: training and batch jobs.
+- `job`, `cronjob`, `jobset`, `pytorchjob`, `trainjob`: training and batch jobs; `training`: what the last two share.
 - `pod`: what the kubelet starts and stops, and a pod's status.
 - `scheduling`, `volume`: the node of a pod, and the volume of a claim.
 - `node`: taints, unreachable nodes and eviction.
