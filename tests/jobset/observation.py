@@ -70,6 +70,8 @@ def _job(namespace: str, job: Object) -> Object:
                 for container in pod[name]
             ]
     pod = json.loads(json.dumps(pod).replace(f"{namespace}_", "NS_"))
+    if "tolerations" in pod:  # upstream merges them in random order
+        pod["tolerations"] = sorted(pod["tolerations"], key=json.dumps)
     spec.pop("selector", None)
     labels = _labels(namespace, metadata["name"], metadata.get("labels"))
     seen: Object = {"labels": labels, "pod": pod, "spec": _without(spec, _JOB_DEFAULTS)}

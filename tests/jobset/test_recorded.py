@@ -1,0 +1,101 @@
+"""The plane treats JobSets as upstream's manager does: same child objects, statuses, conditions, events and refusals.
+
+The differences that remain are listed here and in docs/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.jobset.cases import Case, random_cases, restart_job_cases
+from tests.jobset.record import load
+from tests.jobset.run_cases import Runner, States, refused
+from tests.support.effort import FULL
+from tests.support.kubernetes import Server
+from tests.support.yard import Yard
+
+Object = dict[str, Any]
+_UPSTREAM = load()
+_PATIENCE = 30.0
+_REQUIRED = "upstream's webhook writes the field with an empty value; here it is missing"
+_TYPE = "upstream's webhook cannot decode it; here the schema is checked first"
+_OTHER_REFUSALS = {
+    "depends without status": _REQUIRED,
+    "startup policy without order": _REQUIRED,
+    "success policy without operator": _REQUIRED,
+    "rule without action": _REQUIRED,
+    "coordinator without job": _REQUIRED,
+    "no containers": _REQUIRED,
+    "name with capitals": "the errors of derived names are reported too",
+    "replicas is text": _TYPE,
+    "suspend is text": _TYPE,
+    "max restarts is text": _TYPE,
+}
+_CONTROLLERS = "jobset,garbage-collector-controller,namespace-controller"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Yard(tmp_path_factory.mktemp("jobset"), controllers=_CONTROLLERS) as server:
+        yield server
+
+
+def _differences(expected: States, states: States) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for case, want in expected.items():
+        got = states[case]
+        for part in sorted({*want, *got}):
+            if want.get(part) != got.get(part):
+                found[f"{case} {part}"] = {"upstream": want.get(part), "plane": got.get(part)}
+    return found
+
+
+def _compare(plane: Server, cases: list[Case], recorded: Object) -> None:
+    """Each step is taken when the plane shows for every case what upstream showed."""
+    cases = [replace(case, steps=case.steps[: len(recorded[case.name]["points"]) - 1]) for case in cases]
+    runner = Runner(plane.admin, cases)
+    runner.start()
+    number = -1
+    while True:
+        expected = {case.name: recorded[case.name]["points"][number + 1] for case in cases if number < len(case.steps)}
+        differences = _wait(runner, expected)
+        assert not differences, f"after step {number}: {json.dumps(differences, indent=1)[:6000]}"
+        number += 1
+        if not runner.step(number):
+            break
+    assert runner.answers == {case.name: recorded[case.name]["answers"] for case in cases}
+
+
+def _wait(runner: Runner, expected: States) -> dict[str, Any]:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        differences = _differences(expected, runner.states())
+        if not differences or time.monotonic() > deadline:
+            return differences
+        time.sleep(0.1)
+
+
+@pytest.mark.timeout(300)
+def test_random_jobsets_are_treated_as_upstream_treats_them(plane: Server) -> None:
+    recorded = _UPSTREAM["random"]
+    cases = [case for case in random_cases() if case.name in recorded]
+    _compare(plane, cases if FULL else cases[::3], recorded)
+
+
+@pytest.mark.timeout(300)
+def test_single_jobs_are_restarted_as_with_the_feature_gate_restart_job(plane: Server) -> None:
+    recorded = _UPSTREAM["restart-job"]
+    _compare(plane, [case for case in restart_job_cases() if case.name in recorded], recorded)
+
+
+def test_refusals_are_those_of_upstream(plane: Server) -> None:
+    answers = refused(plane.admin, "refusals")
+    differing = {name: (_UPSTREAM["refusals"][name], answer) for name, answer in answers.items()}
+    differing = {name: pair for name, pair in differing.items() if pair[0] != pair[1]}
+    assert differing.keys() == _OTHER_REFUSALS.keys(), differing
+    assert all(pair[1][0] == 422 for name, pair in differing.items() if pair[0][0] >= 400)
