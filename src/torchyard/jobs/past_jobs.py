@@ -141,8 +141,10 @@ def print_recorded_logs(cluster: Target, record: RunRecord, selection: LogSelect
     async def read() -> None:
         for pod, container, path in chosen:
             label = short_name(pod, record["name"])
+            # of a job that has no template of its own, such as a TrainJob, the only container is the main one
+            is_main = container in main or (not main and [name for name, _, _ in chosen].count(pod) == 1)
             async with aclosing(read_log_file(path, selection)) as lines:
                 async for line in lines:
-                    show(label if container in main else f"{label}/{container}", line)
+                    show(label if is_main else f"{label}/{container}", line)
 
     asyncio.run(read())
