@@ -110,7 +110,7 @@ class TrainJobController:
         failure = await self._first_failure(job)
         not_made = "" if failed is None or _is_conflict(failed) else messages.not_made(str(failed))
         decision = decide(TrainJobView(job, self._clock(), jobset, failure, not_made))
-        await self._apply(job, decision)
+        await self._apply(job, jobset, decision)
         if failed is not None:
             raise failed
         return decision.wake_after
@@ -152,7 +152,7 @@ class TrainJobController:
                 snapshot = await self._client.get(CONFIG_MAPS, name, namespace)
         return runtime_of(snapshot, job)
 
-    async def _apply(self, job: Object, decision: TrainJobDecision) -> None:
+    async def _apply(self, job: Object, jobset: Object | None, decision: TrainJobDecision) -> None:
         metadata = job["metadata"]
         if decision.status is not None:
             written = await self._client.patch(
@@ -165,13 +165,19 @@ class TrainJobController:
             self._job_cache.record(written)
             for event in decision.events:
                 self.recorder.event(job, event.kind, event.reason, event.message)
-        for due, ref in ((decision.delete_jobset, JOBSETS), (decision.delete_job, TRAINJOBS)):
-            if due:
-                try:
-                    await self._client.delete(ref, metadata["name"], metadata["namespace"])
-                except StatusError as error:
-                    if error.status != 404:
-                        raise
+        if decision.delete_jobset and jobset is not None:
+            await self._delete(JOBSETS, jobset)
+        if decision.delete_job:
+            await self._delete(TRAINJOBS, job)
+
+    async def _delete(self, ref: GroupVersionResource, obj: Object) -> None:
+        """Delete this object, not another one that has its name."""
+        metadata = obj["metadata"]
+        try:
+            await self._client.delete(ref, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+        except StatusError as error:
+            if error.status != 404:
+                raise
 
     async def _first_failure(self, job: Object) -> NodeFailure | None:
         uid = job["metadata"]["uid"]

@@ -103,6 +103,34 @@ def test_a_deadline_counts_from_the_last_resumption_and_not_while_suspended() ->
     assert decide(TrainJobView(job(activeDeadlineSeconds=5, suspend=True), at, jobset())).wake_after is None
 
 
+def test_a_resumed_job_has_its_whole_deadline_although_its_jobset_is_still_suspended() -> None:
+    stopped = condition("Suspended", "SuspendedJobs", "jobset is suspended")
+    status = status_of(decide(TrainJobView(job(suspend=True, activeDeadlineSeconds=5), NOW, jobset(stopped))))
+    at = NOW + timedelta(hours=2)
+    resumed = decide(TrainJobView(job(status=status, activeDeadlineSeconds=5), at, jobset(stopped)))
+    assert (brief(status_of(resumed)), resumed.wake_after, resumed.delete_jobset) == ([], 5, False)
+    # The time stays when the JobSet is late, gone, or created again without a condition.
+    running = job(status=status_of(resumed), activeDeadlineSeconds=5)
+    for seen in (jobset(stopped), jobset(), None):
+        assert decide(TrainJobView(running, at + timedelta(seconds=3), seen)).wake_after == 2
+    late = decide(TrainJobView(running, at + timedelta(seconds=5), jobset(stopped)))
+    assert brief(status_of(late)) == [("Failed", "True", "DeadlineExceeded")]
+
+
+def test_a_jobset_that_is_suspended_without_a_record_of_the_resumption_does_not_fail_the_job() -> None:
+    stopped = condition("Suspended", "SuspendedJobs", "jobset is suspended")
+    resumed = decide(TrainJobView(job(activeDeadlineSeconds=5), NOW + timedelta(hours=2), jobset(stopped)))
+    assert resumed.wake_after == 5
+
+
+def test_a_job_past_its_deadline_loses_a_jobset_that_is_still_there() -> None:
+    failed: Object = {"conditions": [condition("Failed", "DeadlineExceeded", "late")]}
+    assert decide(TrainJobView(job(status=failed), NOW, jobset())).delete_jobset
+    assert not decide(TrainJobView(job(status=failed), NOW, None)).delete_jobset
+    other: Object = {"conditions": [condition("Failed", "FailedJobs", "jobset failed")]}
+    assert not decide(TrainJobView(job(status=other), NOW, jobset())).delete_jobset
+
+
 def test_an_unknown_kind_of_runtime_fails_the_job() -> None:
     unknown = job(runtimeRef={"name": "x", "kind": "Other"})
     assert not needs_objects(unknown)

@@ -173,6 +173,8 @@ def _status() -> Object:
     fields = {
         "conditions": map_list(condition_schema(), "type", maxItems=8),
         "jobsStatus": with_description("Counts of each replicated job.", map_list(jobs, maxItems=100)),
+        # Ours: the deadline counts from here. The conditions do not tell, because a running job has none.
+        "resumeTime": with_description("When the job was resumed the last time.", TIME),
         # Ours. Upstream's column shows the last condition, and a running job has none.
         "state": with_description("Suspended, Created, Running, Complete or Failed.", STRING),
         "trainerStatus": with_description("Progress, as the training reports it.", {**progress, **updated}),

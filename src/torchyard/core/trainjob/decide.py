@@ -46,6 +46,8 @@ def decide(view: TrainJobView) -> TrainJobDecision:
     if not names.is_managed_here(view.job) or is_terminating(view.job):
         return decision
     if is_finished(view.job):
+        # Again after a deletion that failed: the status was written before it.
+        decision.delete_jobset = _is_past_deadline(view.job["status"]) and _has_jobset(view)
         _expire(view, decision)
         return decision
     seconds_left = _seconds_to_deadline(view)
@@ -58,14 +60,14 @@ def decide(view: TrainJobView) -> TrainJobDecision:
         decision.wake_after = seconds_left
     ended = next((each for each in status["conditions"] if each["type"] in messages.TERMINAL), None)
     if ended is not None:
-        decision.delete_jobset = ended["reason"] == messages.PAST_DEADLINE
+        decision.delete_jobset = _is_past_deadline(status) and _has_jobset(view)
         kind = "Normal" if ended["type"] == messages.COMPLETE else "Warning"
         decision.events.append(Event(kind, ended["reason"], ended["message"]))  # type: ignore[arg-type]
         # Looked at again for the time to live.
         decision.wake_after = 0.0 if _time_to_live(view.job) is not None else None
     if view.not_made:
         decision.events.append(Event("Warning", messages.NOT_MADE, view.not_made))
-    if not view.is_suspended and conditions.is_true(before.get("conditions") or (), messages.SUSPENDED):
+    if view.is_being_resumed:
         decision.events.append(Event("Normal", messages.IS_RESUMED, messages.RESUMED_MESSAGE))
     return decision
 
@@ -79,11 +81,27 @@ def _seconds_to_deadline(view: TrainJobView) -> float | None:
 
 
 def _active_since(view: TrainJobView) -> datetime:
-    listed = ((view.jobset or {}).get("status") or {}).get("conditions") or ()
-    resumed = conditions.find(listed, messages.SUSPENDED)
-    if resumed is not None and resumed["status"] == "False":
-        return parse_rfc3339(resumed["lastTransitionTime"])
-    return parse_rfc3339(view.job["metadata"]["creationTimestamp"])
+    """The latest of creation and resumption.
+
+    The condition of the JobSet is the older record: it is late, and lost when the JobSet is created again.
+    """
+    suspended = conditions.find(((view.jobset or {}).get("status") or {}).get("conditions") or (), messages.SUSPENDED)
+    resumed = (view.job.get("status") or {}).get("resumeTime")
+    if view.is_being_resumed or (resumed is None and suspended is not None and suspended["status"] == "True"):
+        return view.now
+    times = [view.job["metadata"]["creationTimestamp"], resumed]
+    if suspended is not None and suspended["status"] == "False":
+        times.append(suspended["lastTransitionTime"])
+    return max(parse_rfc3339(time) for time in times if time)
+
+
+def _is_past_deadline(status: Object) -> bool:
+    failed = conditions.find(status["conditions"], messages.FAILED)
+    return failed is not None and failed["status"] == "True" and failed["reason"] == messages.PAST_DEADLINE
+
+
+def _has_jobset(view: TrainJobView) -> bool:
+    return view.jobset is not None and not is_terminating(view.jobset)
 
 
 def _time_to_live(job: Object) -> int | None:

@@ -51,6 +51,8 @@ def next_status(view: TrainJobView, *, past_deadline: bool) -> Object:
     elif past_deadline:
         add(messages.FAILED, True, messages.PAST_DEADLINE, messages.DEADLINE_MESSAGE)
     result: Object = {"conditions": listed}
+    if view.is_being_resumed:
+        result["resumeTime"] = now
     counts = _counts(view, status)
     if counts:
         result["jobsStatus"] = counts
