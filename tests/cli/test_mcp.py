@@ -118,12 +118,14 @@ def test_every_tool_uses_options_that_its_command_has() -> None:
     for tool in TOOLS.values():
         needed = {name: SAMPLES[one.type] for name, one in tool.parameters.items() if one.required}
         verb, *words = tool.command_line(needed, [])
-        known = {option for parameter in commands[verb].params for option in parameter.opts}
+        known = {
+            option for parameter in commands[verb].params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         used = {parameter.option for parameter in tool.parameters.values() if parameter.option}
         used |= {word.partition("=")[0] for word in words[: words.index("--") if "--" in words else None]}
         assert {option.replace("-ojson", "-o") for option in used} <= known, tool.name
         if not tool.writes:
-            assert verb in READING_VERBS and (verb != "run" or "--dry-run" in words)
+            assert verb in READING_VERBS and (verb != "run" or {"--dry-run", "--no-deps"} <= set(words))
             assert verb != "sweep" or "--grid" not in used
 
 

@@ -137,3 +137,7 @@ def test_packages_that_cannot_be_installed_are_an_error(plane: Yard, project: Pa
     assert code == 1
     assert "the packages of the script cannot be installed" in output
     assert "code: InstallFailed" in output
+    for option in ("--dry-run", "--diff"):  # they name the packages and install nothing
+        code, output = run(plane, project, "train.py", "--name", "unresolved", option)
+        assert code == 0, output
+        assert "packages that a run would install: ./missing-1.0-py3-none-any.whl" in output

@@ -71,14 +71,16 @@ def run(
 
     A script, or a function as MODULE:FUNCTION, runs as a PyTorchJob with the files of the current directory. The
     packages it needs come from its inline metadata (PEP 723), uv.lock, requirements.txt or pyproject.toml, the first
-    that exists.
+    that exists. --dry-run and --diff install nothing.
 
     With -o json|yaml|name or -q, standard output has one record for each job when the command ends; logs and states
     are on standard error.
 
     Examples: yard run job.yaml; yard run train.py --nodes 4 -- --lr 0.1; yard run train:main -- --lr 0.1
     """
-    objects, text = read_target(target, script, arguments, cluster, dependencies=dependencies)
+    objects, text = read_target(
+        target, script, arguments, cluster, dependencies=dependencies, may_install=not (diff or dry_run)
+    )
     if notify and (detach or diff or dry_run):
         raise YardError(
             "--notify needs a job that is followed", hint="leave out --detach, --diff and --dry-run", code="BadOption"
@@ -104,14 +106,20 @@ class TargetObjects(NamedTuple):
 
 
 def read_target(
-    target: str, script: ScriptJob, arguments: list[str] | None, cluster: Cluster, *, dependencies: bool = True
+    target: str,
+    script: ScriptJob,
+    arguments: list[str] | None,
+    cluster: Cluster,
+    *,
+    dependencies: bool = True,
+    may_install: bool = True,
 ) -> TargetObjects:
-    """The objects that a script or a manifest stands for."""
+    """The objects that a script or a manifest stands for. `may_install`: with its packages on this machine."""
     from torchyard.jobs.scripts import is_script_target, script_manifest
 
     if is_script_target(target):
         job = replace(script, script=target, arguments=tuple(arguments or ()))
-        return TargetObjects(script_manifest(job, cluster, dependencies=dependencies))
+        return TargetObjects(script_manifest(job, cluster, dependencies=dependencies, may_install=may_install))
     refuse_script_options(target, script, arguments)
     text = _read(target)
     return TargetObjects(manifests.read(text, "standard input" if target == "-" else target), text)

@@ -46,10 +46,7 @@ def find_requirements(script: Path | None, directory: Path) -> list[str]:
 
 def install(requirements: list[str], python: Python, directory: Path) -> Path | None:
     """A directory with the packages that the interpreter lacks, installed before if possible; None if it has all."""
-    identity = json.dumps(
-        [requirements, str(python.executable), python.version, changed_times(requirements, directory)]
-    )
-    target = _cache() / hashlib.sha256(identity.encode()).hexdigest()[:32]
+    target = _target(requirements, python, directory)
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix="building-", dir=target.parent))
@@ -61,6 +58,18 @@ def install(requirements: list[str], python: Python, directory: Path) -> Path | 
             files.remove_tree(partial)
             raise
     return target if any(target.iterdir()) else None
+
+
+def is_installed(requirements: list[str], python: Python, directory: Path) -> bool:
+    """Whether `install` would only return what it has installed before."""
+    return _target(requirements, python, directory).exists()
+
+
+def _target(requirements: list[str], python: Python, directory: Path) -> Path:
+    identity = json.dumps(
+        [requirements, str(python.executable), python.version, changed_times(requirements, directory)]
+    )
+    return _cache() / hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def _publish(partial: Path, target: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.core.run.script_job import DEFAULT_IMAGE, REQUIREMENTS, ScriptJob, job_name, script_objects
-from torchyard.jobs.dependencies import find_requirements, install
+from torchyard.jobs.dependencies import find_requirements, install, is_installed
 from torchyard.jobs.function_source import ENTRY, Function, function_files
 from torchyard.jobs.local_plane import local_plane
 from torchyard.jobs.target import Target
@@ -33,15 +34,20 @@ def random_suffix() -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX))
 
 
-def script_manifest(job: ScriptJob, cluster: Target | None = None, *, dependencies: bool = True) -> list[Object]:
+def script_manifest(
+    job: ScriptJob, cluster: Target | None = None, *, dependencies: bool = True, may_install: bool = True
+) -> list[Object]:
     """The objects that run a script with the files of the current directory, or of its own if it lies elsewhere."""
-    return script_objects(*prepare_script(job, cluster, dependencies=dependencies))
+    return script_objects(*prepare_script(job, cluster, dependencies=dependencies, may_install=may_install))
 
 
 def prepare_script(
-    job: ScriptJob, cluster: Target | None = None, *, dependencies: bool = True
+    job: ScriptJob, cluster: Target | None = None, *, dependencies: bool = True, may_install: bool = True
 ) -> tuple[ScriptJob, bytes]:
-    """The job with a name, an image, its packages and the path of the script in its packed folder."""
+    """The job with a name, an image, its packages and the path of the script in its packed folder.
+
+    Without `may_install`, packages that are not installed yet are only named, for a command that changes nothing.
+    """
     directory, relative = _locate(job.script)
     if relative not in files_of(directory):
         raise YardError(
@@ -51,7 +57,7 @@ def prepare_script(
         )
     requirements = find_requirements(directory / relative, directory) if dependencies else []
     named = _named(job, job.script if ":" in job.script else relative.as_posix())
-    return _pack(named, cluster, directory, requirements, {})
+    return _pack(named, cluster, directory, requirements, {}, may_install=may_install)
 
 
 def prepare_function(
@@ -70,13 +76,22 @@ def _named(job: ScriptJob, script: str) -> ScriptJob:
 
 
 def _pack(
-    job: ScriptJob, cluster: Target | None, directory: Path, requirements: list[str], extra: dict[str, str]
+    job: ScriptJob,
+    cluster: Target | None,
+    directory: Path,
+    requirements: list[str],
+    extra: dict[str, str],
+    *,
+    may_install: bool = True,
 ) -> tuple[ScriptJob, bytes]:
     """The folder as an archive. On this machine's plane its packages are installed now, elsewhere by the pods."""
     settings = local_plane(cluster) if cluster is not None and requirements else None
     if settings is not None and job.image == DEFAULT_IMAGE:
-        packages = install(requirements, find_chosen(settings), directory)
-        return replace(job, packages=str(packages) if packages else ""), pack(directory, extra)
+        python = find_chosen(settings)
+        if may_install or is_installed(requirements, python, directory):
+            packages = install(requirements, python, directory)
+            return replace(job, packages=str(packages) if packages else ""), pack(directory, extra)
+        sys.stderr.write(f"packages that a run would install: {', '.join(requirements)}\n")
     if requirements:
         extra = {**extra, REQUIREMENTS: "\n".join(requirements) + "\n"}
     return job, pack(directory, extra)

@@ -117,9 +117,10 @@ READ_TOOLS = (
     ),
     Tool(
         "check_run",
-        "What `run_job` would create or change, checked by the server; nothing is created (yard run --dry-run).",
+        "What `run_job` would create or change, without packages, checked by the server; nothing is created or "
+        "installed (yard run --dry-run --no-deps).",
         {"target": Parameter("string", "A manifest, a Python script or MODULE:FUNCTION.", required=True), **_SCRIPT},
-        _script("run", "--dry-run", JSON),
+        _script("run", "--dry-run", "--no-deps", JSON),
         seconds=_RUN_SECONDS,
     ),
 )
