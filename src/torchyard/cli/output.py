@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -38,7 +39,7 @@ def show_records(records: Sequence[Record], output: Output, *, columns: dict[str
     """
     match output:
         case Output.json:
-            say(json.dumps(records, indent=2))
+            say(to_json(records))
         case Output.yaml:
             import yaml
 
@@ -53,6 +54,21 @@ def show_records(records: Sequence[Record], output: Output, *, columns: dict[str
                 say(line)
         case _:
             say(empty)
+
+
+def to_json(value: Any) -> str:
+    """JSON as RFC 8259 defines it, which has no NaN and no infinity: they are the strings nan, inf and -inf."""
+    return json.dumps(_without_constants(value), indent=2, allow_nan=False)
+
+
+def _without_constants(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _without_constants(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_constants(item) for item in value]
+    return value
 
 
 def table_lines(rows: list[list[str]]) -> list[str]:

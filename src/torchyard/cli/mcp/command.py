@@ -12,8 +12,6 @@ import typer
 from torchyard.cli.options import State
 from torchyard.cli.target import Context, Kubeconfig, Namespace
 
-_MESSAGE_LIMIT = 16 << 20
-
 
 def mcp(
     allow_write: Annotated[
@@ -41,14 +39,14 @@ def _cluster_options(namespace: str, kubeconfig: Path | None, context: str, stat
 
 async def _serve(cluster: list[str], *, allow_write: bool) -> None:
     from torchyard.cli.mcp.process import run_command
-    from torchyard.cli.mcp.server import Server
+    from torchyard.cli.mcp.server import MESSAGE_LIMIT, Server
     from torchyard.cli.mcp.tools import READ_TOOLS, WRITE_TOOLS
 
     def write(line: str) -> None:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
-    reader = asyncio.StreamReader(limit=_MESSAGE_LIMIT)
+    reader = asyncio.StreamReader(limit=MESSAGE_LIMIT)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     tools = (*READ_TOOLS, *(WRITE_TOOLS if allow_write else ()))
     await Server(tools, cluster, run_command, write).serve(reader)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,26 +16,50 @@ Arguments = Mapping[str, Any]
 _POSITIONAL = re.compile(r"[^-\s].*")
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
+    "number": (int, float),
     "integer": (int,),
     "boolean": (bool,),
     "array": (list,),
     "object": (dict,),
 }
+# What arrays and objects hold: the words of a command line, for which a number stands as well.
+_WORD = ("string", "number")
+# What no command line can hold: NUL, and halves of characters, which JSON can write.
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An argument of a tool. `option` is the option of the command; '' for what the tool's own function places."""
+    """An argument of a tool. `option` is the option of the command; '' for what the tool's own function places.
+
+    lists: the values of an object may also be lists, which the command line separates with commas.
+    """
 
     type: str
     description: str
     option: str = ""
     required: bool = False
+    lists: bool = False
 
     def schema(self) -> dict[str, Any]:
-        items = {"items": {"type": "string"}} if self.type == "array" else {}
-        values = {"additionalProperties": {"type": "string"}} if self.type == "object" else {}
+        word = {"type": list(_WORD)}
+        value = {"anyOf": [word, {"type": "array", "items": word}]} if self.lists else word
+        items = {"items": word} if self.type == "array" else {}
+        values = {"additionalProperties": value} if self.type == "object" else {}
         return {"type": self.type, "description": self.description, **items, **values}
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise YardError for a value that the schema does not allow, or that no command line can hold."""
+        _check_type(name, value, (self.type,))
+        if isinstance(value, list):
+            _check_words(name, value)
+        if isinstance(value, dict):
+            for key, item in value.items():
+                _check_key(name, key)
+                if self.lists and isinstance(item, list):
+                    _check_list(f"{name}.{key}", item)
+                else:
+                    _check_type(f"{name}.{key}", item, _WORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +108,41 @@ class Tool:
                 similar = closest(name, list(self.parameters))
                 known = f"did you mean {similar}?" if similar else f"it has {', '.join(self.parameters) or 'none'}"
                 raise YardError(f"{self.name} has no argument {name}", hint=known, code="BadOption")
-            wrong = not isinstance(value, _TYPES[parameter.type]) or (parameter.type == "integer" and value is True)
-            if wrong:
-                raise YardError(f"{name}: it must be of type {parameter.type}", code="BadOption")
+            parameter.check(name, value)
         for name, parameter in self.parameters.items():
             if parameter.required and name not in arguments:
                 raise YardError(f"{self.name} needs the argument {name}", hint=parameter.description, code="BadOption")
+
+
+def _check_type(field: str, value: Any, types: Sequence[str]) -> None:
+    allowed = tuple(type_ for name in types for type_ in _TYPES[name])
+    # of Python, and not of JSON, a boolean is an integer
+    if not isinstance(value, allowed) or (isinstance(value, bool) and "boolean" not in types):
+        raise YardError(f"{field}: it must be of type {' or '.join(types)}", code="BadOption")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise YardError(f"{field}: it must be a finite number", hint=f'write "{value}" as a string', code="BadOption")
+    if isinstance(value, str) and _UNUSABLE.search(value):
+        raise YardError(f"{field}: it has a NUL or an unpaired surrogate", hint="leave it out", code="BadOption")
+
+
+def _check_words(field: str, items: list[Any]) -> None:
+    for number, item in enumerate(items):
+        _check_type(f"{field}[{number}]", item, _WORD)
+
+
+def _check_list(field: str, items: list[Any]) -> None:
+    _check_words(field, items)
+    if not items:
+        raise YardError(f"{field}: it has no values", code="BadOption")
+    for item in items:
+        if "," in str(item):
+            raise YardError(f"{field}: {item!r} has a comma, which separates values", code="BadOption")
+
+
+def _check_key(field: str, key: str) -> None:
+    _check_type(field, key, ("string",))
+    if not key or "=" in key:
+        raise YardError(f"{field}: {key!r} is not a name", hint='a name has no "="', code="BadOption")
 
 
 def _option(option: str, value: Any) -> list[str]:
@@ -97,7 +151,10 @@ def _option(option: str, value: Any) -> list[str]:
     if isinstance(value, list):
         return [f"{option}={item}" for item in value]
     if isinstance(value, dict):
-        return [f"{option}={key}={item}" for key, item in value.items()]
+        return [
+            f"{option}={key}={','.join(map(str, item)) if isinstance(item, list) else item}"
+            for key, item in value.items()
+        ]
     return [f"{option}={value}"]
 
 

@@ -169,7 +169,9 @@ WRITE_TOOLS = (
         {
             "target": Parameter("string", "A Python script.", required=True),
             **_SCRIPT,
-            "grid": Parameter("object", 'Values of each option: {"lr": "0.1,0.01"}.', "--grid", required=True),
+            "grid": Parameter(
+                "object", 'Values of each option: {"lr": [0.1, 0.01]}.', "--grid", required=True, lists=True
+            ),
             "parallel": Parameter("integer", "How many run at once.", "--parallel"),
         },
         _script("sweep", "--detach", JSON),
