@@ -6,7 +6,7 @@ Start with `loop`, the contract of every controller. Then, in reading order:
 - `mutation_cache`, `concurrency`: reading one's own writes, and concurrent writes.
 - `pytorchjob`: PyTorchJobs, on the plane and on a cluster.
 - `jobset`, `jobset_metrics`: JobSets, on the plane and on a cluster.
-- `trainjob`, `trainjob_objects`, `trainjob_runtimes`: TrainJobs and the runtimes of an installation.
+- `trainjob`, `trainjob_objects`, `trainjob_failures`, `trainjob_runtimes`: TrainJobs and their runtimes.
 - `job`, `job_pods`, `cronjob`, `ttl_after_finished`: batch jobs.
 - `orphans`, `workload`: Deployments, ReplicaSets, StatefulSets, DaemonSets and PodDisruptionBudgets.
 - `scheduler`, `scheduler_writes`: pods to nodes.

@@ -5,33 +5,31 @@ The same controller runs on the plane and on a cluster.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import aclosing
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import CONFIG_MAPS, PODS
+from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import messages, names
 from torchyard.controllers.jobset import JOBSETS
 from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.mutation_cache import MutationCache
+from torchyard.controllers.trainjob_failures import FirstFailures
 from torchyard.controllers.trainjob_objects import TrainJobObjects
-from torchyard.core.training.failures import ContainerFailure, container_failures, first_failure
+from torchyard.core.training.failures import container_failures
 from torchyard.core.trainjob.decide import TrainJobDecision, decide, needs_objects, updates_jobset
 from torchyard.core.trainjob.snapshot import make_snapshot, runtime_of
-from torchyard.core.trainjob.view import NodeFailure, TrainJobView
+from torchyard.core.trainjob.status import is_finished
+from torchyard.core.trainjob.view import TrainJobView
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
-from torchyard.kube.transform import strip_and_intern
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +40,6 @@ RUNTIMES = {
         names.GROUP, names.VERSION, names.CLUSTER_RUNTIME_PLURAL, namespaced=False
     ),
 }
-_JOBSET = "jobset"
-_MAX_FAILURES = 4096
-_LOG_SECONDS = 5.0
 
 
 class TrainJobController:
@@ -65,19 +60,15 @@ class TrainJobController:
         self.recorder = EventRecorder(client, names.CONTROLLER, clock=clock)
         self._jobs = informers.for_resource(TRAINJOBS, labels=selector, indexes={"key": by_key})
         self._jobsets = informers.for_resource(JOBSETS, indexes={"key": by_key})
-        self._pods = informers.for_resource(
-            PODS, labels=jobsets.JOBSET_NAME, indexes={_JOBSET: _by_jobset}, transform=_slim_pod
-        )
+        self._failures = FirstFailures(client, informers)
         self._job_cache = MutationCache(self._jobs, "key", by_key)
         self._jobset_cache = MutationCache(self._jobsets, "key", by_key)
         self._objects = TrainJobObjects(client)
-        sources = [self._jobs, self._jobsets, self._pods]
+        sources = [self._jobs, self._jobsets, self._failures.pods]
         self.controller = Controller(names.CONTROLLER, self._reconcile, sources, workers=workers, observe=observe)
         self._jobs.on_change(lambda _change, job, _before: self.controller.queue.add(key_of(job)))
         self._jobsets.on_change(self._jobset_changed)
-        self._pods.on_change(self._pod_changed)
-        # The first failure of each job, by its uid: a JobSet that fails deletes the pods that could tell.
-        self._failures: OrderedDict[str, NodeFailure] = OrderedDict()
+        self._failures.pods.on_change(self._pod_changed)
 
     async def run(self) -> None:
         """May be called again: work that was cancelled is done again."""
@@ -101,14 +92,14 @@ class TrainJobController:
             return None
         job = {**cached[0], "apiVersion": names.API_VERSION, "kind": names.KIND}
         jobset = self._jobset(job)
-        failed: YardError | None = None
+        failed: Exception | None = None
         if needs_objects(job):
             try:
                 jobset = await self._make_objects(job, jobset)
-            except YardError as error:
+            except Exception as error:  # raised again below, when the job says why it has no pods
                 failed = error
-        failure = await self._first_failure(job)
-        not_made = "" if failed is None or _is_conflict(failed) else messages.not_made(str(failed))
+        failure = None if is_finished(job) else await self._failures.find(job, jobset)
+        not_made = "" if failed is None or _is_conflict(failed) else messages.not_made(_text_of(failed))
         decision = decide(TrainJobView(job, self._clock(), jobset, failure, not_made))
         await self._apply(job, jobset, decision)
         if failed is not None:
@@ -179,57 +170,10 @@ class TrainJobController:
             if error.status != 404:
                 raise
 
-    async def _first_failure(self, job: Object) -> NodeFailure | None:
-        uid = job["metadata"]["uid"]
-        if uid in self._failures:
-            return self._failures[uid]
-        failed = first_failure(self._pods.by(_JOBSET, "/".join(key_of(job))))
-        if failed is None:
-            return None
-        self._failures[uid] = NodeFailure(failed, await self._log_of(job["metadata"]["namespace"], failed))
-        while len(self._failures) > _MAX_FAILURES:
-            self._failures.popitem(last=False)
-        return self._failures[uid]
 
-    async def _log_of(self, namespace: str, failed: ContainerFailure) -> str:
-        """The last lines of a failed container; empty if the log cannot be read, which is no reason to wait."""
-        text = b""
-        lines = self._client.logs(
-            PODS,
-            failed.pod,
-            namespace,
-            container=failed.container,
-            previous=failed.restarted,
-            tail_lines=messages.LOG_LINES,
-        )
-        try:
-            async with asyncio.timeout(_LOG_SECONDS), aclosing(lines):
-                async for chunk in lines:
-                    text += chunk
-        except (YardError, TimeoutError) as error:
-            log.info("log not read: pod=%s/%s error=%s", namespace, failed.pod, error)
-        return text.decode(errors="replace").strip()[-messages.LOG_CHARACTERS :]
-
-
-def _is_conflict(error: YardError) -> bool:
+def _is_conflict(error: Exception) -> bool:
     return isinstance(error, StatusError) and error.reason == "Conflict"
 
 
-def _by_jobset(pod: Object) -> list[str]:
-    name = (pod["metadata"].get("labels") or {}).get(jobsets.JOBSET_NAME)
-    return [f"{pod['metadata']['namespace']}/{name}"] if name else []
-
-
-def _slim_pod(pod: Object) -> Object:
-    """The part of a pod that tells of a failure."""
-    metadata = pod["metadata"]
-    labels = metadata.get("labels") or {}
-    kept = {
-        key: metadata[key]
-        for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
-        if key in metadata
-    }
-    kept["labels"] = {jobsets.JOBSET_NAME: labels[jobsets.JOBSET_NAME]} if jobsets.JOBSET_NAME in labels else {}
-    status = pod.get("status") or {}
-    statuses = {key: status[key] for key in ("containerStatuses", "initContainerStatuses") if key in status}
-    return strip_and_intern({"metadata": kept, "status": statuses})
+def _text_of(error: Exception) -> str:
+    return str(error) if isinstance(error, YardError) else messages.unexpected_error(error)

@@ -15,7 +15,7 @@ from torchyard.api.gvr import CONFIG_MAPS, SECRETS
 from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import messages, names
-from torchyard.api.trainjob.validation import validate
+from torchyard.api.trainjob.validation import validate, validate_runtime
 from torchyard.controllers.jobset import JOBSETS
 from torchyard.core.trainjob import mpi
 from torchyard.core.trainjob.jobset import make_jobset, pod_counts
@@ -38,7 +38,12 @@ class TrainJobObjects:
         policy = runtime["spec"].get("mlPolicy") or {}
         if names.FLUX in policy:
             raise YardError(messages.flux_not_supported())
-        # On the plane admission has checked this; on a cluster a job can exist that does not fit its runtime.
+        # On the plane admission has checked both; on a cluster a runtime can exist that no JobSet can be made from, and
+        # a job that does not fit its runtime.
+        if errs := validate_runtime(runtime):
+            reference = names.runtime_reference(job)
+            problems = "; ".join(str(err) for err in errs)
+            raise YardError(messages.bad_runtime(reference["kind"], reference["name"], problems))
         errs = validate(job, runtime)
         if errs:
             raise YardError("; ".join(str(err) for err in errs))

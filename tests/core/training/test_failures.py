@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.core.training.failures import first_failure
+from torchyard.core.training.failures import ContainerFailure, container_failures, first_of
 
 
 def pod(name: str, code: int, finished: str, *, restarted: bool = False) -> dict[str, Any]:
     ended = {"terminated": {"exitCode": code, "finishedAt": finished}}
     states = {"lastState": ended, "state": {"running": {}}} if restarted else {"state": ended}
     return {"metadata": {"name": name}, "status": {"containerStatuses": [{"name": "node", **states}]}}
+
+
+def first_failure(pods: list[dict[str, Any]]) -> ContainerFailure | None:
+    return first_of(failure for pod in pods for failure in container_failures(pod))
 
 
 def test_the_earliest_failure_counts() -> None:

@@ -45,6 +45,18 @@ def other_runtime_in_snapshot(name: str) -> str:
     return f"the ConfigMap {name} is the snapshot of another runtime; delete it"
 
 
+def bad_snapshot(name: str, problem: str) -> str:
+    return f"the ConfigMap {name} does not contain a valid runtime: {problem}; undo the change of the ConfigMap"
+
+
+def bad_runtime(kind: str, name: str, problems: str) -> str:
+    return f"{kind} {name!r} is not valid: {problems}; correct it and create the job again"
+
+
+def unexpected_error(error: Exception) -> str:
+    return f"internal error {type(error).__name__}: {error}; the log of the controller has the details"
+
+
 def flux_not_supported() -> str:
     return "spec.mlPolicy.flux is not supported; use a runtime with torch, jax, xgboost, mpi or no policy"
 

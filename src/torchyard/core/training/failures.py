@@ -40,7 +40,16 @@ def container_failures(pod: Object) -> list[ContainerFailure]:
     return failures
 
 
-def first_failure(pods: Iterable[Object]) -> ContainerFailure | None:
+def first_of(failures: Iterable[ContainerFailure]) -> ContainerFailure | None:
     """The container that failed first. Those that a signal ended (code 128 and above) often only followed another."""
-    failures = [failure for pod in pods for failure in container_failures(pod)]
     return min(failures, key=lambda failure: (failure.exit_code >= 128, failure.finished, failure.pod), default=None)
+
+
+def is_same(one: ContainerFailure, other: ContainerFailure) -> bool:
+    """Whether both describe the same end of a container, which may have been restarted in the meantime."""
+    return (one.pod, one.container, one.exit_code, one.finished) == (
+        other.pod,
+        other.container,
+        other.exit_code,
+        other.finished,
+    )

@@ -8,6 +8,7 @@
 - `policies`: the variables of the ML policies torch, jax and xgboost.
 - `mpi`: hostfile, keys and mounts of the ML policy mpi.
 - `pod_groups`: gang scheduling.
+- `failures`: the pods whose failures count.
 - `status`: conditions and counts.
 - `convert`: PyTorchJobs to TrainJobs and back.
 """

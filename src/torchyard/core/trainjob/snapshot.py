@@ -1,16 +1,35 @@
-"""The runtime as it was when the job was created, in a ConfigMap: later changes do not change the job."""
+"""The runtime as it was when the job was created, in a ConfigMap: later changes do not change the job.
+
+Users can edit a ConfigMap, so that what is read from it is checked as the server checks a runtime.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+import orjson
 import yaml
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.api.schema.builtin import definition
+from torchyard.api.schema.structural import from_go_type
 from torchyard.api.trainjob import messages, names
+from torchyard.api.trainjob.runtime_crd import definition_objects
 
 _SERVER_FIELDS = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
+_MAX_DEPTH = 128
+_PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+}
 
 
 def make_snapshot(job: Object, runtime: Object) -> Object:
@@ -23,7 +42,6 @@ def make_snapshot(job: Object, runtime: Object) -> Object:
         "metadata": metadata,
         "spec": runtime["spec"],
     }
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -32,7 +50,7 @@ def make_snapshot(job: Object, runtime: Object) -> Object:
             "namespace": job["metadata"]["namespace"],
             "ownerReferences": [names.owner_reference(job)],
         },
-        "data": {names.SNAPSHOT_KEY: yaml.dump(content, Dumper=dumper)},
+        "data": {names.SNAPSHOT_KEY: orjson.dumps(content).decode()},
     }
 
 
@@ -41,17 +59,72 @@ def runtime_of(snapshot: Object, job: Object) -> Object:
     metadata = snapshot["metadata"]
     if not any(owner["uid"] == job["metadata"]["uid"] for owner in metadata.get("ownerReferences") or ()):
         raise YardError(messages.foreign_snapshot(metadata["name"]))
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        runtime = yaml.load((snapshot.get("data") or {}).get(names.SNAPSHOT_KEY, ""), Loader=loader)  # noqa: S506
-    except yaml.YAMLError:
-        runtime = None
+    runtime = _parse((snapshot.get("data") or {}).get(names.SNAPSHOT_KEY, ""), metadata["name"])
     reference = names.runtime_reference(job)
     if (
         not isinstance(runtime, dict)
         or runtime.get("kind") != reference["kind"]
-        or (runtime.get("metadata") or {}).get("name") != reference["name"]
+        or not isinstance(runtime.get("metadata"), dict)
+        or runtime["metadata"].get("name") != reference["name"]
         or not isinstance(runtime.get("spec"), dict)
     ):
         raise YardError(messages.other_runtime_in_snapshot(metadata["name"]))
+    if problem := next(_problems(runtime, _schema(), ""), ""):
+        raise YardError(messages.bad_snapshot(metadata["name"], problem))
     return runtime
+
+
+def _parse(text: str, name: str) -> Any:
+    """JSON, or YAML as upstream writes it. An alias of YAML can stand for any amount of content, so there are none."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        pass
+    depth = 0
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            if isinstance(event, yaml.AliasEvent):
+                raise YardError(messages.bad_snapshot(name, "YAML aliases are not allowed"))
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > _MAX_DEPTH:
+                raise YardError(messages.bad_snapshot(name, f"it is nested deeper than {_MAX_DEPTH} levels"))
+        return yaml.load(text, Loader=loader)  # noqa: S506
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that does not exist
+        raise YardError(messages.bad_snapshot(name, f"it is neither JSON nor YAML: {error}")) from None
+
+
+@cache
+def _schema() -> Object:
+    """The schema of runtimes, with the part of the metadata that is read."""
+    schema: Object = definition_objects()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    metadata = from_go_type(definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"))
+    return {**schema, "properties": {**schema["properties"], "metadata": metadata}}
+
+
+def _problems(value: Any, schema: Object, path: str) -> Iterator[str]:
+    """What of a value has another type than its schema says, or is missing. Values are the JobSet's to check."""
+    if schema.get("x-kubernetes-int-or-string"):
+        matches = isinstance(value, int | str) and not isinstance(value, bool)
+    else:
+        matches = isinstance(value, _PYTHON_TYPES[schema["type"]]) and (
+            schema["type"] not in ("integer", "number") or not isinstance(value, bool)
+        )
+    if not matches:
+        yield f"{path or 'it'} must be of type {schema.get('type', 'integer or string')}"
+    elif isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
+        yield f"{path} {value!r} must match {schema['pattern']}"
+    elif isinstance(value, dict):
+        yield from (
+            f"{path}.{name} is required".lstrip(".") for name in schema.get("required") or () if name not in value
+        )
+        fields, other = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name, item in value.items():
+            if inner := fields.get(name, other):
+                yield from _problems(item, inner, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _problems(item, schema["items"], f"{path}[{index}]")
