@@ -16,7 +16,7 @@ from tests.conformance.objects import (
     path,
     pod,
 )
-from tests.support.http import STRATEGIC, Client
+from tests.support.http import STRATEGIC, Answer, Client
 from tests.support.waiting import eventually
 
 
@@ -168,6 +168,65 @@ def test_eviction_deletes_a_pod_unless_a_budget_forbids_it(space: Space) -> None
     assert refused.message == "Cannot evict pod as it would violate the pod's disruption budget."
     assert refused.causes[0]["reason"] == "DisruptionBudget"
     assert not space.gone("pods", "kept")
+
+
+def _evict(space: Space, name: str, preconditions: dict[str, str]) -> Answer:
+    metadata, options = {"name": name}, {"preconditions": preconditions}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+    return space.api.post(space.path("pods", name, "eviction"), body)
+
+
+def _run_pod(space: Space, name: str, *, ready: bool) -> str:
+    """Returns its resourceVersion."""
+    space.make("pods", pod(name, labels={"who": "all"}))
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}
+    answer = space.api.patch(space.path("pods", name, "status"), {"status": status})
+    return str(answer.json["metadata"]["resourceVersion"])
+
+
+@pytest.mark.point(18)
+def test_the_preconditions_of_an_eviction_are_compared_before_the_pod_is_marked(space: Space) -> None:
+    for name in ("uid", "old", "fresh"):
+        version = _run_pod(space, name, ready=True)
+    other = _evict(space, "uid", {"uid": "another"})
+    assert (other.status, other.reason, other.json["details"]) == (409, "Conflict", {"name": "uid", "kind": "Pod"})
+    assert other.message.startswith('Operation cannot be fulfilled on Pod "uid": the UID in the precondition (another)')
+    assert _evict(space, "old", {"resourceVersion": "1"}).status == 409
+    for name in ("uid", "old"):
+        (condition,) = space.api.get(space.path("pods", name)).json["status"]["conditions"]
+        assert condition["type"] == "Ready"
+    assert _evict(space, "fresh", {"resourceVersion": version}).status == 201
+
+
+@pytest.mark.point(18)
+def test_an_unhealthy_pod_is_evicted_at_the_resource_version_that_was_judged(space: Space) -> None:
+    selector = {"matchLabels": {"who": "all"}}
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": selector, "unhealthyPodEvictionPolicy": "AlwaysAllow"},
+    }
+    space.make("poddisruptionbudgets", budget)
+    for name in ("uid", "fresh", "old"):
+        version = _run_pod(space, name, ready=False)
+        if name == "uid":
+            refused = _evict(space, name, {"uid": "another"})
+            assert (refused.status, refused.json["details"]["retryAfterSeconds"]) == (429, 10)
+            assert refused.causes[0]["message"] == "The disruption budget b is still being processed by the server."
+        else:
+            wanted = version if name == "fresh" else "1"
+            assert _evict(space, name, {"resourceVersion": wanted}).status == 201
+
+
+@pytest.mark.point(21)
+def test_a_failed_precondition_of_a_delete_names_the_kind(space: Space) -> None:
+    space.make("configmaps", {"metadata": {"name": "x"}})
+    space.make("deployments", deployment("x"))
+    for plural, kind in (("configmaps", "ConfigMap"), ("deployments", "Deployment.apps")):
+        for field, value in (("uid", "another"), ("resourceVersion", "1")):
+            answer = space.api.delete(space.path(plural, "x"), {"preconditions": {field: value}})
+            assert answer.status == 409
+            assert answer.message.startswith(f'Operation cannot be fulfilled on {kind} "x": the ')
+            assert answer.json["details"]["kind"] == kind.partition(".")[0]
 
 
 @pytest.mark.point(18)

@@ -100,7 +100,7 @@ async def delete(registry: Registry, ctx: RequestContext, options: DeleteOptions
         if record is None:
             raise ctx.not_found()
         old = record.object()
-        _check_preconditions(ctx, old, options)
+        check_preconditions(ctx, old, options)
         await registry.admission.validate(registry, ctx, "DELETE", None, old)
         new = record.object()
         outcome = _mark_deleted(ctx, new, options)
@@ -119,18 +119,21 @@ async def delete(registry: Registry, ctx: RequestContext, options: DeleteOptions
                 raise ctx.conflict() from None
 
 
-def _check_preconditions(ctx: RequestContext, old: Object, options: DeleteOptions) -> None:
-    metadata = old["metadata"]
+def check_preconditions(ctx: RequestContext, old: Object, options: DeleteOptions) -> None:
+    """Raise 409 for another object than the client means. As in upstream, the message has the kind."""
+    metadata, resource = old["metadata"], ctx.resource
     if options.uid and options.uid != metadata["uid"]:
-        raise ctx.conflict(
+        why = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
             " The object might have been deleted and then recreated"
         )
+        raise errors.conflict(resource.kind, resource.group, ctx.name, why)
     if options.revision and options.revision != metadata["resourceVersion"]:
-        raise ctx.conflict(
+        why = (
             f"the ResourceVersion in the precondition ({options.revision}) does not match the ResourceVersion in record"
             f" ({metadata['resourceVersion']}). The object might have been modified"
         )
+        raise errors.conflict(resource.kind, resource.group, ctx.name, why)
 
 
 def _mark_deleted(ctx: RequestContext, obj: Object, options: DeleteOptions) -> Literal["gone", "pending", "unchanged"]:
