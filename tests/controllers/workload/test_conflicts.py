@@ -1,4 +1,4 @@
-"""What two want at once: a name that a hash gives, or the last disruption of a budget."""
+"""What two want at once: a name that a hash gives, or the last disruption of a budget; and revisions in between."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.support.waiting import first_answer
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import (
     CONTROLLER_REVISIONS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     PERSISTENT_VOLUME_CLAIMS,
     POD_DISRUPTION_BUDGETS,
@@ -135,3 +136,45 @@ async def test_a_stateful_set_waits_for_the_claim_of_an_earlier_pod_to_go(client
         return pods if claim is not None and not claim["metadata"].get("ownerReferences") else []
 
     assert [pod["metadata"]["name"] for pod in await first_answer(owners, "the pod", seconds=SECONDS)] == ["web-0"]
+
+
+async def _revisions(client: Client, daemon_set: str) -> list[Object]:
+    return (await client.list(CONTROLLER_REVISIONS, "taken", labels=f"app={daemon_set}")).items
+
+
+async def _daemon_set(client: Client, name: str, **metadata: object) -> Object:
+    """Returns its only revision."""
+    pods = template(app=name)
+    daemon_set = workload("DaemonSet", name=name, replicas=None, pods=pods)[1]
+    await client.create(DAEMON_SETS, {**daemon_set, "metadata": {**daemon_set["metadata"], **metadata}}, "taken")
+    (revision,) = await first_answer(lambda: _revisions(client, name), "a revision", seconds=SECONDS)
+    return revision
+
+
+async def test_a_daemon_set_restores_the_hash_label_of_its_revision(client: Client) -> None:
+    """As upstream, from the revision's name."""
+    await namespace(client, "taken")
+    name = (await _daemon_set(client, "web"))["metadata"]["name"]
+    label = "controller-revision-hash"
+    await client.patch(CONTROLLER_REVISIONS, name, {"metadata": {"labels": {label: None}}}, "taken")
+    await client.patch(DAEMON_SETS, "web", {"metadata": {"annotations": {"again": "yes"}}}, "taken")
+
+    async def hash_() -> str | None:
+        metadata = (await client.get(CONTROLLER_REVISIONS, name, "taken"))["metadata"]
+        return (metadata.get("labels") or {}).get(label)
+
+    assert await first_answer(hash_, "the label", seconds=SECONDS) == name
+
+
+async def test_a_daemon_set_that_is_being_deleted_gets_no_new_revision(client: Client) -> None:
+    await namespace(client, "taken")
+    await _daemon_set(client, "web", finalizers=["example.com/slow"])
+    await client.delete(DAEMON_SETS, "web", "taken", propagation="Foreground")
+
+    async def is_gone() -> bool:
+        return not await _revisions(client, "web")
+
+    await first_answer(is_gone, "the revision gone", seconds=SECONDS)
+    await client.patch(DAEMON_SETS, "web", {"metadata": {"annotations": {"again": "yes"}}}, "taken")
+    await _daemon_set(client, "later")
+    assert await is_gone()

@@ -17,6 +17,7 @@ from torchyard.controllers.workload.pod_writer import PodWriter
 from torchyard.controllers.workload.revision_writer import History, RevisionWriter
 from torchyard.core.workload.daemonset import DaemonSetDecision, DaemonSetView, decide
 from torchyard.core.workload.daemonset_nodes import make_pod
+from torchyard.core.workload.pods import is_terminating
 from torchyard.core.workload.revisions import expired
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
@@ -83,6 +84,9 @@ class DaemonSetController:
         if not cached:
             return None
         daemon_set = with_kind(cached[0], DAEMON_SETS, "DaemonSet")
+        if is_terminating(daemon_set):
+            # Its revisions may be gone already; `sync` would create one that nothing deletes.
+            return None
         history = await self._revisions.sync(daemon_set)
         pods = self._writer.present(await self._ownership.claim(daemon_set))
         now, uid = self._clock(), daemon_set["metadata"]["uid"]
@@ -142,7 +146,7 @@ class DaemonSetController:
 
 
 def _hash(revision: Object) -> str:
-    return str(revision["metadata"]["labels"][labels.CONTROLLER_REVISION_HASH])
+    return str((revision["metadata"].get("labels") or {}).get(labels.CONTROLLER_REVISION_HASH, ""))
 
 
 def _placement_inputs(node: Object) -> tuple[object, object]:

@@ -8,7 +8,14 @@ from datetime import UTC, datetime
 from torchyard.api import selectors
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import POD_DISRUPTION_BUDGETS, PODS
+from torchyard.api.gvr import (
+    DEPLOYMENTS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+)
 from torchyard.api.objects import Object
 from torchyard.api.workload import messages
 from torchyard.controllers.loop import Controller
@@ -23,6 +30,14 @@ from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_namespace, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
+
+# The kinds whose number of replicas is read from the cache; the others are asked for their scale.
+_CACHED = {
+    "Deployment": DEPLOYMENTS,
+    "ReplicaSet": REPLICA_SETS,
+    "ReplicationController": REPLICATION_CONTROLLERS,
+    "StatefulSet": STATEFUL_SETS,
+}
 
 
 class DisruptionController:
@@ -42,7 +57,9 @@ class DisruptionController:
         self._budgets = informers.for_resource(POD_DISRUPTION_BUDGETS, indexes=indexes)
         self._pods = informers.for_resource(PODS, indexes={"label": label_keys, "namespace": by_namespace})
         self._written = MutationCache(self._budgets, "key", by_key)
-        self._controller = Controller("disruption-controller", self._reconcile, [self._budgets, self._pods])
+        self._workloads = {(ref.api_version, kind): informers.for_resource(ref) for kind, ref in _CACHED.items()}
+        caches = [self._budgets, self._pods, *self._workloads.values()]
+        self._controller = Controller("disruption-controller", self._reconcile, caches)
         self._budgets.on_change(lambda _change, obj, _before: self._controller.queue.add(key_of(obj)))
         self._pods.on_change(self._pod_changed)
 
@@ -101,22 +118,34 @@ class DisruptionController:
     async def _top_controller(self, reference: Object, namespace: str) -> Object:
         if reference["kind"] != "ReplicaSet":
             return reference
+        replica_set = self._cached(reference, namespace)
         ref = self._resource(reference["apiVersion"], reference["kind"])
-        replica_set = await self._client.find(ref, reference["name"], namespace) if ref is not None else None
+        if replica_set is None and ref is not None:
+            replica_set = await self._client.find(ref, reference["name"], namespace)
         owner = controller_of(replica_set) if replica_set is not None else None
         return owner if owner is not None and owner["kind"] == "Deployment" else reference
 
+    def _cached(self, reference: Object, namespace: str) -> Object | None:
+        informer = self._workloads.get((reference["apiVersion"], reference["kind"]))
+        workload = informer.get(namespace, reference["name"]) if informer is not None else None
+        return workload if workload is not None and workload["metadata"]["uid"] == reference["uid"] else None
+
     async def _scale(self, reference: Object, namespace: str) -> int:
+        workload = self._cached(reference, namespace)
+        if workload is None:
+            workload = await self._get_scale(reference, namespace)
+        return int((workload.get("spec") or {}).get("replicas") or 0)
+
+    async def _get_scale(self, reference: Object, namespace: str) -> Object:
         ref = self._resource(reference["apiVersion"], reference["kind"])
         if ref is None:
             raise YardError(messages.no_scale(reference["kind"]))
         try:
-            scale = await self._client.get(ref, reference["name"], namespace, subresource="scale")
+            return await self._client.get(ref, reference["name"], namespace, subresource="scale")
         except StatusError as error:
             if error.status != 404 or await self._client.find(ref, reference["name"], namespace) is None:
                 raise
             raise YardError(messages.no_scale(f"{ref.plural}.{ref.group}".rstrip("."))) from None
-        return int((scale.get("spec") or {}).get("replicas") or 0)
 
     async def _write_status(self, budget: Object, status: Object) -> None:
         if status != (budget.get("status") or {}):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import CONTROLLER_REVISIONS
 from torchyard.api.objects import Object
+from torchyard.api.workload import labels
 from torchyard.controllers.workload.ownership import Ownership
 from torchyard.core.workload.revisions import (
     has_template_of,
@@ -35,7 +36,7 @@ class RevisionWriter:
 
     async def sync(self, owner: Object) -> History:
         """Make sure that the present template has a revision and that it is the newest one."""
-        revisions = in_order(await self._ownership.claim(owner))
+        revisions = in_order([await self._with_hash(item) for item in await self._ownership.claim(owner)])
         # Upstream counts the collisions of StatefulSets from 0, and those of DaemonSets from nothing.
         collisions = (owner.get("status") or {}).get("collisionCount", 0 if self._kind == "StatefulSet" else None)
         equal = [revision for revision in revisions if has_template_of(revision, owner)]
@@ -65,8 +66,19 @@ class RevisionWriter:
                 self._ownership.cache.record(created)
                 return created, collisions
 
+    async def _with_hash(self, revision: Object) -> Object:
+        """As in upstream, a DaemonSet's revision that has lost its hash label gets its own name, which is unique."""
+        own = revision["metadata"].get("labels") or {}
+        if self._kind != "DaemonSet" or labels.CONTROLLER_REVISION_HASH in own:
+            return revision
+        own = {**own, labels.CONTROLLER_REVISION_HASH: revision["metadata"]["name"]}
+        return await self._update({**revision, "metadata": {**revision["metadata"], "labels": own}})
+
     async def _renumber(self, revision: Object, to: int) -> Object:
-        updated = await self._client.update(CONTROLLER_REVISIONS, {**revision, "revision": to})
+        return await self._update({**revision, "revision": to})
+
+    async def _update(self, revision: Object) -> Object:
+        updated = await self._client.update(CONTROLLER_REVISIONS, revision)
         self._ownership.cache.record(updated)
         return updated
 

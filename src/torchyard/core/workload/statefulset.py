@@ -205,7 +205,7 @@ class _StatefulSetSync:
             "currentReplicas": sum(revision_of(pod) == current for pod in kept),
             "updatedReplicas": sum(revision_of(pod) == update for pod in kept),
         }
-        if self.deleted_for_update is not None:
+        if self.deleted_for_update is not None and revision_of(self.deleted_for_update) == current:
             counts["currentReplicas"] -= 1
         wanted = view.spec["replicas"]
         done = all(counts[name] == wanted for name in ("updatedReplicas", "readyReplicas", "replicas"))
