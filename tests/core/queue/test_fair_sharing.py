@@ -84,6 +84,19 @@ def test_owner_reclaims_its_quota_whatever_the_shares_are() -> None:
     assert "own" in sim.reserving()
 
 
+def test_workload_that_preempted_often_reclaims_the_quota_of_its_own_queue() -> None:
+    """It may not preempt to borrow any more, after the cohort reclaimed what it had borrowed."""
+    sim = simulation(*team("owner", cpu=6), *team("a"))
+    sim.put(*(workload(f"a{n}", queue="a", at=n) for n in range(6)))
+    sim.run_until_idle()
+    reclaimed = {"type": "Preempted", "status": "True", "reason": "InCohortReclamation", "message": ""}
+    own = {**workload("own", queue="owner", cpu=4, at=10), "status": {"conditions": [reclaimed]}}
+    sim.put(own)
+    sim.state.cache.workloads["default", "own"].preemption_rounds = 99
+    sim.run_until_idle()
+    assert "own" in sim.reserving()
+
+
 def test_shares_are_compared_at_every_level_of_cohorts() -> None:
     """Two queues of one department get as much together as the only queue of the other."""
     cohorts = [{"metadata": {"name": name}, "spec": {"parentName": "all"}} for name in ("left", "right")]

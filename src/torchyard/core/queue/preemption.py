@@ -21,7 +21,7 @@ from torchyard.api.queue import messages, names
 from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.fair_preemption import FairTargetSearch
 from torchyard.core.queue.flavor_assigner import Assignment
-from torchyard.core.queue.quota import NodeUsage, QuotaNode, simulate_removal
+from torchyard.core.queue.quota import NodeUsage, QuotaNode, simulate_addition, simulate_removal
 from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
 from torchyard.core.queue.settings import FairSharing
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
@@ -164,13 +164,18 @@ class _TargetSearch:
         """The workloads of other ClusterQueues that borrow, which the policy lets it preempt."""
         if self._policy.reclaim_within_cohort == names.NEVER or self._cq.node.parent is None:
             return
-        if self._info.lost_borrowed_quota and self._info.has_preempted_often:
+        if self._info.lost_borrowed_quota and self._info.has_preempted_often and self._would_borrow():
             return  # otherwise both preempt each other in turn, without end
         below = None if self._policy.reclaim_within_cohort == names.ANY else self._info.priority
         for is_evicted in (True, False):
             for candidate in self._candidates.outside(self._cq, self._keys, below=below, is_evicted=is_evicted):
                 if candidate.cq.node.is_borrowing_any(self._keys):
                     yield candidate
+
+    def _would_borrow(self) -> bool:
+        """Whether it uses more than the quota of its own ClusterQueue, which it may reclaim whenever it needs it."""
+        with simulate_addition([NodeUsage(self._cq.node, dict(self._usage))]):
+            return self._cq.node.is_borrowing_any(self._keys)
 
     def _removed(self, *, may_borrow: bool) -> Iterator[tuple[PreemptionTarget, ClusterQueue]]:
         for info, cq in self._ordered(may_borrow=may_borrow):
