@@ -178,6 +178,24 @@ INVALID: dict[str, tuple[str, Object, str, str]] = {
         "spec.fairSharing.weight",
         "is not a valid quantity",
     ),
+    "weight of a LocalQueue that is no quantity": (
+        "LocalQueue",
+        {"metadata": {"name": "q"}, "spec": {"clusterQueue": "team", "fairSharing": {"weight": "abc"}}},
+        "spec.fairSharing.weight",
+        "is not a valid quantity",
+    ),
+    "negative weight of a LocalQueue": (
+        "LocalQueue",
+        {"metadata": {"name": "q"}, "spec": {"clusterQueue": "team", "fairSharing": {"weight": "-1"}}},
+        "spec.fairSharing",
+        "must be greater than or equal to 0",
+    ),
+    "weight of a LocalQueue that is too large": (
+        "LocalQueue",
+        {"metadata": {"name": "q"}, "spec": {"clusterQueue": "team", "fairSharing": {"weight": "1e400"}}},
+        "spec.fairSharing.weight",
+        "must be less than or equal to 9223372036854775807",
+    ),
     "tiny weight of a cohort": (
         "Cohort",
         {"metadata": {"name": "a"}, "spec": {"fairSharing": {"weight": "1n"}}},

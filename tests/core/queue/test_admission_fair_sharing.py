@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.support.queues import QueueSimulation, flavor, local, queue, workload
 
 from torchyard.core.queue.admission_fair_sharing import LocalQueueUsage
 from torchyard.core.queue.settings import AdmissionFairSharing, QueueSettings
+from torchyard.core.queue.specs import parse_weight
 
 USAGE_BASED = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
 HALF_LIFE = 100.0
@@ -88,3 +90,13 @@ def test_without_a_half_life_past_usage_does_not_count() -> None:
     usage.sample(key, {"cpu": 4000}, now=0)
     usage.charge(key, {("default", "cpu"): 4000})
     assert usage.usage(key) == 0
+
+
+@pytest.mark.parametrize(
+    ("weight", "expected"), [("abc", 1.0), ("-1", 0.0), ("500m", 0.5), ("1e400", sys.float_info.max)]
+)
+def test_weight_that_was_stored_without_validation_does_not_stop_the_queues(weight: str, expected: float) -> None:
+    assert parse_weight({"fairSharing": {"weight": weight}}) == expected
+    sim = simulation(local("q", fairSharing={"weight": weight}), **USAGE_BASED)
+    sim.put(workload("a"))
+    assert sim.run_until_idle() == ["a"]

@@ -81,6 +81,44 @@ REJECTED = {
         NEW + "admissionFairSharing: {usageHalfLifeTime: 1h, resourceWeights: {cpu: -1}}",
         "admissionFairSharing.resourceWeights[cpu]: Invalid value: -1: must be a number, 0 or more",
     ),
+    "fair sharing as a flag": (NEW + "fairSharing: true", "fairSharing: Invalid value: true: must be a mapping"),
+    "fair sharing as a number in v1beta1": (OLD + "fairSharing: 1", "fairSharing: Invalid value: 1: must be a mapping"),
+    "admission fair sharing as a number": (
+        NEW + "admissionFairSharing: 3",
+        "admissionFairSharing: Invalid value: 3: must be a mapping",
+    ),
+    "resource weights as a list": (
+        NEW + "admissionFairSharing: {resourceWeights: [a]}",
+        "admissionFairSharing.resourceWeights: Invalid value",
+    ),
+    "strategies as a number": (
+        NEW + "fairSharing: {preemptionStrategies: 5}",
+        "fairSharing.preemptionStrategies: Invalid value: 5: must be a list of names",
+    ),
+    "strategies as a string": (
+        NEW + "fairSharing: {preemptionStrategies: LessThanInitialShare}",
+        'fairSharing.preemptionStrategies: Invalid value: "LessThanInitialShare": must be a list of names',
+    ),
+    "strategies that are not names": (
+        NEW + "fairSharing: {preemptionStrategies: [{a: b}]}",
+        "fairSharing.preemptionStrategies: Invalid value",
+    ),
+    "resource weight that is not a number": (
+        NEW + "admissionFairSharing: {resourceWeights: {cpu: .nan}}",
+        "admissionFairSharing.resourceWeights[cpu]: Invalid value",
+    ),
+    "infinite resource weight": (
+        NEW + "admissionFairSharing: {resourceWeights: {cpu: .inf}}",
+        "admissionFairSharing.resourceWeights[cpu]: Invalid value",
+    ),
+    "waiting as a number": (NEW + "waitForPodsReady: 5", "waitForPodsReady: Invalid value: 5: must be a mapping"),
+    "requeuing as a list": (
+        NEW + "waitForPodsReady: {requeuingStrategy: [1]}",
+        "waitForPodsReady.requeuingStrategy: Invalid value",
+    ),
+    "field names of several types": (NEW + "1: a\nb: c", "1: Forbidden: not supported"),
+    "file with a plain string": ("hello", "apiVersion: Required value"),
+    "unhashable version": ("apiVersion: [a]\nkind: {a: b}", "apiVersion: Unsupported value"),
     "sampling without an interval": (
         NEW + "admissionFairSharing: {usageHalfLifeTime: 1h, usageSamplingInterval: 0s}",
         "admissionFairSharing.usageSamplingInterval: Invalid value",

@@ -242,6 +242,10 @@ WAITS_FOR_ITS_TURN = "enough quota is unused; it waits for its turn"
 NEVER_FITS = "it can never fit"
 
 
+def waits_to_be_requeued(at: str) -> str:
+    return f"it is queued again at {at}, because its pods were not ready in time"
+
+
 def position_in_queue(position: int, cluster_queue: str) -> str:
     return f"position {position} in ClusterQueue {cluster_queue} (0 is next)"
 
@@ -505,6 +509,8 @@ CONFIGURATION_HINT = "correct or remove these fields"
 CONFIGURATION_FIELD_UNSUPPORTED = "not supported by the queues of this plane"
 CONFIGURATION_FIELD_UNKNOWN = "unknown field"
 CONFIGURATION_NEGATIVE_WEIGHT = "must be a number, 0 or more"
+CONFIGURATION_NOT_A_MAPPING = "must be a mapping of fields to values"
+CONFIGURATION_NOT_A_LIST = "must be a list of names"
 CONFIGURATION_NOT_POSITIVE = "must be greater than 0"
 
 

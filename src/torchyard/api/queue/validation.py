@@ -25,6 +25,7 @@ from torchyard.api.queue.workload_validation import schema_rules, webhook_rules,
 from torchyard.api.strategy import Strategy
 
 _GROUPS = "spec.resourceGroups"
+_MAX_WEIGHT = 2**63 - 1
 _SMALL_MEMORY = 1024 * 1024
 _MAX_FLAVOR_ITEMS, _MAX_TOTAL, _MAX_COMBINATIONS = 8, 256, 512
 
@@ -98,6 +99,13 @@ class CohortStrategy(Strategy):
         return list(_suspicious_quotas(spec))
 
 
+class LocalQueueStrategy(Strategy):
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
+        _check_fair_sharing(obj.get("spec") or {}, errs)
+        return errs
+
+
 class CheckStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         return list(unsupported_in_check(obj.get("spec") or {}))
@@ -118,6 +126,7 @@ STRATEGIES: dict[str, Strategy] = {
     names.FLAVOR.kind: FlavorStrategy(),
     names.CLUSTER_QUEUE.kind: ClusterQueueStrategy(),
     names.COHORT.kind: CohortStrategy(),
+    names.LOCAL_QUEUE.kind: LocalQueueStrategy(),
     names.CHECK.kind: CheckStrategy(),
     names.WORKLOAD.kind: WorkloadStrategy(),
 }
@@ -215,6 +224,9 @@ def _check_fair_sharing(spec: Object, errs: list[FieldError]) -> None:
         return
     if amount.nano < 0:
         errs.append(field_errors.invalid("spec.fairSharing", str(weight), any_names.NOT_NEGATIVE))
+    elif amount.value > _MAX_WEIGHT:
+        detail = f"must be less than or equal to {_MAX_WEIGHT}"
+        errs.append(field_errors.invalid("spec.fairSharing.weight", str(weight), detail))
     elif 0 < amount.nano <= 1:
         errs.append(field_errors.invalid("spec.fairSharing", str(weight), "When not 0, weight must be > 10e-9"))
 

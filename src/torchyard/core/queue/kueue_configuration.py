@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -72,17 +73,21 @@ class _ConfigurationReader:
             self.errs.append(field_errors.not_supported("apiVersion", version, _VERSIONS))
         if configuration.get("kind") != "Configuration":
             self.errs.append(field_errors.not_supported("kind", configuration.get("kind"), ["Configuration"]))
-        for field in configuration.keys() - _FIELDS - _PROCESS_FIELDS:
+        for field in sorted(map(str, configuration.keys() - _FIELDS - _PROCESS_FIELDS)):
             self.errs.append(field_errors.forbidden(field, messages.CONFIGURATION_FIELD_UNSUPPORTED))
         is_v1beta1 = version == _OLD_VERSION
-        wait = configuration.get("waitForPodsReady")
+        wait = self._section(configuration, "", "waitForPodsReady")
         settings = QueueSettings() if version == _VERSION else QueueSettings(pods_ready=False)
         if wait is not None:
             settings = self._read_wait_for_pods_ready(wait, is_v1beta1=is_v1beta1)
         return replace(
             settings,
-            fair_sharing=self._read_fair_sharing(configuration.get("fairSharing"), is_v1beta1=is_v1beta1),
-            admission_fair_sharing=self._read_admission_fair_sharing(configuration.get("admissionFairSharing")),
+            fair_sharing=self._read_fair_sharing(
+                self._section(configuration, "", "fairSharing"), is_v1beta1=is_v1beta1
+            ),
+            admission_fair_sharing=self._read_admission_fair_sharing(
+                self._section(configuration, "", "admissionFairSharing")
+            ),
         )
 
     def _read_fair_sharing(self, sharing: Object | None, *, is_v1beta1: bool) -> FairSharing | None:
@@ -91,7 +96,9 @@ class _ConfigurationReader:
             return None
         path = "fairSharing"
         self._check_fields(sharing, path, {"preemptionStrategies"} | ({"enable"} if is_v1beta1 else set()))
-        strategies = tuple(sharing.get("preemptionStrategies") or (FairSharing.strategies if is_v1beta1 else ()))
+        strategies = self._strategies(sharing, path, FairSharing.strategies if is_v1beta1 else ())
+        if strategies is None:
+            return None
         if not strategies:
             self.errs.append(field_errors.required(f"{path}.preemptionStrategies", "must be specified"))
         elif strategies not in _STRATEGIES:
@@ -100,14 +107,24 @@ class _ConfigurationReader:
         is_enabled = not is_v1beta1 or self._flag(sharing, path, "enable", False)
         return FairSharing(strategies) if is_enabled else None
 
+    def _strategies(self, sharing: Object, path: str, default: tuple[str, ...]) -> tuple[str, ...] | None:
+        value = sharing.get("preemptionStrategies") or ()
+        if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
+            return tuple(value) or default
+        self.errs.append(
+            field_errors.wrong_type(f"{path}.preemptionStrategies", value, messages.CONFIGURATION_NOT_A_LIST)
+        )
+        return None
+
     def _read_admission_fair_sharing(self, sharing: Object | None) -> AdmissionFairSharing | None:
         if sharing is None:
             return None
         path = "admissionFairSharing"
         self._check_fields(sharing, path, {"usageHalfLifeTime", "usageSamplingInterval", "resourceWeights"})
-        weights = sharing.get("resourceWeights") or {}
+        weights = self._section(sharing, path, "resourceWeights") or {}
         for name, weight in weights.items():
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
+            is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+            if not is_number or not math.isfinite(weight) or weight < 0:
                 detail = messages.CONFIGURATION_NEGATIVE_WEIGHT
                 self.errs.append(field_errors.invalid(f"{path}.resourceWeights[{name}]", weight, detail))
         interval = AdmissionFairSharing.sampling_interval
@@ -120,7 +137,7 @@ class _ConfigurationReader:
     def _read_wait_for_pods_ready(self, wait: Object, *, is_v1beta1: bool) -> QueueSettings:
         path = "waitForPodsReady"
         self._check_fields(wait, path, _WAIT_FIELDS)
-        requeuing = wait.get("requeuingStrategy") or {}
+        requeuing = self._section(wait, path, "requeuingStrategy") or {}
         requeuing_path = f"{path}.requeuingStrategy"
         self._check_fields(requeuing, requeuing_path, _REQUEUING_FIELDS)
         timestamp = requeuing.get("timestamp", "Eviction")
@@ -140,8 +157,17 @@ class _ConfigurationReader:
             block_admission=enabled and self._flag(wait, path, "blockAdmission", is_v1beta1),
         )
 
+    def _section(self, part: Object, path: str, field: str) -> Object | None:
+        """A field that has fields of its own; None if it is not there."""
+        value = part.get(field)
+        if value is None or isinstance(value, dict):
+            return value
+        name = f"{path}.{field}" if path else field
+        self.errs.append(field_errors.wrong_type(name, value, messages.CONFIGURATION_NOT_A_MAPPING))
+        return None
+
     def _check_fields(self, part: Object, path: str, known: set[str]) -> None:
-        for field in sorted(part.keys() - known):
+        for field in sorted(map(str, part.keys() - known)):
             self.errs.append(field_errors.forbidden(f"{path}.{field}", messages.CONFIGURATION_FIELD_UNKNOWN))
 
     def _flag(self, part: Object, path: str, field: str, default: bool) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from torchyard.api import quantity
 from torchyard.api.objects import Object
+from torchyard.api.quantity import QuantityError
 from torchyard.api.queue import names
 from torchyard.core.queue.quota import Quota
 from torchyard.core.queue.resources import FlavorResource, to_milli
@@ -145,7 +147,14 @@ def parse_resource_groups(spec: Object) -> ResourceGroups:
 def parse_weight(spec: Object) -> float:
     """`fairSharing.weight` of a ClusterQueue, a Cohort or a LocalQueue."""
     weight = (spec.get("fairSharing") or {}).get("weight")
-    return 1.0 if weight is None else quantity.parse(weight).nano / _NANO
+    if weight is None:
+        return 1.0
+    try:
+        return max(0.0, quantity.parse(weight).nano / _NANO)
+    except OverflowError:  # only in a cluster: Kueue has no limit
+        return sys.float_info.max
+    except QuantityError:  # stored by an earlier version, which did not validate it
+        return 1.0
 
 
 def _optional_milli(limit: str | int | None) -> int | None:
