@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from torchyard.api.errors import YardError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.api.queue import messages, names
 from torchyard.cli.options import State, say
 from torchyard.cli.target import Context, Kubeconfig, choose_connection, run_with_client
@@ -64,16 +64,17 @@ def _context_namespace(state: Path | None) -> str:
     return choose_connection(*_CONNECTION.get(), state).namespace
 
 
-async def _list_positions(client: Client) -> list[WorkloadPosition]:
+async def _list_positions(client: Client, namespace: str = "") -> list[WorkloadPosition]:
+    """Of all workloads, or of those of a namespace."""
     from torchyard.controllers.queue.gvr import LOCAL_QUEUES, WORKLOADS
     from torchyard.core.queue.visibility import workload_positions
 
-    local_queues = (await client.list(LOCAL_QUEUES)).items
+    local_queues = (await client.list(LOCAL_QUEUES, namespace)).items
     cluster_queue_of = {
         (obj["metadata"]["namespace"], obj["metadata"]["name"]): obj["spec"].get("clusterQueue", "")
         for obj in local_queues
     }
-    return workload_positions((await client.list(WORKLOADS)).items, cluster_queue_of)
+    return workload_positions((await client.list(WORKLOADS, namespace)).items, cluster_queue_of)
 
 
 def _find_job(positions: list[WorkloadPosition], name: str, namespace: str) -> WorkloadPosition:
@@ -162,15 +163,21 @@ def why(job: Job, namespace: Namespace = "", state: State = None) -> None:
 async def _explain(client: Client, *, job: str, namespace: str) -> str:
     from torchyard.jobs.pending import read_queued_workloads
 
-    queued = await read_queued_workloads(client)
     try:
-        workload = _find_job(queued.positions, job, namespace)
-    except YardError:
-        error = await _compose_error(client, job, namespace)
-        if not error:
+        queued = await read_queued_workloads(client)
+    except StatusError as error:  # a user who may only read the workloads of a namespace, or a cluster without cohorts
+        if error.status not in (403, 404):
             raise
-        return f"Not queued: {error}"
-    explanation = queued.explain(workload)
+        queued = None
+    positions = await _list_positions(client, namespace) if queued is None else queued.positions
+    try:
+        workload = _find_job(positions, job, namespace)
+    except YardError:
+        compose_error = await _compose_error(client, job, namespace)
+        if not compose_error:
+            raise
+        return f"Not queued: {compose_error}"
+    explanation = None if queued is None else queued.explain(workload)
     lines = [] if explanation is None else explanation.lines
     return "\n".join([f"{workload.state}: {workload.message}", *lines])
 

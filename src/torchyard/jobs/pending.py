@@ -30,5 +30,7 @@ async def read_queued_workloads(client: Client) -> QueuedWorkloads:
         for obj in local_queues
     }
     positions = workload_positions(workloads, cluster_queue_of)
-    explainer = PendingExplainer(positions, flavors=flavors, cluster_queues=cluster_queues, cohorts=cohorts)
+    explainer = PendingExplainer(
+        positions, flavors=flavors, cluster_queues=cluster_queues, cohorts=cohorts, local_queues=local_queues
+    )
     return QueuedWorkloads(positions, explainer)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
 import orjson
 
 from torchyard.api import errors
@@ -10,14 +13,20 @@ from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.api.resources import Resource, Subresource
 from torchyard.apiserver.handlers.resource import ResourceHandler
+from torchyard.apiserver.registry.lookup import StoreLookup
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
+
+if TYPE_CHECKING:
+    from torchyard.core.queue.visibility import WorkloadPosition
+    from torchyard.core.queue.workload_info import WorkloadInfo
 
 GROUP = "visibility.kueue.x-k8s.io"
 PENDING = "pendingworkloads"
 _SUMMARY = "PendingWorkloadsSummary"
 _DEFAULT_LIMIT = 1000
+_WITHOUT_PAUSE = 50  # workloads to look at before other requests are answered
 _METADATA_FIELDS = ("name", "namespace", "creationTimestamp", "ownerReferences")
 
 
@@ -37,10 +46,7 @@ RESOURCES = tuple(
 
 async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
     """The pending workloads in queue order. The parameters `offset` and `limit` select a part of them."""
-    import time
-
-    from torchyard.core.queue.explanation import PendingExplainer
-    from torchyard.core.queue.visibility import WorkloadPosition, workload_positions
+    from torchyard.core.queue.visibility import positions_of_infos
 
     if ctx.verb != "get":
         raise errors.method_not_allowed()
@@ -48,15 +54,16 @@ async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _re
     resource = ctx.resource
     if lookup.get(names.GROUP, resource.plural, ctx.namespace, ctx.name) is None:
         raise errors.not_found(resource.plural, names.GROUP, ctx.name)
+    local_queues = list(lookup.list(names.GROUP, names.LOCAL_QUEUE.plural))
     cluster_queue_of = {
         (obj["metadata"]["namespace"], obj["metadata"]["name"]): (obj.get("spec") or {}).get("clusterQueue", "")
-        for obj in lookup.list(names.GROUP, names.LOCAL_QUEUE.plural)
+        for obj in local_queues
     }
     is_local = resource.plural == names.LOCAL_QUEUE.plural
     cluster_queue = cluster_queue_of[ctx.namespace, ctx.name] if is_local else ctx.name
     items: list[tuple[Object, WorkloadPosition]] = []
     counts: dict[tuple[str, str], int] = {}
-    positions = workload_positions(lookup.list(names.GROUP, names.WORKLOAD.plural), cluster_queue_of)
+    positions = positions_of_infos(await _read_workloads(lookup), cluster_queue_of)
     for workload in positions:
         if workload.position is None or workload.cluster_queue != cluster_queue:
             continue
@@ -74,17 +81,8 @@ async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _re
         }
         items.append((item, workload))
     offset, limit = _count_parameter(ctx, "offset", 0), _count_parameter(ctx, "limit", _DEFAULT_LIMIT)
-    explainer = PendingExplainer(
-        positions,
-        flavors=lookup.list(names.GROUP, names.FLAVOR.plural),
-        cluster_queues=lookup.list(names.GROUP, names.CLUSTER_QUEUE.plural),
-        cohorts=lookup.list(names.GROUP, names.COHORT.plural),
-    )
     page = items[offset : offset + limit]
-    for item, workload in page:
-        explanation = explainer.explain(workload, time.time())
-        if explanation is not None:
-            item["pendingReason"] = explanation.summary  # not in Kueue's API; its clients ignore it
+    await _add_reasons(page, positions, local_queues, lookup)
     summary = {
         "kind": _SUMMARY,
         "apiVersion": resource.api_version,
@@ -92,6 +90,48 @@ async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _re
         "items": [item for item, _ in page],
     }
     return Response(200, orjson.dumps(summary))
+
+
+async def _read_workloads(lookup: StoreLookup) -> list[WorkloadInfo]:
+    """All workloads, parsed. Other requests are answered meanwhile."""
+    from torchyard.core.queue.workload_info import WorkloadInfo
+
+    infos: list[WorkloadInfo] = []
+    for record in list(lookup.records(names.GROUP, names.WORKLOAD.plural)):
+        infos.append(WorkloadInfo(record.object()))
+        if len(infos) % _WITHOUT_PAUSE == 0:
+            await asyncio.sleep(0)
+    return infos
+
+
+async def _add_reasons(
+    page: list[tuple[Object, WorkloadPosition]],
+    positions: list[WorkloadPosition],
+    local_queues: list[Object],
+    lookup: StoreLookup,
+) -> None:
+    """Say of each item why it is pending. Other requests are answered meanwhile."""
+    from torchyard.core.queue.explanation import PendingExplainer
+
+    def labels_of(namespace: str) -> dict[str, str] | None:
+        obj = lookup.get("", "namespaces", "", namespace)
+        return None if obj is None else obj["metadata"].get("labels") or {}
+
+    explainer = PendingExplainer(
+        positions,
+        flavors=lookup.list(names.GROUP, names.FLAVOR.plural),
+        cluster_queues=lookup.list(names.GROUP, names.CLUSTER_QUEUE.plural),
+        cohorts=lookup.list(names.GROUP, names.COHORT.plural),
+        local_queues=local_queues,
+        checks=lookup.list(names.GROUP, names.CHECK.plural),
+        labels_of=labels_of,
+    )
+    for number, (item, workload) in enumerate(page):
+        if number % _WITHOUT_PAUSE == 0:
+            await asyncio.sleep(0)
+        summary = explainer.summarize(workload)
+        if summary is not None:
+            item["pendingReason"] = str(summary)  # not in Kueue's API; its clients ignore it
 
 
 def _count_parameter(ctx: RequestContext, name: str, default: int) -> int:

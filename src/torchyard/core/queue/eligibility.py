@@ -19,9 +19,12 @@ def ineligible_reason(
     info: WorkloadInfo,
     local_queues: Mapping[Key, Object],
     cluster_queues: Mapping[str, ClusterQueue],
-    labels_of: NamespaceLabels,
+    labels_of: NamespaceLabels | None,
 ) -> ReasonMessage | None:
-    """None: it can be queued and admitted. `local_queues`: their specs."""
+    """None: it can be queued and admitted. `local_queues`: their specs.
+
+    `labels_of`: None if the labels are not known; then every ClusterQueue selects all namespaces.
+    """
     reason = local_queue_reason(info, local_queues)
     if reason is not None:
         return reason
@@ -46,7 +49,7 @@ def local_queue_reason(info: WorkloadInfo, local_queues: Mapping[Key, Object]) -
 
 
 def _cluster_queue_reason(
-    namespace: str, name: str, cluster_queues: Mapping[str, ClusterQueue], labels_of: NamespaceLabels
+    namespace: str, name: str, cluster_queues: Mapping[str, ClusterQueue], labels_of: NamespaceLabels | None
 ) -> ReasonMessage | None:
     kind, cq = names.CLUSTER_QUEUE.kind, cluster_queues.get(name)
     if cq is None:
@@ -55,7 +58,7 @@ def _cluster_queue_reason(
         is_stopped = cq.spec.stop_policy != names.NO_STOP
         reason = messages.REASON_SUSPENDED if is_stopped else messages.REASON_MISCONFIGURED
         return ReasonMessage(reason, messages.is_inactive(kind, name))
-    if not _selects(cq.spec, labels_of(namespace)):
+    if labels_of is not None and not _selects(cq.spec, labels_of(namespace)):
         return ReasonMessage(messages.REASON_NAMESPACE_MISMATCH, messages.NAMESPACE_MISMATCH)
     return None
 

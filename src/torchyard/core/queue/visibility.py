@@ -34,7 +34,12 @@ class StartEstimate:
 
 def workload_positions(workloads: Iterable[Object], cluster_queue_of: dict[Key, str]) -> list[WorkloadPosition]:
     """All workloads, in the order in which their ClusterQueue schedules them. `cluster_queue_of`: by LocalQueue."""
-    infos = sorted((WorkloadInfo(obj) for obj in workloads), key=lambda info: info.order)
+    return positions_of_infos((WorkloadInfo(obj) for obj in workloads), cluster_queue_of)
+
+
+def positions_of_infos(infos: Iterable[WorkloadInfo], cluster_queue_of: dict[Key, str]) -> list[WorkloadPosition]:
+    """As `workload_positions`, for workloads that are parsed already."""
+    infos = sorted(infos, key=lambda info: info.order)
     counts: dict[str, int] = {}
     positions: list[WorkloadPosition] = []
     for info in infos:
@@ -64,24 +69,45 @@ def _state_and_message(info: WorkloadInfo) -> tuple[str, str]:
     return (PENDING if info.is_active else HELD), message
 
 
-def estimate_start(
-    workload: WorkloadPosition, positions: Iterable[WorkloadPosition], now: float
-) -> StartEstimate | None:
-    """When a pending workload starts, if those before it run as long as the finished ones did; None if too few have.
+class StartEstimator:
+    """When pending workloads start, if those before them run as long as the finished ones did.
 
     Assumes that as many run at once as do now, and that each one that finishes lets the next one start.
     """
-    same_queue = [other for other in positions if other.cluster_queue == workload.cluster_queue]
-    run_times = [run_time for other in same_queue if (run_time := _run_time(other.info)) is not None]
-    if workload.position is None or len(run_times) < _MIN_FINISHED:
-        return None
-    mean, deviation = statistics.mean(run_times), statistics.pstdev(run_times)
-    running = [other.info for other in same_queue if other.state in (ADMITTED, EVICTED)]
-    ends = sorted(max(0.0, mean - (now - info.reserved_at)) for info in running) or [0.0]
-    for _ in range(workload.position):
-        heapreplace(ends, ends[0] + mean)
-    generations = workload.position // max(1, len(ends)) + 1
-    return StartEstimate(ends[0], deviation * math.sqrt(generations))
+
+    def __init__(self, positions: Iterable[WorkloadPosition]) -> None:
+        """`positions`: of all workloads."""
+        self._workloads: dict[str, list[WorkloadPosition]] = {}  # by ClusterQueue
+        for workload in positions:
+            self._workloads.setdefault(workload.cluster_queue, []).append(workload)
+        self._run_times: dict[str, list[float]] = {}  # by ClusterQueue
+
+    def estimate(self, workload: WorkloadPosition, now: float) -> StartEstimate | None:
+        """None if it is not pending, or too few workloads of its ClusterQueue have finished."""
+        run_times = self._finished_run_times(workload.cluster_queue)
+        if workload.position is None or len(run_times) < _MIN_FINISHED:
+            return None
+        mean, deviation = statistics.mean(run_times), statistics.pstdev(run_times)
+        same_queue = self._workloads.get(workload.cluster_queue, ())
+        running = [other.info for other in same_queue if other.state in (ADMITTED, EVICTED)]
+        ends = sorted(max(0.0, mean - (now - info.reserved_at)) for info in running) or [0.0]
+        for _ in range(workload.position):
+            heapreplace(ends, ends[0] + mean)
+        generations = workload.position // max(1, len(ends)) + 1
+        return StartEstimate(ends[0], deviation * math.sqrt(generations))
+
+    def _finished_run_times(self, cluster_queue: str) -> list[float]:
+        if cluster_queue not in self._run_times:
+            times = (_run_time(other.info) for other in self._workloads.get(cluster_queue, ()))
+            self._run_times[cluster_queue] = [run_time for run_time in times if run_time is not None]
+        return self._run_times[cluster_queue]
+
+
+def estimate_start(
+    workload: WorkloadPosition, positions: Iterable[WorkloadPosition], now: float
+) -> StartEstimate | None:
+    """When one pending workload starts; None if too few have finished."""
+    return StartEstimator(positions).estimate(workload, now)
 
 
 def _run_time(info: WorkloadInfo) -> float | None:
