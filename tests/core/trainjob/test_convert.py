@@ -111,3 +111,13 @@ def test_a_runtime_that_is_not_in_the_file_is_asked_for() -> None:
     conversion = to_pytorchjob(job, [])
     assert conversion.objects == []
     assert conversion.notes == ["ClusterTrainingRuntime mine is not in the file; add it"]
+
+
+def test_the_maximum_of_an_elastic_job_is_its_number_of_nodes() -> None:
+    conversion = to_trainjob(pytorchjob(elasticPolicy={"minReplicas": 1, "maxReplicas": 4}))
+    (train_job,) = conversion.objects
+    assert train_job["metadata"]["annotations"] == {"torchyard.dev/elastic": "1:2"}
+    assert validate(train_job, runtimes()[0]) == []
+    assert "maxReplicas 4" in conversion.notes[0]
+    (back,) = to_pytorchjob(train_job, []).objects
+    assert back["spec"]["elasticPolicy"] == {"minReplicas": 1, "maxReplicas": 2}

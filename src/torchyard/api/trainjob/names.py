@@ -35,7 +35,8 @@ SNAPSHOT_KEY = "runtime"
 HOSTFILE_KEY = "hostfile"
 
 # Our annotations, of a TrainJob.
-ELASTIC = "torchyard.dev/elastic"  # "1:4": minimum and maximum number of nodes
+# "1:4": minimum and maximum number of nodes. Of a job, whose maximum is numNodes; or of a runtime, for all its jobs.
+ELASTIC = "torchyard.dev/elastic"
 TTL = "torchyard.dev/ttl-seconds-after-finished"
 
 

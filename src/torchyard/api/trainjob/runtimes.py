@@ -14,7 +14,7 @@ SYSTEM_NAMESPACE, PUBLIC = "kubeflow-system", "kubeflow-trainer-public"
 
 
 def runtimes() -> list[Object]:
-    """`torch-distributed` as upstream installs it, and one whose jobs continue with fewer or more nodes."""
+    """`torch-distributed` as upstream installs it, and one whose jobs of 1 to 16 nodes continue with fewer."""
     elastic = _runtime(TORCH_ELASTIC)
     elastic["metadata"]["annotations"] = {names.ELASTIC: "1:16"}
     return [_runtime(TORCH_DISTRIBUTED), elastic]

@@ -19,6 +19,7 @@ from torchyard.api.trainjob import environment, messages, names
 _JOBS = "spec.template.spec.replicatedJobs"
 _PATCHES = "spec.runtimePatches"
 _ENV = "spec.trainer.env"
+_ELASTIC = f"metadata.annotations[{names.ELASTIC}]"
 NOT_SUSPENDED = "RuntimePatches can only be modified when the TrainJob is suspended before or after the update"
 _DEPRECATED = (
     '{kind} "{name}" is deprecated and will be removed in a future release of Kubeflow Trainer. See runtime deprecation'
@@ -72,7 +73,10 @@ def validate_runtime(runtime: Object) -> list[FieldError]:
             ]
             detail = f"must contain the required container for the ancestor: {step}"
             errs.append(field_errors.invalid(f"{at}.template.spec.template.spec.containers", shown, detail))
-    if names.FLUX in ((runtime.get("spec") or {}).get("mlPolicy") or {}):
+    policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
+    if (written := _elastic_annotation(runtime)) is not None:
+        errs += _annotation_errors(written, policy)
+    if names.FLUX in policy:
         errs.append(field_errors.forbidden("spec.mlPolicy.flux", messages.flux_not_supported()))
     return errs
 
@@ -107,7 +111,7 @@ def validate(
         # The job has a snapshot of a runtime that is deleted later.
         return errs if old is not None else [runtime_missing(job), *errs]
     policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
-    errs += [*_count_errors(job), *_reserved_env(job, policy), *_elastic_errors(job)]
+    errs += [*_count_errors(job), *_reserved_env(job, policy), *_elastic_errors(job, runtime, policy)]
     errs += [*_injection_errors(runtime, policy), *_initializer_errors(job, runtime), *_patch_errors(job, runtime)]
     if old is not None:
         errs += _update_errors(job, old, jobset)
@@ -142,11 +146,40 @@ def _reserved_env(job: Object, policy: Object) -> Iterator[FieldError]:
         yield field_errors.invalid(_ENV, env, detail)
 
 
-def _elastic_errors(job: Object) -> Iterator[FieldError]:
-    written = (job["metadata"].get("annotations") or {}).get(names.ELASTIC)
-    if written is not None and elastic_range(written) is None:
+def _elastic_errors(job: Object, runtime: Object, policy: Object) -> Iterator[FieldError]:
+    """A job has as many pods as nodes, so that torchrun's maximum is this number."""
+    trainer: Object = job["spec"].get("trainer") or {}
+    nodes: int = {"numNodes": 1, **policy, **trainer}["numNodes"]
+    written = _elastic_annotation(job)
+    if written is not None:
+        yield from _annotation_errors(written, policy)
+        limits = elastic_range(written)
+        if limits is not None and limits[1] != nodes:
+            detail = (
+                f"the maximum must be the number of nodes, which is {nodes}: set spec.trainer.numNodes to {limits[1]},"
+                f' or the annotation to "{min(limits[0], nodes)}:{nodes}"'
+            )
+            yield field_errors.invalid(_ELASTIC, written, detail)
+        return
+    limits = elastic_range(_elastic_annotation(runtime) or "")
+    if limits is not None and names.TORCH in policy and not limits[0] <= nodes <= limits[1]:
+        detail = f"must be between {limits[0]} and {limits[1]}, as the annotation {names.ELASTIC} of the runtime says"
+        yield field_errors.invalid("spec.trainer.numNodes", nodes, detail)
+
+
+def _elastic_annotation(obj: Object) -> str | None:
+    text: str | None = (obj["metadata"].get("annotations") or {}).get(names.ELASTIC)
+    return text
+
+
+def _annotation_errors(written: str, policy: Object) -> Iterator[FieldError]:
+    if elastic_range(written) is None:
         detail = 'must be "MIN:MAX", the smallest and the largest number of nodes, such as "1:4"'
-        yield field_errors.invalid(f"metadata.annotations[{names.ELASTIC}]", written, detail)
+        yield field_errors.invalid(_ELASTIC, written, detail)
+    if names.TORCH not in policy:
+        yield field_errors.forbidden(
+            _ELASTIC, "only torchrun is elastic: use it with spec.mlPolicy.torch of the runtime"
+        )
 
 
 def elastic_range(text: str) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ from torchyard.api.pytorchjob.defaults import main_container, with_defaults
 from torchyard.api.trainjob import environment, names
 from torchyard.api.trainjob.runtimes import TORCH_DISTRIBUTED, runtimes
 from torchyard.api.trainjob.validation import ancestor
-from torchyard.core.trainjob.jobset import elastic_nodes, make_jobset, pod_counts
+from torchyard.core.trainjob.jobset import elastic_minimum, make_jobset, pod_counts
 from torchyard.core.trainjob.patches import patched_template
 
 MANAGER = "torchyard.dev/convert"
@@ -54,7 +54,7 @@ def to_trainjob(given: Object) -> Conversion:
     spec["trainer"] = trainer
     annotations = dict(job["metadata"].get("annotations") or {})
     job_spec = _run_policy(job, first, spec, annotations=annotations, pod=pod, result=result)
-    _elastic(given, annotations, result)
+    _elastic(given, annotations, nodes=trainer["numNodes"], result=result)
     container["name"] = names.NODE
     metadata = {key: value for key, value in job["metadata"].items() if key in ("name", "namespace", "labels")}
     if annotations:
@@ -133,12 +133,17 @@ def _run_policy(
     return job_spec
 
 
-def _elastic(job: Object, annotations: Object, result: Conversion) -> None:
+def _elastic(job: Object, annotations: Object, *, nodes: int, result: Conversion) -> None:
     policy = job["spec"].get("elasticPolicy")
     if policy is None:
         return
     with_limits = with_defaults(job)["spec"]["elasticPolicy"]
-    annotations[names.ELASTIC] = f"{with_limits['minReplicas']}:{with_limits['maxReplicas']}"
+    annotations[names.ELASTIC] = f"{min(with_limits['minReplicas'], nodes)}:{nodes}"
+    if with_limits["maxReplicas"] != nodes:
+        result.notes.append(
+            f"spec.elasticPolicy.maxReplicas {with_limits['maxReplicas']}: a TrainJob has as many pods as nodes, so the"
+            f" maximum is numNodes ({nodes}); to change it, change numNodes and the annotation {names.ELASTIC}"
+        )
     others = sorted(set(policy) - {"minReplicas", "maxReplicas"})
     if others:
         result.notes.append(f"spec.elasticPolicy has no counterpart for {', '.join(others)}")
@@ -251,10 +256,10 @@ def _pytorchjob(job: Object, runtime: Object, trainer: Object, result: Conversio
     processes = (job["spec"].get("trainer") or {}).get("numProcPerNode")
     if processes is not None:
         spec["nprocPerNode"] = str(processes)
-    if limits := elastic_nodes(job, runtime):
+    if (least := elastic_minimum(job, runtime)) is not None:
         annotations.pop(names.ELASTIC, None)
         # The elastic policy counts workers, so all nodes are workers.
-        spec["elasticPolicy"] = {"minReplicas": limits[0], "maxReplicas": limits[1]}
+        spec["elasticPolicy"] = {"minReplicas": min(least, total), "maxReplicas": total}
         spec["pytorchReplicaSpecs"] = {pytorchjob.WORKER: replica(total)}
     metadata = {
         key: value for key, value in job["metadata"].items() if key in ("name", "namespace", "labels") and value

@@ -51,12 +51,13 @@ def pod_counts(job: Object, runtime: Object, jobset_spec: Object) -> dict[str, i
     return counts
 
 
-def elastic_nodes(job: Object, runtime: Object) -> tuple[int, int] | None:
-    """The numbers of nodes of an elastic job: its annotation, else the runtime's."""
+def elastic_minimum(job: Object, runtime: Object) -> int | None:
+    """The smallest number of nodes of an elastic job; the largest is `numNodes`."""
     for obj in (job, runtime):
         written = (obj["metadata"].get("annotations") or {}).get(names.ELASTIC)
         if written is not None:
-            return elastic_range(written)
+            limits = elastic_range(written)
+            return None if limits is None else limits[0]
     return None
 
 
@@ -69,7 +70,7 @@ class _Builder:
         self._policy: Object = runtime["spec"].get("mlPolicy") or {}
         self._groups: Object = runtime["spec"].get("podGroupPolicy") or {}
         self._trainer: Object = job["spec"].get("trainer") or {}
-        self._elastic = elastic_nodes(job, runtime)
+        self._elastic = elastic_minimum(job, runtime)
         self._subdomain = (jobset_spec.get("network") or {}).get("subdomain") or self._name
         trainer = next((each for each in jobset_spec["replicatedJobs"] if ancestor(each) == names.TRAINER), None)
         self._training = None if trainer is None else self._describe(trainer)

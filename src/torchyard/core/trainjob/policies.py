@@ -19,7 +19,7 @@ class Training:
     address: str  # the host name of the first node
     resources: Object  # the job's of each node, else the runtime's of the container `node`
     processes: int | None = None  # per node, if the job says so
-    elastic: tuple[int, int] | None = None  # the smallest and the largest number of nodes
+    elastic: int | None = None  # the smallest number of nodes with which the training goes on
 
 
 def policy_environment(policy: Object, training: Training) -> list[Object]:
@@ -35,8 +35,7 @@ def torch_environment(training: Training) -> list[Object]:
     nodes = str(training.nodes)
     if training.elastic is not None:
         # With more than there are pods, torchrun would wait for them.
-        least, most = (min(limit, training.nodes) for limit in training.elastic)
-        nodes = f"{least}:{most}"
+        nodes = f"{min(training.elastic, training.nodes)}:{training.nodes}"
     variables = [
         _value(torchrun.NNODES, nodes),
         _value(torchrun.NPROC_PER_NODE, processes_per_node(training)),
