@@ -21,6 +21,7 @@ from torchyard.api.objects import Object
 from torchyard.controllers.jobset_metrics import JobSetMetrics
 from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.mutation_cache import MutationCache
+from torchyard.core.jobset.children import claim_names
 from torchyard.core.jobset.decide import JobSetDecision, decide
 from torchyard.core.jobset.view import JobSetView, replicated_job_of
 from torchyard.kube.client import Client
@@ -56,14 +57,19 @@ class JobSetController:
         self._jobsets = informers.for_resource(JOBSETS, labels=selector, indexes={"key": by_key})
         self._jobs = informers.for_resource(JOBS, labels=names.JOBSET_NAME, indexes={_OWNER: by_owner})
         self._services = informers.for_resource(SERVICES, indexes={"key": by_key})
+        self._claims = informers.for_resource(
+            PERSISTENT_VOLUME_CLAIMS, labels=names.JOBSET_NAME, indexes={"key": by_key}
+        )
         self._jobset_cache = MutationCache(self._jobsets, "key", by_key)
         self._job_cache = MutationCache(self._jobs, _OWNER, by_owner)
         self._service_cache = MutationCache(self._services, "key", by_key)
-        sources = [self._jobsets, self._jobs, self._services]
+        self._claim_cache = MutationCache(self._claims, "key", by_key)
+        sources = [self._jobsets, self._jobs, self._services, self._claims]
         self.controller = Controller(names.CONTROLLER, self._reconcile, sources, workers=workers, observe=observe)
         self._jobsets.on_change(self._jobset_changed)
         for informer in (self._jobs, self._services):
             informer.on_change(self._child_changed)
+        self._claims.on_change(self._claim_changed)
         self._write_slots = asyncio.Semaphore(writes)
 
     async def run(self) -> None:
@@ -84,6 +90,12 @@ class JobSetController:
             if reference.get("controller") and reference["kind"] == names.KIND:
                 self.controller.queue.add((obj["metadata"].get("namespace", ""), reference["name"]))
 
+    def _claim_changed(self, change: str, claim: Object, _before: Object | None) -> None:
+        """A claim of an earlier JobSet of the same name may be deleted only now. Retained claims have no owner."""
+        if change == "DELETED":
+            name = claim["metadata"]["labels"][names.JOBSET_NAME]
+            self.controller.queue.add((claim["metadata"]["namespace"], name))
+
     async def _reconcile(self, key: Key) -> float | None:
         cached = self._jobset_cache.by_index("/".join(key))
         if not cached:
@@ -92,7 +104,9 @@ class JobSetController:
         jobs = self._job_cache.by_index(jobset["metadata"]["uid"])
         service = f"{key[0]}/{names.subdomain(jobset)}"
         has_service = bool(self._service_cache.by_index(service))
-        decision = decide(JobSetView.of(jobset, self._clock(), jobs, has_service=has_service))
+        claims = [name for name in claim_names(jobset) if self._claim_cache.by_index(f"{key[0]}/{name}")]
+        view = JobSetView.of(jobset, self._clock(), jobs, has_service=has_service, claims=claims)
+        decision = decide(view)
         await self._apply(jobset, decision)
         return decision.wake_after
 
@@ -141,13 +155,18 @@ class JobSetController:
         self._service_cache.record(created)
 
     async def _create_claim(self, jobset: Object, claim: Object) -> None:
+        """A claim without the label is not in the cache, and a quota would refuse to create it once more."""
+        metadata = claim["metadata"]
+        if await self._client.find(PERSISTENT_VOLUME_CLAIMS, metadata["name"], metadata["namespace"]):
+            return
         try:
-            await self._client.create(PERSISTENT_VOLUME_CLAIMS, claim)
+            created = await self._client.create(PERSISTENT_VOLUME_CLAIMS, claim)
         except StatusError as error:
             if error.reason == "AlreadyExists":
                 return
             self._warn(jobset, messages.CLAIM_NOT_CREATED, str(error))
             raise
+        self._claim_cache.record(created)
 
     async def _create_jobs(self, jobset: Object, jobs: list[Object]) -> None:
         errors: list[str] = []

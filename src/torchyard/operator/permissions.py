@@ -52,7 +52,7 @@ def jobset_permissions() -> list[Permission]:
         Permission("batch", "jobs", (*_READ, "create", "update", "delete")),
         # a Job that is resumed loses its start time, so that its pod template may change
         Permission("batch", "jobs/status", ("update",)),
-        Permission("", "persistentvolumeclaims", ("create",)),
+        Permission("", "persistentvolumeclaims", (*_READ, "create")),
     ]
 
 

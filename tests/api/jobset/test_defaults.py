@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+from torchyard.api.jobset.defaults import with_defaults
 from torchyard.api.jobset.validation import EXCLUSIVE_PLACEMENT, JobSetStrategy, validate_update, warnings
 from torchyard.api.objects import Object
 
@@ -74,3 +75,21 @@ def test_exclusive_placement_is_stored_with_a_warning() -> None:
     assert warnings(obj) == [EXCLUSIVE_PLACEMENT]
     obj["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/node-selector"] = "true"
     assert warnings(obj) == []
+
+
+def test_a_null_counts_as_absent() -> None:
+    obj = jobset(network=None, successPolicy=None, startupPolicy=None, failurePolicy=None, volumeClaimPolicies=None)
+    obj["spec"]["replicatedJobs"].append({"name": "b", "template": None})
+    STRATEGY.prepare_create(obj)
+    assert obj["spec"]["network"] == stored()["spec"]["network"]
+    assert obj["spec"]["successPolicy"] == {"operator": "All"}
+    assert obj["spec"]["replicatedJobs"][1]["template"]["spec"]["completionMode"] == "Indexed"
+    assert with_defaults({"spec": {**stored()["spec"], "network": None}})["spec"] == stored()["spec"]
+
+
+def test_a_negative_number_of_jobs_is_refused() -> None:
+    obj = stored()
+    obj["spec"]["replicatedJobs"][0]["replicas"] = -1
+    assert [(err.field, err.message) for err in STRATEGY.validate(obj)] == [
+        ("spec.replicatedJobs[0].replicas", "Invalid value: -1: must be greater than or equal to 0")
+    ]

@@ -131,3 +131,20 @@ def test_labels_that_another_client_changed_do_not_stop_the_controller() -> None
     odd = job("train-a-0")
     odd["metadata"]["labels"] = {"jobset.sigs.k8s.io/restart-attempt": "many"}
     assert names(decided(jobset(), odd).create_jobs) == ["train-a-1"]
+
+
+def test_a_stored_negative_number_of_jobs_counts_as_none() -> None:
+    """A server that runs upstream's webhook accepts it."""
+    obj = jobset({"name": "a", "replicas": -1}, {"name": "b", "replicas": 2})
+    complete = job("train-b-0")
+    complete["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    decision = decided(obj, complete)
+    assert names(decision.create_jobs) == ["train-b-1"]
+    assert decision.status is not None
+    assert not any(each["type"] == "Completed" for each in decision.status.get("conditions") or ())
+
+
+def test_only_missing_claims_are_created() -> None:
+    obj = jobset(volumeClaimPolicies=[{"templates": [{"metadata": {"name": "x"}}, {"metadata": {"name": "y"}}]}])
+    assert names(decide(JobSetView.of(obj, NOW, (), has_service=True)).claims) == ["x-train", "y-train"]
+    assert names(decide(JobSetView.of(obj, NOW, (), has_service=True, claims=["x-train"])).claims) == ["y-train"]

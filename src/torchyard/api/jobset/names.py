@@ -63,6 +63,11 @@ def job_name(jobset: str, replicated_job: str, index: int) -> str:
     return f"{jobset}-{replicated_job}-{index}"
 
 
+def replicas(replicated_job: Object) -> int:
+    """Return the number of Jobs: 1 by default, none where a server stored a negative number."""
+    return max(int(replicated_job.get("replicas", 1)), 0)
+
+
 def claim_name(jobset: str, template: str) -> str:
     """Return the name of a PersistentVolumeClaim of spec.volumeClaimPolicies."""
     return f"{template}-{jobset}"

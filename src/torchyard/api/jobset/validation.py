@@ -140,6 +140,7 @@ def _check_replicated_job(
 ) -> None:
     name, replicas = replicated_job["name"], replicated_job.get("replicas", 1)
     job = (replicated_job.get("template") or {}).get("spec") or {}
+    checks.nonnegative(replicas, f"{at}.replicas", errs)
     if job.get("parallelism", 1) * replicas > _MAX_INT32:
         text = f"the product of replicas and parallelism must not exceed {_MAX_INT32} for replicatedJob '{name}'"
         errs.append(_internal(text))

@@ -70,6 +70,10 @@ def make_service(jobset: Object) -> Object:
     }
 
 
+def claim_names(jobset: Object) -> list[str]:
+    return [claim["metadata"]["name"] for claim in make_claims(jobset)]
+
+
 def make_claims(jobset: Object) -> list[Object]:
     """The claims of spec.volumeClaimPolicies; those to retain have no owner."""
     claims = []

@@ -62,7 +62,7 @@ def _advance(view: JobSetView, draft: StatusDraft, decision: JobSetDecision) -> 
         return
     if has_host_names(view.spec) and not view.has_service:
         decision.service = make_service(view.jobset)
-    decision.claims = make_claims(view.jobset)
+    decision.claims = [claim for claim in make_claims(view.jobset) if claim["metadata"]["name"] not in view.claims]
     _create_jobs(view, draft, decision)
     if view.is_suspended:
         decision.suspend = [_suspended(job) for job in view.active if not is_suspended(job)]
@@ -86,7 +86,7 @@ def _has_succeeded(view: JobSetView) -> bool:
     succeeded = sum(replicated_job_of(job) in targets for job in view.successful)
     if policy["operator"] == names.ANY:
         return succeeded >= 1
-    return succeeded >= sum(int(job.get("replicas", 1)) for job in view.replicated_jobs if job["name"] in targets)
+    return succeeded >= sum(names.replicas(job) for job in view.replicated_jobs if job["name"] in targets)
 
 
 def _create_jobs(view: JobSetView, draft: StatusDraft, decision: JobSetDecision) -> None:
@@ -112,7 +112,7 @@ def _missing_jobs(view: JobSetView, replicated_job: Object) -> list[Object]:
     name, present = view.jobset["metadata"]["name"], view.job_names
     return [
         make_job(view.jobset, replicated_job, index)
-        for index in range(int(replicated_job.get("replicas", 1)))
+        for index in range(names.replicas(replicated_job))
         if names.job_name(name, replicated_job["name"], index) not in present
     ]
 

@@ -48,7 +48,7 @@ def _restart_jobset(draft: StatusDraft, *, counts: bool) -> None:
 
 def _restart_job(view: JobSetView, draft: StatusDraft, job: Object, *, counts: bool) -> None:
     name, index = replicated_job_of(job), job_index_of(job)
-    replicas = {each["name"]: int(each.get("replicas", 1)) for each in view.replicated_jobs}
+    replicas = {each["name"]: names.replicas(each) for each in view.replicated_jobs}
     if index >= replicas.get(name, 0):  # another client changed its labels
         _restart_jobset(draft, counts=counts)
         return

@@ -18,13 +18,13 @@ def identity(jobset: Object, replicated_job: Object, index: int) -> dict[str, st
         names.JOBSET_UID: metadata["uid"],
         names.REPLICATED_JOB_NAME: name,
         names.RESTART_ATTEMPT: status.get("restarts") or 0,
-        names.REPLICATED_JOB_REPLICAS: _replicas(replicated_job),
-        names.GLOBAL_REPLICAS: sum(_replicas(job) for job in jobs),
+        names.REPLICATED_JOB_REPLICAS: names.replicas(replicated_job),
+        names.GLOBAL_REPLICAS: sum(names.replicas(job) for job in jobs),
         names.JOB_INDEX: index,
         names.JOB_KEY: names.job_key(metadata["namespace"], names.job_name(metadata["name"], name, index)),
         names.JOB_GLOBAL_INDEX: _index_among(jobs, name, index),
         names.GROUP_NAME: group,
-        names.GROUP_REPLICAS: sum(_replicas(job) for job in in_group),
+        names.GROUP_REPLICAS: sum(names.replicas(job) for job in in_group),
         names.JOB_GROUP_INDEX: _index_among(in_group, name, index),
     }
     if restarts_single_jobs(spec):
@@ -52,9 +52,5 @@ def _index_among(jobs: list[Object], name: str, index: int) -> int:
     for job in jobs:
         if job["name"] == name:
             break
-        before += _replicas(job)
+        before += names.replicas(job)
     return before + index
-
-
-def _replicas(replicated_job: Object) -> int:
-    return int(replicated_job.get("replicas", 1))

@@ -12,11 +12,11 @@ def is_in_order(spec: Object) -> bool:
 
 def has_started(replicated_job: Object, counts: dict[str, Object]) -> bool:
     """Whether every Job is ready or finished."""
-    return _replicas(replicated_job) == _started(counts.get(replicated_job["name"]))
+    return names.replicas(replicated_job) == _started(counts.get(replicated_job["name"]))
 
 
 def dependencies_met(replicated_job: Object, replicated_jobs: list[Object], counts: dict[str, Object]) -> bool:
-    replicas = {job["name"]: _replicas(job) for job in replicated_jobs}
+    replicas = {job["name"]: names.replicas(job) for job in replicated_jobs}
     return all(
         _is_reached(dependency, replicas.get(dependency["name"], 0), counts.get(dependency["name"]))
         for dependency in replicated_job.get("dependsOn") or ()
@@ -32,7 +32,3 @@ def _is_reached(dependency: Object, replicas: int, count: Object | None) -> bool
 
 def _started(count: Object | None) -> int:
     return count["failed"] + count["ready"] + count["succeeded"] if count else 0
-
-
-def _replicas(replicated_job: Object) -> int:
-    return int(replicated_job.get("replicas", 1))

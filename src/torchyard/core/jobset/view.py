@@ -21,9 +21,18 @@ class JobSetView:
     failed: tuple[Object, ...]
     previous: tuple[Object, ...]  # Jobs of an earlier attempt, to be deleted
     has_service: bool
+    claims: frozenset[str]  # names of its PersistentVolumeClaims that exist
 
     @classmethod
-    def of(cls, jobset: Object, now: datetime, jobs: Iterable[Object], *, has_service: bool) -> JobSetView:
+    def of(
+        cls,
+        jobset: Object,
+        now: datetime,
+        jobs: Iterable[Object],
+        *,
+        has_service: bool,
+        claims: Iterable[str] = (),
+    ) -> JobSetView:
         """`jobs` are those that the JobSet controls."""
         kinds: dict[str, list[Object]] = {"": [], COMPLETE: [], FAILED: [], "previous": []}
         for job in sorted(jobs, key=lambda job: str(job["metadata"]["name"])):
@@ -36,6 +45,7 @@ class JobSetView:
             failed=tuple(kinds[FAILED]),
             previous=tuple(kinds["previous"]),
             has_service=has_service,
+            claims=frozenset(claims),
         )
 
     @property

@@ -19,7 +19,7 @@ class JobSetIntegration:
             template = copy.deepcopy(_pod_template(replicated_job))
             metadata = template.get("metadata") or {}
             template["metadata"] = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
-            count = _replicas(replicated_job) * _pods_of_a_job(replicated_job)
+            count = names.replicas(replicated_job) * _pods_of_a_job(replicated_job)
             pod_sets.append({"name": replicated_job["name"], "count": count, "template": template})
         return pod_sets
 
@@ -40,7 +40,7 @@ class JobSetIntegration:
 
     def pods_ready(self, job: Object) -> bool:
         ready = sum(int(status["ready"]) + int(status["succeeded"]) for status in _statuses(job))
-        return ready == sum(_replicas(replicated_job) for replicated_job in _replicated_jobs(job))
+        return ready == sum(names.replicas(replicated_job) for replicated_job in _replicated_jobs(job))
 
     def reclaimable_pods(self, job: Object) -> dict[str, int]:
         pods = {replicated_job["name"]: _pods_of_a_job(replicated_job) for replicated_job in _replicated_jobs(job)}
@@ -76,10 +76,6 @@ def _replicated_jobs(job: Object) -> list[Object]:
 
 def _statuses(job: Object) -> list[Object]:
     return (job.get("status") or {}).get("replicatedJobsStatus") or []
-
-
-def _replicas(replicated_job: Object) -> int:
-    return int(replicated_job.get("replicas", 1))
 
 
 def _job_spec(replicated_job: Object) -> Object:
