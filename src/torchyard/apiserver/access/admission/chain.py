@@ -72,6 +72,7 @@ class BuiltInAdmission:
         plural_of: PluralGetter = lambda _api_version, _kind: None,
     ) -> None:
         rng = random or Random()
+        self._with_queues = with_queues
         self._quotas = QuotaAccountant(now, monotonic)
         self._mutating = _PluginChain(
             (namespace_lifecycle.check_namespace, None),
@@ -104,13 +105,15 @@ class BuiltInAdmission:
                 (policy_parameters.POLICIES, policy_parameters.BINDINGS),
             ),
             (trainjob.check_train_job, trainjob.RESOURCES),
+            *([(kueue.refuse_queued_train_job, trainjob.RESOURCES)] if with_queues else []),
             *([(kueue.check_queue, kueue.RESOURCES)] if with_queues else []),
         )
 
     def warnings(self, attributes: AdmissionAttributes) -> list[str]:
         """Texts of the Warning header about a write that is accepted. Call it before `mutate`."""
         if attributes.resource in trainjob.RESOURCES:
-            return trainjob.warnings(attributes)
+            queue_warnings = kueue.train_job_warnings(attributes) if self._with_queues else []
+            return [*trainjob.warnings(attributes), *queue_warnings]
         return pod_fields.unsupported_fields(attributes) if attributes.resource in pod_fields.RESOURCES else []
 
     def mutate(self, attributes: AdmissionAttributes) -> None:

@@ -9,6 +9,7 @@ from torchyard.api.jobset import names as jobset
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import messages, names
+from torchyard.api.trainjob import names as trainjob
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 
 KINDS = {
@@ -57,6 +58,31 @@ def _suspend(obj: Object, spec: Object, kind: str) -> None:
         spec["runPolicy"] = {"suspend": True}
     elif isinstance(spec["runPolicy"], dict):
         spec["runPolicy"]["suspend"] = True
+
+
+def refuse_queued_train_job(attributes: AdmissionAttributes) -> None:
+    """Reject a TrainJob that asks for a queue: without an integration it would start without quota.
+
+    One that was stored with the label, when the plane had no queues, can still be changed.
+    """
+    if not _is_train_job(attributes):
+        return
+    before, after = ((obj or {}).get("metadata") or {} for obj in (attributes.old, attributes.new))
+    queue = (after.get("labels") or {}).get(names.QUEUE_NAME)
+    if queue and queue != (before.get("labels") or {}).get(names.QUEUE_NAME):
+        err = field_errors.invalid(_LABEL, queue, messages.TRAIN_JOB_NOT_QUEUED)
+        raise _invalid(trainjob.KIND, attributes, err)
+
+
+def train_job_warnings(attributes: AdmissionAttributes) -> list[str]:
+    """Jobs of other kinds without a queue are put into the default queue."""
+    if _is_train_job(attributes) and attributes.operation == "CREATE" and _has_default_queue(attributes):
+        return [messages.TRAIN_JOB_BYPASSES_QUEUE]
+    return []
+
+
+def _is_train_job(attributes: AdmissionAttributes) -> bool:
+    return attributes.is_for(trainjob.PLURAL, trainjob.GROUP, operations=("CREATE", "UPDATE"))
 
 
 def check_queue(attributes: AdmissionAttributes) -> None:
