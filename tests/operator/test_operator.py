@@ -21,6 +21,7 @@ from torchyard.controllers.pytorchjob import JOBS
 from torchyard.operator.certificates import VALIDATING
 from torchyard.operator.checks import ClusterNotReady, check_own_namespace, check_permissions
 from torchyard.operator.install import DEFINITIONS, install, uninstall
+from torchyard.operator.manifests import LABELS, definitions
 from torchyard.operator.permissions import job_permissions
 from torchyard.operator.settings import LEASE, NAME, NAMESPACE, WEBHOOK, WEBHOOK_SECRET
 
@@ -62,7 +63,21 @@ async def test_uninstalling_keeps_jobs_and_their_definition_by_default(installed
 
     await installed.until(gone)
     await uninstall(installed.admin, INSTALLATION, output.append, with_definitions=True)
-    assert output[-2:] == [f"customresourcedefinition/{name} deleted" for name in (CRD_NAME, JOBSET_CRD_NAME)]
+    deleted = [f"customresourcedefinition/{obj['metadata']['name']} deleted" for obj in definitions()]
+    assert len(deleted) == 5 and output[-5:] == deleted
+
+
+async def test_a_definition_of_others_is_updated_but_never_deleted(installed: Installed) -> None:
+    """The label says whose it is: that of an earlier installation is removed here, so the definition is of others."""
+    labels = {"metadata": {"labels": dict.fromkeys(LABELS)}}
+    await installed.admin.patch(DEFINITIONS, JOBSET_CRD_NAME, labels, kind="merge")
+    await install(installed.admin, INSTALLATION, lambda _: None)
+    output: list[str] = []
+    await uninstall(installed.admin, INSTALLATION, output.append, with_definitions=True)
+    kept = f"customresourcedefinition/{JOBSET_CRD_NAME}"
+    assert f"{kept} was not created by yard install, and is kept with its objects" in output
+    assert f"{kept} deleted" not in output and f"customresourcedefinition/{CRD_NAME} deleted" in output
+    await installed.admin.delete(DEFINITIONS, JOBSET_CRD_NAME)
 
 
 async def test_a_job_runs_to_its_end_under_the_operators_own_role(

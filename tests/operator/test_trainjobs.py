@@ -74,6 +74,31 @@ async def test_a_job_that_does_not_fit_its_runtime_says_why(installed: Installed
         assert await installed.admin.find(JOBSETS, "mnist", namespace) is None
 
 
+async def test_a_selected_train_job_runs_though_its_jobset_lacks_the_labels(installed: Installed) -> None:
+    namespace = await installed.namespace("trainjobs-selected")
+    async with running(installed, namespaces=(namespace,), selector="team=a") as operator:
+        for name, team in (("theirs", "b"), ("ours", "a")):
+            job = train_job(namespace, name)
+            job["metadata"]["labels"] = {"team": team}
+            await installed.admin.create(TRAINJOBS, job)
+        theirs = (await installed.admin.get(TRAINJOBS, "theirs", namespace))["metadata"]
+        owner = {"apiVersion": TRAINJOBS.api_version, "kind": "TrainJob", "name": "theirs", "uid": theirs["uid"]}
+        pod = {"containers": [{"name": "node", "image": "busybox"}]}
+        jobset = {
+            "apiVersion": JOBSETS.api_version,
+            "kind": "JobSet",
+            "metadata": {"name": "theirs", "ownerReferences": [{**owner, "controller": True}]},
+            "spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]},
+        }
+        await installed.admin.create(JOBSETS, jobset, namespace)
+        await installed.until(lambda: installed.admin.find(BATCH_JOBS, "ours-node-0", namespace))
+        assert await installed.admin.find(BATCH_JOBS, "theirs-node-0", namespace) is None
+        await installed.admin.patch(TRAINJOBS, "theirs", {"metadata": {"labels": {"team": "a"}}}, namespace)
+        await installed.until(lambda: installed.admin.find(BATCH_JOBS, "theirs-node-0", namespace))
+        text = operator.metrics.text().decode()
+        assert text.count("# TYPE jobset_failed_total") == 1
+
+
 async def test_the_operator_does_not_run_beside_upstreams_trainer(installed: Installed) -> None:
     await check_no_other_trainer(installed.admin)
     await installed.admin.create(VALIDATING, {"metadata": {"name": UPSTREAM_TRAINER_WEBHOOKS}})

@@ -131,7 +131,8 @@ def install(
         bool | None, typer.Option(help="Run JobSets. Default: unless upstream's JobSet manager is installed.")
     ] = None,
     trainjobs: Annotated[
-        bool | None, typer.Option(help="Run TrainJobs. Default: unless Kubeflow Trainer is installed.")
+        bool | None,
+        typer.Option(help="Run TrainJobs, which need JobSets. Default: unless Kubeflow Trainer is installed."),
     ] = None,
     queues: Annotated[
         bool | None,
@@ -147,7 +148,7 @@ def install(
     from torchyard.core.queue.kueue_detection import IntegrationMode
     from torchyard.kube.kubeconfig import load
     from torchyard.operator import install as installer
-    from torchyard.operator.checks import has_upstream_jobset, has_upstream_trainer
+    from torchyard.operator.checks import has_upstream_jobset
     from torchyard.operator.diagnosis import is_plane
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
     from torchyard.operator.queues import inspect_kueue
@@ -184,7 +185,7 @@ def install(
             return
         with_queues = (await inspect_kueue(client)).mode is IntegrationMode.EXTERNAL if queues is None else queues
         with_jobsets = not await has_upstream_jobset(client) if jobsets is None else jobsets
-        with_trainjobs = not await has_upstream_trainer(client) if trainjobs is None else trainjobs
+        with_trainjobs = await installer.includes_trainjobs(client, trainjobs, say, jobsets=with_jobsets)
         chosen = replace(installation, queues=with_queues, jobsets=with_jobsets, trainjobs=with_trainjobs)
         await installer.install(client, chosen, say)
 
@@ -198,7 +199,9 @@ def uninstall(
     with_jobs: Annotated[
         bool,
         typer.Option(
-            "--with-jobs", help="Also delete the CustomResourceDefinitions, and with them every PyTorchJob and JobSet."
+            "--with-jobs",
+            help="Also delete the CustomResourceDefinitions that yard install created, and with them every PyTorchJob,"
+            " JobSet, TrainJob, TrainingRuntime and ClusterTrainingRuntime.",
         ),
     ] = False,
 ) -> None:

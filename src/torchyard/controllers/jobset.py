@@ -18,6 +18,7 @@ from torchyard.api.gvr import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from torchyard.api.jobset import messages, names
 from torchyard.api.jobset.defaults import with_defaults
 from torchyard.api.objects import Object
+from torchyard.api.selectors.labels import parse_labels
 from torchyard.controllers.jobset_metrics import JobSetMetrics
 from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.mutation_cache import MutationCache
@@ -26,7 +27,7 @@ from torchyard.core.jobset.decide import JobSetDecision, decide
 from torchyard.core.jobset.view import JobSetView, replicated_job_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, by_key, by_owner, key_of
+from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -49,12 +50,21 @@ class JobSetController:
         workers: int = 8,
         writes: int = 32,
         observe: Observe = lambda _result, _seconds: None,
+        trainjobs: GroupVersionResource | None = None,
     ) -> None:
-        """`selector` limits the JobSets, `writes` the number of concurrent writes."""
+        """`selector` limits the JobSets, `writes` the number of concurrent writes.
+
+        With `trainjobs`, JobSets of selected TrainJobs are selected too: they have the labels of the runtime.
+        """
         self._client, self._clock = client, clock
         self.recorder = EventRecorder(client, names.CONTROLLER, clock=clock)
         self.metrics = JobSetMetrics()
-        self._jobsets = informers.for_resource(JOBSETS, labels=selector, indexes={"key": by_key})
+        self._selector = parse_labels(selector)
+        self._trainjobs: Informer | None = None
+        if selector and trainjobs is not None:
+            self._trainjobs = informers.for_resource(trainjobs, labels=selector, indexes={"key": by_key})
+        watched = selector if self._trainjobs is None else ""
+        self._jobsets = informers.for_resource(JOBSETS, labels=watched, indexes={"key": by_key})
         self._jobs = informers.for_resource(JOBS, labels=names.JOBSET_NAME, indexes={_OWNER: by_owner})
         self._services = informers.for_resource(SERVICES, indexes={"key": by_key})
         self._claims = informers.for_resource(
@@ -66,6 +76,10 @@ class JobSetController:
         self._claim_cache = MutationCache(self._claims, "key", by_key)
         sources = [self._jobsets, self._jobs, self._services, self._claims]
         self.controller = Controller(names.CONTROLLER, self._reconcile, sources, workers=workers, observe=observe)
+        if self._trainjobs is not None:
+            sources.append(self._trainjobs)
+            # A TrainJob that is selected from now on; its JobSet has the same name.
+            self._trainjobs.on_change(lambda _change, job, _before: self.controller.queue.add(key_of(job)))
         self._jobsets.on_change(self._jobset_changed)
         for informer in (self._jobs, self._services):
             informer.on_change(self._child_changed)
@@ -80,7 +94,7 @@ class JobSetController:
 
     def _jobset_changed(self, change: str, jobset: Object, before: Object | None) -> None:
         self.controller.queue.add(key_of(jobset))
-        if before is not None and change != "DELETED":
+        if before is not None and change != "DELETED" and self._is_selected(jobset):
             for ended in messages.TERMINAL:
                 if has_true_condition(jobset, ended) and not has_true_condition(before, ended):
                     self.metrics.ended(ended, *key_of(jobset))
@@ -98,7 +112,7 @@ class JobSetController:
 
     async def _reconcile(self, key: Key) -> float | None:
         cached = self._jobset_cache.by_index("/".join(key))
-        if not cached:
+        if not cached or not self._is_selected(cached[0]):
             return None
         jobset = with_defaults(cached[0])
         jobs = self._job_cache.by_index(jobset["metadata"]["uid"])
@@ -109,6 +123,13 @@ class JobSetController:
         decision = decide(view)
         await self._apply(jobset, decision)
         return decision.wake_after
+
+    def _is_selected(self, jobset: Object) -> bool:
+        metadata = jobset["metadata"]
+        if self._trainjobs is None or self._selector.matches(metadata.get("labels")):
+            return True
+        trainjob = self._trainjobs.get(*key_of(jobset))
+        return trainjob is not None and trainjob["metadata"]["uid"] in by_owner(jobset)
 
     async def _apply(self, jobset: Object, decision: JobSetDecision) -> None:
         await self._all(self._delete_job(job) for job in decision.delete_jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 
 from torchyard.api.jobset import messages
 
@@ -16,6 +17,14 @@ class JobSetMetrics:
 
     def ended(self, condition: str, namespace: str, name: str) -> None:
         self._ended[condition, namespace, name] += 1
+
+    @classmethod
+    def merged(cls, parts: Iterable[JobSetMetrics]) -> JobSetMetrics:
+        """The metrics of several controllers as one: in a text each metric may appear only once."""
+        merged = cls()
+        for part in parts:
+            merged._ended.update(part._ended)
+        return merged
 
     def text(self) -> bytes:
         lines: list[str] = []

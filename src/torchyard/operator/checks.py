@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import LEASES, PODS
-from torchyard.api.jobset import names as jobsets
+from torchyard.api.jobset import names as jobset_names
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.trainjob import names as trainjobs
@@ -21,6 +21,10 @@ from torchyard.operator.permissions import UPSTREAM_JOBSET_WEBHOOKS, UPSTREAM_TR
 
 # The label of upstream's operator pods, in every version.
 UPSTREAM = "control-plane=kubeflow-training-operator"
+_JOBSETS = GroupVersionResource(jobset_names.GROUP, jobset_names.VERSION, jobset_names.PLURAL)
+# TrainJobs run as JobSets.
+NO_JOBSETS = "TrainJobs need JobSets, which this cluster does not serve and --no-jobsets leaves out"
+NO_JOBSETS_HINT = "install upstream's JobSet manager, leave out --no-jobsets, or add --no-trainjobs"
 
 
 class ClusterNotReady(YardError):
@@ -37,8 +41,7 @@ async def check_crd(client: Client) -> None:
 
 
 async def check_jobset_crd(client: Client) -> None:
-    ref = GroupVersionResource(jobsets.GROUP, jobsets.VERSION, jobsets.PLURAL)
-    await check_served(client, ref, "status", hint="yard install --crds-only, or yard operator --no-jobsets")
+    await check_served(client, _JOBSETS, "status", hint="yard install --crds-only, or yard operator --no-jobsets")
 
 
 async def has_upstream_jobset(client: Client) -> bool:
@@ -54,9 +57,20 @@ async def check_no_other_jobset_manager(client: Client) -> None:
         )
 
 
-async def check_trainjob_crds(client: Client) -> None:
-    ref = GroupVersionResource(trainjobs.GROUP, trainjobs.VERSION, trainjobs.PLURAL)
-    await check_served(client, ref, "status", hint="yard install --crds-only, or yard operator --no-trainjobs")
+async def check_trainjob_crds(client: Client, *, jobsets: bool) -> None:
+    """TrainJobs and both kinds of runtimes must be served, and JobSets, whoever manages them."""
+    hint = "yard install --crds-only, or yard operator --no-trainjobs"
+    plurals = {trainjobs.PLURAL: ("status",), trainjobs.RUNTIME_PLURAL: (), trainjobs.CLUSTER_RUNTIME_PLURAL: ()}
+    for plural, subresources in plurals.items():
+        await check_served(
+            client, GroupVersionResource(trainjobs.GROUP, trainjobs.VERSION, plural), *subresources, hint=hint
+        )
+    if not jobsets and not await serves_jobsets(client):
+        raise ClusterNotReady(NO_JOBSETS, hint=NO_JOBSETS_HINT)
+
+
+async def serves_jobsets(client: Client) -> bool:
+    return not await _missing(client, _JOBSETS, "status")
 
 
 async def has_upstream_trainer(client: Client) -> bool:
@@ -73,6 +87,13 @@ async def check_no_other_trainer(client: Client) -> None:
 
 
 async def check_served(client: Client, ref: GroupVersionResource, *subresources: str, hint: str) -> None:
+    missing = await _missing(client, ref, *subresources)
+    if missing:
+        listed = ", ".join(sorted(missing))
+        raise ClusterNotReady(f"the cluster does not serve {listed} of {ref.api_version}", hint=hint)
+
+
+async def _missing(client: Client, ref: GroupVersionResource, *subresources: str) -> set[str]:
     try:
         served = await client.raw("GET", f"/apis/{ref.api_version}")
     except StatusError as error:
@@ -80,10 +101,7 @@ async def check_served(client: Client, ref: GroupVersionResource, *subresources:
             raise
         served = {}
     available = {resource["name"] for resource in served.get("resources") or ()}
-    required = {ref.plural, *(f"{ref.plural}/{resource}" for resource in subresources)}
-    if not required <= available:
-        missing = ", ".join(sorted(required - available))
-        raise ClusterNotReady(f"the cluster does not serve {missing} of {ref.api_version}", hint=hint)
+    return {ref.plural, *(f"{ref.plural}/{resource}" for resource in subresources)} - available
 
 
 async def check_permissions(client: Client, rights: Iterable[Permission], namespaces: Iterable[str] = ("",)) -> None:

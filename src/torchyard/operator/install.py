@@ -16,7 +16,13 @@ from torchyard.controllers.pytorchjob import JOBS
 from torchyard.controllers.trainjob import TRAINJOBS
 from torchyard.kube.client import Client
 from torchyard.operator.certificates import MUTATING, VALIDATING
-from torchyard.operator.checks import has_upstream_jobset, has_upstream_trainer
+from torchyard.operator.checks import (
+    NO_JOBSETS,
+    NO_JOBSETS_HINT,
+    has_upstream_jobset,
+    has_upstream_trainer,
+    serves_jobsets,
+)
 from torchyard.operator.manifests import NAME_LABEL, Installation, definitions, jobset_objects, objects, queue_objects
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK_SECRET
 
@@ -53,7 +59,8 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
     jobsets = to.jobsets if to is not None else not await has_upstream_jobset(client)
     trainjobs = to.trainjobs if to is not None else not await has_upstream_trainer(client)
     for obj in definitions(jobsets=jobsets, trainjobs=trainjobs):
-        await _apply(client, obj, say)
+        definition = _without_labels(obj) if await _is_foreign(client, obj) else obj
+        await _apply(client, definition, say)
         await _wait_established(client, obj, say)
     if to is None:
         return
@@ -69,8 +76,19 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
             await _delete(client, obj, say)
 
 
+async def includes_trainjobs(client: Client, requested: bool | None, say: Say, *, jobsets: bool) -> bool:
+    """Whether to install TrainJobs; by default unless upstream's Trainer is installed, or JobSets would be missing."""
+    included = not await has_upstream_trainer(client) if requested is None else requested
+    if not included or jobsets or await serves_jobsets(client):
+        return included
+    if requested:
+        raise YardError(NO_JOBSETS, hint=NO_JOBSETS_HINT)
+    say("TrainJobs are left out: they need JobSets, which this cluster does not serve")
+    return False
+
+
 async def uninstall(client: Client, to: Installation, say: Say, *, with_definitions: bool = False) -> None:
-    """Delete the operator and its roles. Definitions, and with them all jobs, only on request.
+    """Delete the operator and its roles. The definitions that it created, and with them all jobs, only on request.
 
     The namespace is deleted too, unless another party created it or jobs in it are to be kept.
     """
@@ -80,10 +98,13 @@ async def uninstall(client: Client, to: Installation, say: Say, *, with_definiti
     for obj in sorted(obsolete, key=lambda obj: not obj["kind"].endswith("WebhookConfiguration")):
         if obj["kind"] != "Namespace":
             await _delete(client, obj, say)
-    jobsets = not await has_upstream_jobset(client)  # else the definition is upstream's
+    jobsets = not await has_upstream_jobset(client)  # else the definition serves upstream's JobSets
     trainjobs = not await has_upstream_trainer(client)
     for obj in definitions(jobsets=jobsets, trainjobs=trainjobs) if with_definitions else ():
-        await _delete(client, obj, say)
+        if await _is_foreign(client, obj):
+            say(f"{_describe(obj)} was not created by yard install, and is kept with its objects")
+        else:
+            await _delete(client, obj, say)
     if await _is_foreign(client, namespace):
         say(f"{_describe(namespace)} was not created by yard install, and is kept")
     elif not with_definitions and await _has_jobs(client, to.namespace):
@@ -109,9 +130,9 @@ def _created_by_operator(to: Installation) -> list[Object]:
     ]
 
 
-async def _is_foreign(client: Client, namespace: Object) -> bool:
-    """Whether the namespace exists and was not created by an installation."""
-    existing = await client.find(NAMESPACES, namespace["metadata"]["name"])
+async def _is_foreign(client: Client, obj: Object) -> bool:
+    """Whether the namespace or definition exists and was not created by an installation."""
+    existing = await client.find(_REFS[obj["kind"]], obj["metadata"]["name"])
     return existing is not None and (existing["metadata"].get("labels") or {}).get(NAME_LABEL) != NAME
 
 
@@ -124,6 +145,12 @@ async def _has_jobs(client: Client, namespace: str) -> bool:
             if error.status != 404:  # the kind is no longer served
                 raise
     return False
+
+
+def _without_labels(definition: Object) -> Object:
+    """A definition that others created is updated, but stays theirs: deleting it would delete their objects."""
+    metadata = {key: value for key, value in definition["metadata"].items() if key != "labels"}
+    return {**definition, "metadata": metadata}
 
 
 def _identity(obj: Object) -> tuple[str, str, str]:

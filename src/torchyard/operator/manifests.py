@@ -61,11 +61,13 @@ def as_yaml(manifests: list[Object]) -> str:
 
 
 def definitions(*, jobsets: bool = True, trainjobs: bool = True) -> list[Object]:
-    return [
+    """With the labels by which `yard uninstall` recognizes them."""
+    served = [
         definition_object(),
         *([jobset_definition()] if jobsets else ()),
         *([trainjob_definition(), *runtime_definitions()] if trainjobs else ()),
     ]
+    return [{**definition, "metadata": {**definition["metadata"], "labels": LABELS}} for definition in served]
 
 
 def objects(to: Installation) -> list[Object]:

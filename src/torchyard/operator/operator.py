@@ -18,8 +18,9 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.trainjob import names as trainjob
 from torchyard.controllers.jobset import JobSetController
+from torchyard.controllers.jobset_metrics import JobSetMetrics
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, pod_group_resource
-from torchyard.controllers.trainjob import TrainJobController
+from torchyard.controllers.trainjob import TRAINJOBS, TrainJobController
 from torchyard.controllers.trainjob_runtimes import create_runtimes
 from torchyard.core.pytorchjob.view import PyTorchJobSettings
 from torchyard.kube.client import Client
@@ -167,7 +168,7 @@ class Operator:
             await check_no_other_jobset_manager(self._client)
 
     async def _check_trainjobs(self, namespaces: tuple[str, ...]) -> None:
-        await check_trainjob_crds(self._client)
+        await check_trainjob_crds(self._client, jobsets=self._settings.jobsets)
         await check_permissions(self._client, permissions.trainjob_permissions(), namespaces)
         await check_permissions(self._client, permissions.RUNTIME_PERMISSIONS)
         if not self._settings.beside_upstream:
@@ -239,6 +240,8 @@ class Operator:
             caches.append(informers)
         queues = {pytorchjob.CONTROLLER: [runnable.controller.queue for runnable in controllers]}
         if jobsets:
+            ended = partial(JobSetMetrics.merged, [runnable.metrics for runnable in jobsets])
+            self.metrics.sources.append(lambda: ended().text() if self.leads else b"")
             queues[jobset.CONTROLLER] = [runnable.controller.queue for runnable in jobsets]
         if trainjobs:
             queues[trainjob.CONTROLLER] = [runnable.controller.queue for runnable in trainjobs]
@@ -265,7 +268,7 @@ class Operator:
 
     def _jobset_controller(self, informers: InformerFactory) -> JobSetController:
         settings = self._settings
-        controller = JobSetController(
+        return JobSetController(
             self._client,
             informers,
             selector=settings.selector,
@@ -273,9 +276,8 @@ class Operator:
             workers=settings.workers,
             writes=settings.most_requests,
             observe=partial(self.metrics.reconciled, jobset.CONTROLLER),
+            trainjobs=TRAINJOBS if settings.trainjobs else None,
         )
-        self.metrics.sources.append(lambda: controller.metrics.text() if self.leads else b"")
-        return controller
 
     def _trainjob_controller(self, informers: InformerFactory) -> TrainJobController:
         settings = self._settings
