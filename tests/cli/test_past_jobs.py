@@ -15,6 +15,8 @@ from tests.cli.test_run_script import run as run_in
 from tests.support.waiting import eventually
 from tests.support.yard import Yard, _command, _environment
 
+from torchyard.cli.compare import redacted
+
 SCRIPT = """
 import argparse, os
 parser = argparse.ArgumentParser()
@@ -68,6 +70,13 @@ def test_a_job_that_is_deleted_while_it_runs_is_in_the_history(plane: Yard) -> N
     call(plane, "delete", "halted")
     eventually(lambda: records(plane).get("halted", {}).get("state") == "Deleted", "the record")
     eventually(lambda: "begun" in call(plane, "logs", "halted")[1], "the kept log")
+
+
+def test_a_comparison_shows_no_secrets() -> None:
+    kept = {"--tokenizer": "bpe", "--max-tokens": "512", "LR": "0.1 ", "API_KEY": "(from elsewhere)"}
+    secrets = {"HF_TOKEN": "hf_abc def", "--api-key": "xyz", "AWS_SECRET_ACCESS_KEY": "a"}
+    assert redacted({**kept, **secrets}) == {**kept, **dict.fromkeys(secrets, "(redacted)")}
+    assert redacted({"DB": "redis://u:p@h/1"}) == {"DB": "redis://(redacted)@h/1"}
 
 
 def test_a_script_runs_again_with_other_arguments_and_is_compared(plane: Yard, project: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from datetime import timedelta
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -18,8 +22,14 @@ from tests.support.kubernetes import ROOT
 from tests.support.yard import Yard as Plane
 
 from torchyard.api.errors import YardError
+from torchyard.api.gvr import PODS
+from torchyard.core.run.record import ReplicaRecord
+from torchyard.core.run.summary import JobSummary
+from torchyard.jobs import past_jobs
 from torchyard.jobs.function_source import SOURCE, function_arguments, function_files
+from torchyard.kube.job_lookup import JobHandle
 from torchyard.sdk import AsyncJob, AsyncYard, Job, JobFailed, Yard
+from torchyard.sdk.views import JobView
 
 TRAIN = 'import sys\nprint(f"step 1/1 loss={float(sys.argv[2])}", flush=True)\n'
 NOTEBOOK = """
@@ -89,6 +99,31 @@ def test_every_documented_call_exists_in_both_forms() -> None:
         for name in named & set(vars(sync)):
             parameters = [list(inspect.signature(getattr(form, name)).parameters) for form in (sync, asynchronous)]
             assert parameters[0] == parameters[1], name
+
+
+async def test_a_slow_history_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    ran = threading.Event()
+
+    def recorded(*_: Any) -> list[Any]:
+        loop.call_soon_threadsafe(ran.set)  # only a loop that is not blocked by this function runs it
+        assert ran.wait(30)
+        return []
+
+    async def none(*_: Any) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(past_jobs, "_recorded", recorded)
+    monkeypatch.setattr(past_jobs, "list_jobs", none)
+    assert await past_jobs.list_runs(cast(Any, None), cast(Any, None), "default") == []
+
+
+async def test_tail_and_follow_exclude_each_other() -> None:
+    job = AsyncJob(
+        cast(Any, None), cast(Any, JobHandle(PODS, {"kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}))
+    )
+    with pytest.raises(YardError, match="tail cannot be combined with follow"):
+        await anext(job.logs(follow=True, tail=10))
 
 
 def test_a_function_of_a_program_brings_what_it_uses(plane: Plane, tmp_path: Path) -> None:
@@ -191,6 +226,71 @@ def _source_of_cell(value: Any) -> str:
 
 
 _CELL = NOTEBOOK + "LOCK = object()\ndef locked():\n    return LOCK\n"
+
+
+_CELL_OF_ALIASES = """
+import concurrent.futures
+import xml.etree.ElementTree as tree
+from enum import IntEnum
+import xml
+BEST, WORST, NONE = float("inf"), float("-inf"), float("nan")
+Number = int
+def helper(value):
+    return Number(value)
+alias = helper
+square = lambda value: value * value
+def fit():
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        numbers = [pool.submit(alias, "3").result(), square(2)]
+    constants = (BEST > 1, WORST < 1, NONE != NONE)
+    return numbers, *constants, xml.etree.ElementTree.fromstring("<a/>").tag, tree.XML("<b/>").tag
+"""
+
+
+def test_aliases_submodules_and_infinities_reach_the_pod(tmp_path: Path) -> None:
+    program = _CELL_OF_ALIASES + (
+        "from torchyard.jobs.function_source import function_files\n"
+        "import pathlib\n"
+        "for name, text in function_files(fit).items():\n"
+        "    pathlib.Path('sent', name).write_text(text)\n"
+    )
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "program.py").write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=environment, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {SOURCE} as sent; print(sent.fit())"],
+        cwd=tmp_path / "sent",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "([3, 4], True, True, True, 'a', 'b')\n", done.stderr
+
+
+def test_a_value_whose_repr_is_not_its_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Level(IntEnum):
+        low = 1
+
+    names: dict[str, Any] = {"__name__": "__main__", "LEVEL": Level.low}
+    monkeypatch.setattr(inspect, "getsource", lambda _: "def fit():\n    return LEVEL\n")
+    exec("def fit():\n    return LEVEL\n", names)
+    with pytest.raises(YardError, match="LEVEL cannot be sent to the pods: it is a Level"):
+        function_files(names["fit"])
+
+
+def test_a_view_shows_messages_with_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    replica: ReplicaRecord = {
+        "name": "worker-0", "pod": "a-worker-0", "rank": 0, "phase": "Failed", "exitCode": 1, "reason": "[red]",
+        "started": "", "finished": "", "gpus": 0,
+    }  # fmt: skip
+    summary = JobSummary("default", "a", "PyTorchJob", "Failed", 0, 1, "", timedelta(), "closed [/x] by [bold]")
+    Console(width=200).print(JobView(summary, (replica,), ({"a[/b]": 1.0},)))
+    shown = capsys.readouterr().out
+    assert "closed [/x] by [bold]" in shown and "[red]" in shown and "a[/b]=1" in shown
 
 
 def test_what_cannot_be_sent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

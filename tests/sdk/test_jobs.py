@@ -69,8 +69,12 @@ def test_scale_suspend_resume_and_the_timeout_of_wait(yard: Yard) -> None:
         job.wait(seconds=0.1)
     job.suspend()
     assert yard.job("long").object["spec"]["runPolicy"]["suspend"] is True
+    with pytest.raises(YardError, match="is suspended already"):
+        job.suspend()
     job.resume()
     assert yard.job("long").object["spec"]["runPolicy"]["suspend"] is False
+    with pytest.raises(YardError, match="is not suspended"):
+        job.resume()
     job.delete()
     with pytest.raises(YardError, match="was deleted while it ran"):
         job.wait(seconds=120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from torchyard.core.run.record import RunRecord
     from torchyard.kube.client import Client
 
+_ELSEWHERE = "(from elsewhere)"
+_NUMBER = re.compile(r"[\d.eE+-]+")
+
 
 @with_cluster
 def compare(
@@ -27,6 +31,7 @@ def compare(
     """Compare jobs: options, environment, image, resources, how they ended, and the last metrics in their logs.
 
     A metric is a number with a name in a line of the first replica, such as `loss=0.25` or `accuracy: 91%`.
+    Values that look like tokens, passwords or keys are not shown.
 
     Example: yard compare mnist mnist-x7k2p
     """
@@ -69,13 +74,26 @@ async def _described(client: Client, cluster: Cluster, record: RunRecord) -> dic
         "gpuHours": round(record["gpuSeconds"] / 3600, 2),
         "replicas": len(record["replicas"]),
         "image": container.get("image", ""),
-        "options": program_options(record["object"]),
-        "environment": {
-            variable["name"]: variable.get("value", "(from elsewhere)") for variable in container.get("env") or ()
-        },
+        "options": redacted(program_options(record["object"])),
+        "environment": redacted(
+            {variable["name"]: variable.get("value", _ELSEWHERE) for variable in container.get("env") or ()}
+        ),
         "resources": (container.get("resources") or {}).get("limits") or {},
         "metrics": last_metrics(await read_first_log(client, cluster, record)),
     }
+
+
+def redacted(values: dict[str, str]) -> dict[str, str]:
+    """Without tokens, passwords and keys: agents read comparisons, and people paste them."""
+    from torchyard.yard.bug_report import redact
+
+    def shown(name: str, value: str) -> str:
+        # tokenizers and numbers of tokens are what people compare
+        plain = re.sub(r"(?i)tokeni[sz]\w*" + (r"|tokens" if _NUMBER.fullmatch(value) else ""), "", name)
+        is_secret = redact(f"{plain}=x") != f"{plain}=x"
+        return "(redacted)" if is_secret and value != _ELSEWHERE else redact(value)
+
+    return {name: shown(name, value) for name, value in values.items()}
 
 
 def _flat(job: dict[str, Any]) -> dict[str, str]:

@@ -7,6 +7,8 @@ import builtins
 import importlib.util
 import inspect
 import json
+import math
+import sys
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -114,12 +116,37 @@ class _Source:
         self._parts[name] = ""  # a function may call itself
         text = self._import(name, value)
         if text is None:
-            text = _own_source(name, value)
+            text = self._alias(name, value) or _own_source(name, value)
             for used in _names(text):
                 if used in self._namespace and not hasattr(builtins, used):
                     self._add(used, self._namespace[used])
+            self._add_submodules(text)
         del self._parts[name]  # what it needs comes first
         self._parts[name] = text
+
+    def _alias(self, name: str, value: Any) -> str | None:
+        """`name = other` for another name of a function or class; its source only defines its own."""
+        own = getattr(value, "__name__", name)
+        if own in (name, "<lambda>") or not isinstance(value, (types.FunctionType, type)):
+            return None
+        if self._namespace.get(own) is not value:
+            raise YardError(
+                f"{name} cannot be sent to the pods: it was defined as {own}, which is another object now",
+                hint="define it under its own name, or put it into a module of the folder",
+                code="BadFunction",
+            )
+        return f"{name} = {own}"
+
+    def _add_submodules(self, text: str) -> None:
+        """Import `a.b` where a source reads it: importing `a` alone need not load it."""
+        for first, *attributes in _attribute_chains(text):
+            module = self._namespace.get(first)
+            for attribute in attributes:
+                module = getattr(module, attribute, None) if isinstance(module, types.ModuleType) else None
+                if not isinstance(module, types.ModuleType) or sys.modules.get(module.__name__) is not module:
+                    break
+                # without a name, which might be that of something else in the program
+                self._parts.setdefault(f"import {module.__name__}", f"__import__({module.__name__!r})")
 
     @staticmethod
     def _import(name: str, value: Any) -> str | None:
@@ -129,8 +156,12 @@ class _Source:
         qualified = getattr(value, "__qualname__", "")
         if isinstance(module, str) and module not in ("__main__", "builtins") and qualified.isidentifier():
             return f"from {module} import {qualified} as {name}"
-        if isinstance(value, (bool, int, float, str, bytes, type(None))):
-            return f"{name} = {value!r}"
+        if module == "builtins" and getattr(builtins, qualified, None) is value:
+            return f"{name} = {qualified}"
+        # not of a subclass, such as an IntEnum or a scalar of NumPy, whose repr is not its source
+        if type(value) in (bool, int, float, str, bytes, type(None)):
+            is_literal = not isinstance(value, float) or math.isfinite(value)
+            return f"{name} = {value!r}" if is_literal else f"{name} = float({str(value)!r})"
         return None
 
 
@@ -154,6 +185,20 @@ def _names(source: str) -> list[str]:
     own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     return sorted({node.id for node in names if isinstance(node.ctx, ast.Load)} - own)
+
+
+def _attribute_chains(source: str) -> list[list[str]]:
+    """The names `a.b.c` that a source reads, as their parts."""
+    chains: list[list[str]] = []
+    for node in ast.walk(ast.parse(source)):
+        parts: list[str] = []
+        inner: ast.AST = node
+        while isinstance(inner, ast.Attribute):
+            parts.insert(0, inner.attr)
+            inner = inner.value
+        if parts and isinstance(inner, ast.Name):
+            chains.append([inner.id, *parts])
+    return chains
 
 
 def _cannot(function: Any, reason: str, hint: str) -> YardError:

@@ -23,9 +23,11 @@ from torchyard.jobs.log_selection import LogSelection
 from torchyard.jobs.log_stream import read_lines
 from torchyard.jobs.target import Target
 from torchyard.kube.client import Client
-from torchyard.kube.job_lookup import find_job, list_jobs, pods_of_job
+from torchyard.kube.job_lookup import JobHandle, find_job, list_jobs, pods_of_job
 from torchyard.node.logs import reader
 from torchyard.yard.history import HistoryStore, log_files
+
+_REQUESTS = 8  # that one call has under way
 
 
 def plane_history(cluster: Target) -> HistoryStore | None:
@@ -36,12 +38,19 @@ def plane_history(cluster: Target) -> HistoryStore | None:
 
 async def list_runs(client: Client, cluster: Target, namespace: str) -> list[RunRecord]:
     """The jobs of a namespace, or of all, that have ended; the last ended first."""
-    records = {record["uid"]: record for record in _recorded(cluster, namespace)}
-    now = datetime.now(UTC)
-    for job in await list_jobs(client, namespace):
-        if run_state(job.object).done and job.object["metadata"]["uid"] not in records:
-            record = build_record(job.object, await pods_of_job(client, job), now)
-            records[record["uid"]] = record
+    # in a thread: a busy database makes its reader wait
+    recorded = await asyncio.to_thread(_recorded, cluster, namespace)
+    records = {record["uid"]: record for record in recorded}
+    limit = asyncio.Semaphore(_REQUESTS)
+
+    async def read(job: JobHandle) -> RunRecord:
+        async with limit:
+            return build_record(job.object, await pods_of_job(client, job), datetime.now(UTC))
+
+    ended = [job for job in await list_jobs(client, namespace) if run_state(job.object).done]
+    others = (job for job in ended if job.object["metadata"]["uid"] not in records)
+    for record in await asyncio.gather(*map(read, others)):
+        records[record["uid"]] = record
     return sorted(records.values(), key=lambda record: record["ended"], reverse=True)
 
 
@@ -52,11 +61,11 @@ async def find_run(client: Client, cluster: Target, name: str) -> RunRecord:
     except YardError as error:
         if error.code != "NotFound":
             raise
-        return find_recorded(cluster, name, error)
-    kept = plane_history(cluster)
+        return await asyncio.to_thread(find_recorded, cluster, name, error)
+    kept = await asyncio.to_thread(plane_history, cluster)
     uid = job.object["metadata"]["uid"]
     if run_state(job.object).done and kept is not None:  # its pods, and with them its logs, may be gone
-        for record in kept.list(cluster.namespace, name=job.name):
+        for record in await asyncio.to_thread(kept.list, cluster.namespace, name=job.name):
             if record["uid"] == uid:
                 return record
     return build_record(job.object, await pods_of_job(client, job), datetime.now(UTC))

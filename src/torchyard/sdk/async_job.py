@@ -19,8 +19,9 @@ from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.metrics import last_metrics, parse_metrics
 from torchyard.core.run.progress import TrainingProgress, parse_progress
 from torchyard.core.run.ranks import choose_replicas
-from torchyard.core.run.state import RunState, default_container, run_state, suspend_patch
+from torchyard.core.run.state import RunState, default_container, run_state
 from torchyard.core.run.summary import JobSummary, summarize
+from torchyard.jobs import actions
 from torchyard.jobs.actions import JobEvent, read_events, read_reasons
 from torchyard.jobs.follow_logs import stream_logs
 from torchyard.jobs.function_source import RESULT, RESULT_PROBLEM
@@ -127,8 +128,10 @@ class AsyncJob:
 
         `replica` is a name such as `master-0`, or a rank; the default is the first replica. With `follow`, wait until
         the replica runs and yield its lines until it ends. `container` is by default the pod's default container, or
-        its first. `tail` is the number of last lines.
+        its first. `tail` is the number of last lines, without `follow`.
         """
+        if follow and tail is not None:
+            raise YardError("tail cannot be combined with follow", hint="leave out one of them", code="BadOption")
         pod = await self._pod_name(replica)
         if follow:
             await self._wait_for(PODS, pod, lambda obj: obj is not None and _has_started(obj))
@@ -193,12 +196,14 @@ class AsyncJob:
         await self._client.patch(self._gvr, self.name, patch, self.namespace, subresource="scale")
 
     async def suspend(self) -> None:
-        """Set `suspend`: the controller deletes the pods and keeps the job."""
-        await self._set_suspend(suspended=True)
+        """Set `suspend`: the controller deletes the pods and keeps the job. One that has finished is an error."""
+        await self._read()
+        await actions.suspend(self._client, self._handle)
 
     async def resume(self) -> None:
-        """Clear `suspend`."""
-        await self._set_suspend(suspended=False)
+        """Clear `suspend`. A job that is not suspended, or that its queue suspends, is an error."""
+        await self._read()
+        await actions.resume(self._client, self._handle)
 
     async def delete(self) -> None:
         """Delete the job and its pods. A job that no longer exists is not an error."""
@@ -218,10 +223,6 @@ class AsyncJob:
 
     def _set(self, obj: Object) -> None:
         self.object = {"apiVersion": self._gvr.api_version, "kind": self.kind, **obj}
-
-    async def _set_suspend(self, *, suspended: bool) -> None:
-        patch = suspend_patch(self.kind, suspended=suspended)
-        await self._client.patch(self._gvr, self.name, patch, self.namespace)
 
     async def _printed_rows(self) -> list[dict[str, float]]:
         try:

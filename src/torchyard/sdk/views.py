@@ -39,14 +39,18 @@ class JobView:
     metrics: tuple[dict[str, float], ...]
 
     def __rich__(self) -> Table:
+        # as text: in a string, rich would read [name] as markup
         from rich.table import Table
+        from rich.text import Text
 
         last = ", ".join(f"{name}={values[-1]:g}" for name, values in self.curves().items())
-        table = Table(title=_title(self.summary), caption=last or None, title_justify="left", box=None)
+        table = Table(
+            title=Text(_title(self.summary)), caption=Text(last) if last else None, title_justify="left", box=None
+        )
         for heading in ("REPLICA", "STATUS", "EXIT", "REASON"):
             table.add_column(heading)
         for replica in self.replicas:
-            table.add_row(replica["name"], replica["phase"], _exit_code(replica), replica["reason"])
+            table.add_row(*map(Text, (replica["name"], replica["phase"], _exit_code(replica), replica["reason"])))
         return table
 
     def _repr_html_(self) -> str:

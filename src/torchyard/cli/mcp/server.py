@@ -12,7 +12,7 @@ from torchyard import __version__
 from torchyard.api.errors import YardError
 from torchyard.cli.mcp.tool import Tool
 
-PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2024-11-05")  # 2025-03-26 would need batches
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 INTERNAL_ERROR = -32603
 MESSAGE_LIMIT = 16 << 20
