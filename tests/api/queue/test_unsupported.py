@@ -62,6 +62,14 @@ def test_unsupported_field_is_refused_by_name(kind: str, obj: dict[str, Any], me
     assert str(error).startswith(message)
 
 
+def test_update_cannot_add_an_unsupported_field_but_keeps_a_stored_one() -> None:
+    strategy, plain = STRATEGIES["Workload"], workload("one")
+    gated = {**plain, "spec": {**plain["spec"], "preemptionGates": [{"name": "kueue.x-k8s.io/multikueue"}]}}
+    refused = "spec.preemptionGates: Forbidden: MultiKueue is not supported"
+    assert any(str(error).startswith(refused) for error in strategy.validate_update(gated, plain))
+    assert not any(str(error).startswith(refused) for error in strategy.validate_update(gated, gated))
+
+
 def test_labels_that_kueue_sets_without_a_topology_are_accepted() -> None:
     request = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
     assert STRATEGIES["Workload"].validate(workload("one", {**pod_set(cpu=1), "topologyRequest": request})) == []

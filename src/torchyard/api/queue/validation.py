@@ -116,7 +116,11 @@ class WorkloadStrategy(Strategy):
         return schema_rules(obj, None) or [*webhook_rules(obj), *unsupported_in_workload(obj.get("spec") or {})]
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return schema_rules(new, old) or [*webhook_rules(new), *webhook_update_rules(new, old)]
+        unsupported = list(unsupported_in_workload(new.get("spec") or {}))
+        if unsupported:  # what was stored before it was refused may stay, so that the status can be written
+            before = list(unsupported_in_workload(old.get("spec") or {}))
+            unsupported = [err for err in unsupported if err not in before]
+        return schema_rules(new, old) or [*webhook_rules(new), *webhook_update_rules(new, old), *unsupported]
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return self.validate_update(new, old)
