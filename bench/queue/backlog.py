@@ -48,7 +48,7 @@ def run_backlog(backlogs: tuple[int, ...], *, is_fair: bool) -> None:
 def _measure(backlog: int, *, is_fair: bool) -> Result:
     chance = random.Random(backlog)
     started = time.process_time()
-    state = _build(backlog, chance, is_fair=is_fair)
+    state = build(_CLUSTER_QUEUES, backlog, chance, is_fair=is_fair, preemption={})
     running: deque[Key] = deque()
     while decisions := _admitted(_settle(state)):
         running += decisions
@@ -80,21 +80,21 @@ def _admitted(decisions: list[SchedulingDecision]) -> list[Key]:
     return [decision.info.key for decision in decisions if isinstance(decision, Admit)]
 
 
-def _build(backlog: int, chance: random.Random, *, is_fair: bool) -> QueueState:
+def build(cluster_queues: int, backlog: int, chance: random.Random, *, is_fair: bool, preemption: Object) -> QueueState:
     state = QueueState(lambda _namespace: {}, fair_sharing=FairSharing() if is_fair else None)
     state.objects.put_flavor({"metadata": {"name": "default"}, "spec": {}})
     leaves = ["root"]
     for _ in range(1, _LEVELS):
         leaves = [_put_cohort(state, f"{parent}-{child}", parent) for parent in leaves for child in range(_CHILDREN)]
-    for number in range(_CLUSTER_QUEUES):
+    for number in range(cluster_queues):
         name = f"cq-{number}"
-        state.objects.put_cluster_queue(_cluster_queue(name, leaves[number % len(leaves)]))
+        state.objects.put_cluster_queue(_cluster_queue(name, leaves[number % len(leaves)], preemption))
         local_queue = {"metadata": {"name": name, "namespace": _NAMESPACE}, "spec": {"clusterQueue": name}}
         state.put_local_queue(local_queue)
     state.refresh()
-    capacity = _CLUSTER_QUEUES * _CPUS
+    capacity = cluster_queues * _CPUS
     for number in range(backlog + capacity // 2):  # about half as many run as there are cpus
-        state.put_workload(_workload(number, chance))
+        state.put_workload(_workload(number, chance, cluster_queues))
     return state
 
 
@@ -103,17 +103,18 @@ def _put_cohort(state: QueueState, name: str, parent: str) -> str:
     return name
 
 
-def _cluster_queue(name: str, cohort: str) -> Object:
+def _cluster_queue(name: str, cohort: str, preemption: Object) -> Object:
     flavor = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": str(_CPUS)}]}
     spec = {
         "cohortName": cohort,
         "namespaceSelector": {},
+        "preemption": preemption,
         "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}],
     }
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def _workload(number: int, chance: random.Random) -> Object:
+def _workload(number: int, chance: random.Random, cluster_queues: int) -> Object:
     requests = {"cpu": str(chance.randint(1, 4))}
     container = {"name": "c", "image": "i", "resources": {"requests": requests}}
     seconds = f"2026-01-01T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z"
@@ -125,7 +126,7 @@ def _workload(number: int, chance: random.Random) -> Object:
         "resourceVersion": str(number + 1),
     }
     pod_sets = [{"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}]
-    queue_name = f"cq-{chance.randrange(_CLUSTER_QUEUES)}"
+    queue_name = f"cq-{chance.randrange(cluster_queues)}"
     return {
         "metadata": metadata,
         "spec": {"queueName": queue_name, "priority": chance.randint(0, 2), "podSets": pod_sets},

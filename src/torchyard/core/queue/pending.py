@@ -84,6 +84,9 @@ class PendingQueues:
 
     def wait_for_preemptors(self, cq: ClusterQueue) -> None:
         """Its head needs what preemptors get: it is active again when quota is released or one of them is gone."""
+        if cq in self.preemptors:
+            self.preemptors.remove(cq)
+            self.requeuer.preemptor_displaced(cq.node.root)
         self.active.pop(cq.name, None)
         self.preemptors.wait(cq)
 

@@ -37,12 +37,23 @@ class InadmissibleRequeuer:
         self._retry: dict[QuotaNode, bool] = {}  # roots to look at again in this cycle; whether for reclaim, too
         self._delayed: dict[QuotaNode, int] = {}  # roots with released quota that heads try first; for how many cycles
 
+        self._displaced: dict[QuotaNode, None] = {}  # roots where a preemptor was displaced in this cycle
+        self._decided: dict[QuotaNode, None] = {}  # roots where a workload was admitted or evicted in this cycle
+
     def quota_released(self, root: QuotaNode) -> None:
         self._released[root] = None
 
     def preemptor_removed(self, root: QuotaNode) -> None:
         """The quota that was freed for it is available to others."""
         self._retry[root] = True
+
+    def preemptor_displaced(self, root: QuotaNode) -> None:
+        """Another preemptor gets the quota that was freed for it. Only what is left of that is available to others."""
+        self._displaced[root] = None
+
+    def quota_decided(self, root: QuotaNode) -> None:
+        """A workload was admitted or evicted in this cycle."""
+        self._decided[root] = None
 
     def head_changed(self, cq: ClusterQueue) -> None:
         """Less quota may be held for the new head of a StrictFIFO queue."""
@@ -83,7 +94,16 @@ class InadmissibleRequeuer:
         return any(cq.name in self._active for cq in self._members_of(root))
 
     def requeue_retries(self) -> None:
-        """At the end of a cycle."""
+        """At the end of a cycle.
+
+        Preemptors that wait for the same evicted workloads may displace each other in every cycle, since each one
+        changes the shares by which fair sharing orders them. A cycle that does nothing else is not repeated: the quota
+        that the evicted workloads release will activate all that wait for it.
+        """
+        for root in self._displaced:
+            if root in self._decided:
+                self._retry[root] = True
+        self._displaced, self._decided = {}, {}
         retry, self._retry = self._retry, {}
         for root, reclaim in retry.items():
             self._requeue(root, reclaim=reclaim)
@@ -91,6 +111,7 @@ class InadmissibleRequeuer:
 
     def clear(self) -> None:
         self._released, self._skipped, self._retry, self._delayed = {}, {}, {}, {}
+        self._displaced, self._decided = {}, {}
 
     def _requeue(self, root: QuotaNode, *, reclaim: bool) -> None:
         members = self._members_of(root)

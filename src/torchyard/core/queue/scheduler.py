@@ -270,6 +270,7 @@ class SchedulingCycle:
 
     def _admit(self, entry: NominatedWorkload) -> None:
         self._pending.remove_preemptor(entry.cq)
+        self._pending.requeuer.quota_decided(entry.cq.node.root)
         if entry.replaced is not None:
             self._state.retire(entry.replaced)
         self._state.assume(entry.info, entry.cq.name, entry.assignment.usage, self._now)
@@ -282,6 +283,7 @@ class SchedulingCycle:
         self._decisions.append(StayPending(entry.info, entry.heap, why))
         to_evict = [target for target in entry.targets if not target.info.is_evicted]
         if to_evict:
+            self._pending.requeuer.quota_decided(entry.cq.node.root)
             entry.info.preemption_rounds += 1
             cluster_queues = self._cache.cluster_queues
             paths = {target.info.key: cluster_queues[target.info.reserved_in].node.path for target in entry.targets}
@@ -291,7 +293,6 @@ class SchedulingCycle:
 
     def _wait_for_preemptors(self, entry: NominatedWorkload, message: str) -> None:
         """Preemptors or blocked heads get what it needs. As in Kueue, no workload of its queue passes it meanwhile."""
-        self._pending.remove_preemptor(entry.cq)
         self._pending.wait_for_preemptors(entry.cq)
         roots = [entry.cq.node.root]
         is_held = not self._pending.preemptors.under(roots) and bool(self._cache.blocked_heads(roots))
