@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from torchyard.api.diff import format_diff, semantically_equal
@@ -10,6 +12,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pod.defaults import pull_policy
 from torchyard.api.pod.qos import quality_of_service
 from torchyard.api.pod.updates import apply_resize
+from torchyard.api.schema import builtin
 
 
 @pytest.mark.parametrize(
@@ -68,6 +71,25 @@ def test_a_diff_has_the_path_and_both_values() -> None:
     assert not semantically_equal(old, new)
     assert semantically_equal({"a": None, "b": []}, {"c": {}, "d": ""})
     assert not semantically_equal({"a": 0}, {})
+
+
+@pytest.mark.parametrize(
+    ("definition", "field", "value", "is_equal"),
+    [
+        ("core.v1.PodAffinityTerm", "namespaceSelector", {}, False),
+        ("core.v1.PersistentVolumeClaimSpec", "storageClassName", "", False),
+        ("core.v1.PersistentVolumeClaimSpec", "volumeName", "", True),
+        ("core.v1.PodSpec", "nodeSelector", {}, True),
+        ("core.v1.PodSpec", "tolerations", [], True),
+        ("core.v1.Container", "resources", {}, True),
+    ],
+)
+def test_an_empty_value_differs_from_an_absent_one_where_go_has_a_pointer(
+    definition: str, field: str, value: Any, is_equal: bool
+) -> None:
+    type = builtin.definition(f"io.k8s.api.{definition}")
+    assert semantically_equal({field: value}, {}, type) is is_equal
+    assert semantically_equal({}, {field: value}, type) is is_equal
 
 
 def test_a_long_diff_is_truncated() -> None:

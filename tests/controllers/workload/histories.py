@@ -383,6 +383,33 @@ def generated(kind: str, seed: int, length: int = 12) -> list[Step]:
     return [*steps, *ready(5)]
 
 
+def _empty_values(kind: str) -> list[Step]:
+    """An empty selector and an empty class name mean something else than none, so that their removal is a rollout."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "other"}}}
+    affinity = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**term, "namespaceSelector": {}}]}
+    }
+    claim = {**CLAIM["spec"], "storageClassName": ""}
+    volume = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+    pods = template(tolerations=_ANY_STATE, affinity=affinity, volumes=[volume])
+    own = {"serviceName": "web"} if kind == STATEFUL_SET else {}
+    anywhere = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    present = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": None}}}}
+    return [
+        workload(kind, replicas=None if kind == DAEMON_SET else 1, pods=pods, **own),
+        *ready(2),
+        ["patch", kind, "web", {"spec": {"template": {"spec": {"affinity": anywhere}}}}],
+        *ready(2),
+        ["patch", kind, "web", {"spec": {"template": {"spec": {"volumes": [present]}}}}],
+        *ready(2),
+    ]
+
+
+HISTORIES |= {
+    "deployment-empty-values": _empty_values(DEPLOYMENT),
+    "statefulset-empty-values": _empty_values(STATEFUL_SET),
+    "daemonset-empty-values": _empty_values(DAEMON_SET),
+}
 HISTORIES |= {f"generated-deployment-{seed}": generated(DEPLOYMENT, seed) for seed in range(6)}
 HISTORIES |= {f"generated-replicaset-{seed}": generated(REPLICA_SET, seed, 8) for seed in range(2)}
 HISTORIES |= {f"generated-statefulset-{seed}": generated(STATEFUL_SET, seed, 9) for seed in range(4)}

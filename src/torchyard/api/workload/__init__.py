@@ -5,6 +5,7 @@ Modules in reading order:
 - `strategy`: strategies of the workloads
 - `defaults`: defaults of the workloads
 - `validation`: validation on create and update
+- `templates`: whether two pod templates are the same
 - `labels`, `messages`: labels, annotations, reasons and messages of the controllers
 - `status`: validation of status updates
 - `autoscaler`: HorizontalPodAutoscaler in autoscaling/v2

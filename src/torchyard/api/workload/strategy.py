@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torchyard.api import names
-from torchyard.api.diff import semantically_equal
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.strategy import drop_disabled_fields
@@ -11,6 +10,7 @@ from torchyard.api.pod.warnings import template_warnings
 from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 from torchyard.api.workload import defaults, status, validation
+from torchyard.api.workload.templates import same_template
 
 _ALL_REVISIONS = (
     "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
@@ -148,7 +148,7 @@ class DaemonSetStrategy(_TemplateStrategy):
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
         was = _template_generation(old)
-        changed = not semantically_equal(old["spec"].get("template"), new["spec"].get("template"))
+        changed = not same_template(old["spec"].get("template"), new["spec"].get("template"))
         self._count(new, was + 1 if changed else was)
 
     @staticmethod

@@ -9,6 +9,7 @@ from torchyard.api.diff import semantically_equal
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.validation import check_template_metadata, validate_template
+from torchyard.api.schema import builtin
 from torchyard.api.volume.claims import check_claim_spec
 
 _NO_MATCH = "`selector` does not match template `labels`"
@@ -175,7 +176,7 @@ def _check_update_strategy(strategy: Object, errs: list[FieldError]) -> None:
 def validate_stateful_set_update(new: Object, old: Object) -> list[FieldError]:
     errs = validate_stateful_set(new, claims=False)
     spec, before = ({key: value for key, value in obj["spec"].items() if key not in _MAY_CHANGE} for obj in (new, old))
-    if not semantically_equal(before, spec):
+    if not semantically_equal(before, spec, builtin.definition("io.k8s.api.apps.v1.StatefulSetSpec")):
         named = ", ".join(f"'{name}'" for name in _MAY_CHANGE[:-1])
         detail = f"updates to statefulset spec for fields other than {named} and '{_MAY_CHANGE[-1]}' are forbidden"
         errs.append(field_errors.forbidden("spec", detail))

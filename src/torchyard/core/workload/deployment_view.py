@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.api.checks import percent_value
-from torchyard.api.diff import semantically_equal
 from torchyard.api.objects import Object
 from torchyard.api.workload import labels
+from torchyard.api.workload.templates import same_template
 
 _NO_LIMIT = 2**31 - 1
 _INT64_DIGITS = 18
@@ -83,7 +83,7 @@ class DeploymentView:
         """The oldest ReplicaSet with the Deployment's template."""
         wanted = without_hash(self.spec["template"])
         for replica_set in sorted(self.replica_sets, key=by_creation):
-            if semantically_equal(without_hash(replica_set["spec"]["template"]), wanted):
+            if same_template(without_hash(replica_set["spec"]["template"]), wanted):
                 return replica_set
         return None
 

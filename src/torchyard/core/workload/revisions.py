@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 
-from torchyard.api.diff import semantically_equal
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.workload import labels
+from torchyard.api.workload.templates import same_template
 from torchyard.core.workload.hashes import revision_hash, template_hash
 from torchyard.core.workload.pods import owner_reference
 
@@ -73,7 +73,7 @@ def next_number(revisions: Iterable[Object]) -> int:
 
 
 def has_template_of(revision: Object, owner: Object) -> bool:
-    return semantically_equal(_template(revision), _template({"data": revision_data(owner)}))
+    return same_template(_template(revision), _template({"data": revision_data(owner)}))
 
 
 def _template(revision: Object) -> Object:
