@@ -222,7 +222,7 @@ _CONTAINER = [
     FieldSupport(
         f"{_C}.ports[].hostPort",
         sandbox="ignored",
-        note="ports of the machine are not forwarded to pods; use a Service of type NodePort or hostNetwork",
+        note="ports of the machine are not forwarded to pods; use kubectl port-forward or hostNetwork",
         applies=_not_host_network,
     ),
     FieldSupport(
