@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from enum import IntEnum
 from pathlib import Path
@@ -21,14 +21,16 @@ from tests.sdk.test_jobs import training
 from tests.support.kubernetes import ROOT
 from tests.support.yard import Yard as Plane
 
-from torchyard.api.errors import YardError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS
+from torchyard.api.objects import Object
 from torchyard.core.run.record import ReplicaRecord
 from torchyard.core.run.summary import JobSummary
 from torchyard.jobs import past_jobs
 from torchyard.jobs.function_source import SOURCE, function_arguments, function_files
 from torchyard.kube.job_lookup import JobHandle
 from torchyard.sdk import AsyncJob, AsyncYard, Job, JobFailed, Yard
+from torchyard.sdk.metric_follower import MetricFollower
 from torchyard.sdk.views import JobView
 
 TRAIN = 'import sys\nprint(f"step 1/1 loss={float(sys.argv[2])}", flush=True)\n'
@@ -124,6 +126,40 @@ async def test_tail_and_follow_exclude_each_other() -> None:
     )
     with pytest.raises(YardError, match="tail cannot be combined with follow"):
         await anext(job.logs(follow=True, tail=10))
+
+
+async def test_the_metrics_of_a_shown_job_are_followed_once_for_each_start() -> None:
+    opened: list[asyncio.Queue[float | None]] = []
+
+    async def rows() -> AsyncGenerator[dict[str, float], None]:
+        if not opened:
+            opened.append(asyncio.Queue())
+            raise StatusError(400, "BadRequest", "the container is waiting to start")
+        opened.append(asyncio.Queue())
+        while (value := await opened[-1].get()) is not None:
+            yield {"loss": value}
+
+    def pod(restarts: int) -> Object:
+        return {"metadata": {"uid": "a"}, "status": {"containerStatuses": [{"restartCount": restarts}]}}
+
+    async def until(condition: Callable[[], bool], restarts: int) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                follower.observe(pod(restarts))
+                await asyncio.sleep(0)
+
+    follower = MetricFollower(rows)
+    await until(lambda: len(opened) == 2, 0)  # a container that had not started is tried again
+    for value in (0.5, 0.25, None):
+        opened[1].put_nowait(value)
+    await until(lambda: len(follower.rows) == 2 and follower.is_idle, 0)
+    for _ in range(10):
+        await until(lambda: True, 0)
+    assert len(opened) == 2 and follower.rows == [{"loss": 0.5}, {"loss": 0.25}]
+    await until(lambda: len(opened) == 3, 1)
+    opened[2].put_nowait(1.0)
+    await until(lambda: follower.rows == [{"loss": 1.0}], 1)
+    await follower.close()
 
 
 def test_a_function_of_a_program_brings_what_it_uses(plane: Plane, tmp_path: Path) -> None:

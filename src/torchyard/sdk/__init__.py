@@ -15,7 +15,7 @@ Modules in reading order:
 - `async_yard`: a cluster; submits jobs, scripts and functions, and finds them
 - `options`: how a script or a function runs
 - `async_job`: one job; its outcome, pods, logs, metrics, scale
-- `views`, `live`: a job as a table or as HTML, once or until it has finished
+- `views`, `live`, `metric_follower`: a job as a table or as HTML, once or until it has finished
 - `yard`, `job`, `event_loop_thread`: the same for synchronous callers
 """
 

@@ -31,6 +31,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.kube.job_lookup import JobHandle, pods_of_job
 from torchyard.sdk.live import show_until_done
+from torchyard.sdk.metric_follower import MetricFollower
 from torchyard.sdk.views import JobView, ReplicaLine, job_view
 
 _PROGRESS_LINES = 200  # progress is in one of the last lines
@@ -188,7 +189,20 @@ class AsyncJob:
 
     async def show(self) -> JobView:
         """Show the job until it has finished, in a notebook or a terminal, and return its last view."""
-        return await show_until_done(self.view, lambda: run_state(self.object).done)
+        follower = MetricFollower(lambda: self.metric_rows(follow=True))
+
+        async def read() -> JobView:
+            if run_state(await self._read()).done:
+                return await self.view()  # with the last lines, which the stream may not have had yet
+            pods = await self.pods()
+            if first := choose_replicas(pods, self.name)[:1]:
+                follower.observe(first[0])
+            return job_view(self._handle, pods, follower.rows)
+
+        try:
+            return await show_until_done(read, lambda: run_state(self.object).done)
+        finally:
+            await follower.close()
 
     async def scale(self, workers: int) -> None:
         """Set the number of workers of a PyTorchJob."""
