@@ -35,10 +35,14 @@ def convert(
     objects = read(text, file)
     if not any(obj.get("kind") in ("PyTorchJob", "TrainJob") for obj in objects):
         raise YardError(f"{file} has no PyTorchJob and no TrainJob", hint="name a manifest of one of these kinds")
-    say("".join(_documents(objects)).rstrip())
+    documents, problems = _documents(objects)
+    say("".join(documents).rstrip())
+    if problems:
+        raise YardError(f"not everything in {file} was converted: {'; '.join(problems)}")
 
 
-def _documents(objects: list[Object]) -> list[str]:
+def _documents(objects: list[Object]) -> tuple[list[str], list[str]]:
+    """The documents to print, and why objects could not be converted."""
     import yaml
 
     from torchyard.api.trainjob.names import CLUSTER_RUNTIME_KIND, RUNTIME_KIND
@@ -46,7 +50,7 @@ def _documents(objects: list[Object]) -> list[str]:
 
     runtimes = [obj for obj in objects if obj["kind"] in (RUNTIME_KIND, CLUSTER_RUNTIME_KIND)]
     has_train_jobs = any(obj["kind"] == "TrainJob" for obj in objects)
-    documents = []
+    documents, problems = [], []
     for obj in objects:
         if obj["kind"] == "PyTorchJob":
             conversion = to_trainjob(obj)
@@ -56,7 +60,9 @@ def _documents(objects: list[Object]) -> list[str]:
             continue  # a part of the PyTorchJob
         else:
             conversion = Conversion([obj])
+        if not conversion.objects:
+            problems += conversion.notes[-1:]
         comments = "".join(f"# {note}\n" for note in conversion.notes)
         texts = [yaml.safe_dump(each, sort_keys=False, width=120) for each in conversion.objects]
         documents.append("---\n" + comments + "---\n".join(texts))
-    return documents
+    return documents, problems

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from torchyard.api.errors import YardError
 from torchyard.api.pytorchjob.validation import validate as validate_pytorchjob
 from torchyard.api.trainjob.runtimes import runtimes
 from torchyard.api.trainjob.validation import validate, validate_runtime
+from torchyard.cli.convert import convert
 from torchyard.core.trainjob.convert import to_pytorchjob, to_trainjob
 from torchyard.core.trainjob.jobset import make_jobset
 
@@ -121,3 +123,85 @@ def test_the_maximum_of_an_elastic_job_is_its_number_of_nodes() -> None:
     assert "maxReplicas 4" in conversion.notes[0]
     (back,) = to_pytorchjob(train_job, []).objects
     assert back["spec"]["elasticPolicy"] == {"minReplicas": 1, "maxReplicas": 2}
+
+
+def changed(job: Object, **spec: Any) -> Object:
+    return {**job, "spec": {**job["spec"], **spec}}
+
+
+def train_job(**spec: Any) -> Object:
+    return {"metadata": {"name": "a"}, "spec": {"runtimeRef": {"name": "torch-distributed"}, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (changed(pytorchjob(), nprocPerNode=2), "spec.nprocPerNode must be of type string"),
+        (changed(pytorchjob(), pytorchReplicaSpecs={}), "must have a Master or a Worker"),
+        ({**pytorchjob(), "spec": None}, "spec"),
+        ({**pytorchjob(), "metadata": {}}, "metadata.name"),
+        ({**pytorchjob(), "metadata": {"generateName": 5}}, "metadata.generateName must be of type string"),
+        (changed(pytorchjob(), pytorchReplicaSpecs={"Master": "x"}), "Master must be of type object"),
+    ],
+)
+def test_a_pytorchjob_that_is_not_valid_is_refused(job: Object, words: str) -> None:
+    with pytest.raises(YardError) as raised:
+        to_trainjob(job)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ({"metadata": {"name": "a"}, "spec": {}}, "spec.runtimeRef is required"),
+        ({**train_job(), "metadata": {"name": "a", "annotations": "x"}}, "metadata.annotations must be of type object"),
+        (
+            train_job(
+                runtimePatches=[
+                    {
+                        "manager": "example.com/me",
+                        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "x"}]}}},
+                    }
+                ]
+            ),
+            "must not have replicated job that doesn't exist",
+        ),
+    ],
+)
+def test_a_train_job_that_is_not_valid_is_refused(job: Object, words: str) -> None:
+    with pytest.raises(YardError) as raised:
+        to_pytorchjob(job, [])
+    assert words in str(raised.value)
+
+
+def test_a_generated_name_stays_and_names_the_runtime() -> None:
+    job = pytorchjob(runPolicy={"backoffLimit": 1})
+    job["metadata"] = {"generateName": "mnist-"}
+    runtime, made = to_trainjob(job).objects
+    assert runtime["metadata"]["name"] == made["spec"]["runtimeRef"]["name"] == "mnist"
+    assert made["metadata"] == {"generateName": "mnist-"}
+    (back,) = to_pytorchjob(made, [runtime]).objects
+    assert back["metadata"] == {"generateName": "mnist-"}
+
+
+def test_what_would_be_lost_or_refused_later_is_noted() -> None:
+    job = pytorchjob()
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = "Never"
+    container = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "PET_NNODES", "value": "9"}, {"name": "A", "value": "b"}]
+    conversion = to_trainjob(job)
+    notes = "\n".join(conversion.notes)
+    assert "the Worker's is Never" in notes
+    assert "env PET_NNODES" in notes
+    assert conversion.objects[0]["spec"]["trainer"]["env"] == [{"name": "A", "value": "b"}]
+    late = train_job()
+    late["metadata"]["annotations"] = {"torchyard.dev/ttl-seconds-after-finished": "1h"}
+    assert "'1h' is not a number of seconds" in to_pytorchjob(late, []).notes[0]
+
+
+def test_an_object_that_cannot_be_converted_makes_the_command_fail(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    missing = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", **train_job()}
+    path.write_text(yaml.safe_dump(changed(missing, runtimeRef={"name": "mine"})))
+    with pytest.raises(YardError, match="ClusterTrainingRuntime mine is not in the file"):
+        convert(str(path))

@@ -10,5 +10,6 @@
 - `pod_groups`: gang scheduling.
 - `failures`: the pods whose failures count.
 - `status`: conditions and counts.
-- `convert`: PyTorchJobs to TrainJobs and back.
+- `schema_check`: types of documents that no server has checked.
+- `convert_input`, `convert`: PyTorchJobs to TrainJobs and back.
 """

@@ -14,6 +14,13 @@ from torchyard.api.pytorchjob.defaults import main_container, with_defaults
 from torchyard.api.trainjob import environment, names
 from torchyard.api.trainjob.runtimes import TORCH_DISTRIBUTED, runtimes
 from torchyard.api.trainjob.validation import ancestor
+from torchyard.core.trainjob.convert_input import (
+    check_with_runtime,
+    checked_pytorchjob,
+    checked_runtime,
+    checked_trainjob,
+    named,
+)
 from torchyard.core.trainjob.jobset import elastic_minimum, make_jobset, pod_counts
 from torchyard.core.trainjob.patches import patched_template
 
@@ -25,6 +32,7 @@ _PATCHED_POD = (
 )  # fmt: skip
 _PATCHED_CONTAINER = ("securityContext", "volumeMounts")
 _TRAINER = ("image", "command", "args", "env")
+_METADATA = ("name", "generateName", "namespace", "labels")
 _RANKS = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
 
 
@@ -35,7 +43,9 @@ class Conversion:
 
 
 def to_trainjob(given: Object) -> Conversion:
+    """Raises YardError if the job is not valid."""
     result = Conversion()
+    given = checked_pytorchjob(given)
     job = with_defaults(given)
     replicas = job["spec"]["pytorchReplicaSpecs"]
     first = next(iter(replicas.values()))
@@ -50,18 +60,20 @@ def to_trainjob(given: Object) -> Conversion:
     if _has_amounts(container.get("resources")):
         trainer["resourcesPerNode"] = container.pop("resources")
     container.pop("resources", None)
+    _drop_reserved(trainer, result)
     _set_processes(job, trainer, result)
     spec["trainer"] = trainer
     annotations = dict(job["metadata"].get("annotations") or {})
     job_spec = _run_policy(job, first, spec, annotations=annotations, pod=pod, result=result)
     _elastic(given, annotations, nodes=trainer["numNodes"], result=result)
     container["name"] = names.NODE
-    metadata = {key: value for key, value in job["metadata"].items() if key in ("name", "namespace", "labels")}
+    metadata = {key: value for key, value in job["metadata"].items() if key in _METADATA}
     if annotations:
         metadata["annotations"] = annotations
     if job_spec or _needs_runtime(pod, container):
-        result.objects.append(_runtime(metadata, template, container, trainer, job_spec))
-        spec["runtimeRef"] = {"name": metadata["name"], "kind": names.RUNTIME_KIND}
+        runtime = _runtime(named(job)["metadata"], template, container, trainer, job_spec)
+        result.objects.append(runtime)
+        spec["runtimeRef"] = {"name": runtime["metadata"]["name"], "kind": names.RUNTIME_KIND}
     elif patch := _patch(template, container):
         spec["runtimePatches"] = [patch]
     if not _starts_torchrun(trainer):
@@ -71,6 +83,9 @@ def to_trainjob(given: Object) -> Conversion:
 
 
 def _note_differences(replicas: Object, result: Conversion) -> None:
+    policies = {kind: each["restartPolicy"] for kind, each in replicas.items()}
+    if len(set(policies.values())) > 1:
+        result.notes.append(f"all nodes get the Master's restartPolicy; the Worker's is {policies[pytorchjob.WORKER]}")
     if len({repr(each["template"]) for each in replicas.values()}) > 1:
         fields = sorted(
             {
@@ -89,6 +104,14 @@ def _drop_default_port(container: Object) -> None:
     container.pop("ports", None)
     if ports:
         container["ports"] = ports
+
+
+def _drop_reserved(trainer: Object, result: Conversion) -> None:
+    reserved = environment.RESERVED[names.TORCH]
+    used = sorted({each["name"] for each in trainer.get("env") or () if each["name"] in reserved})
+    if used:
+        trainer["env"] = [each for each in trainer["env"] if each["name"] not in reserved]
+        result.notes.append(f"env {', '.join(used)}: a TrainJob sets these itself; they are left out")
 
 
 def _has_amounts(resources: Object | None) -> bool:
@@ -197,9 +220,14 @@ def _starts_torchrun(trainer: Object) -> bool:
 
 
 def to_pytorchjob(job: Object, given: list[Object]) -> Conversion:
-    """`given` are the runtimes beside the job; otherwise it must use one that every installation has."""
+    """`given` are the runtimes beside the job; otherwise it must use one that every installation has.
+
+    Raises YardError if the job or its runtime is not valid. Without an object the notes say why there is none.
+    """
     result = Conversion()
-    job = copy.deepcopy(job)
+    job = checked_trainjob(job)
+    given_metadata = job["metadata"]
+    job = copy.deepcopy(named(job))
     job["metadata"].setdefault("namespace", "")
     reference = names.runtime_reference(job)
     runtime = next(
@@ -213,6 +241,8 @@ def to_pytorchjob(job: Object, given: list[Object]) -> Conversion:
     if runtime is None:
         result.notes.append(f"{reference['kind']} {reference['name']} is not in the file; add it")
         return result
+    runtime = checked_runtime(runtime)
+    check_with_runtime(job, runtime)
     jobset = make_jobset(job, runtime)
     trainers = [each for each in jobset["spec"]["replicatedJobs"] if ancestor(each) == names.TRAINER]
     others = [each["name"] for each in jobset["spec"]["replicatedJobs"] if ancestor(each) != names.TRAINER]
@@ -221,7 +251,11 @@ def to_pytorchjob(job: Object, given: list[Object]) -> Conversion:
     if not trainers or names.TORCH not in (runtime["spec"].get("mlPolicy") or {}):
         result.notes.append("only a runtime with the policy torch and a trainer can become a PyTorchJob")
         return result
-    result.objects.append(_pytorchjob(job, runtime, trainers[0], result))
+    if job["spec"].get("initializer"):
+        result.notes.append("spec.initializer has no counterpart: load dataset and model in the program")
+    pytorch_job = _pytorchjob(job, runtime, trainers[0], result)
+    metadata = {key: given_metadata[key] for key in _METADATA if given_metadata.get(key)}
+    result.objects.append({**pytorch_job, "metadata": metadata | pytorch_job["metadata"]})
     return result
 
 
@@ -249,7 +283,12 @@ def _pytorchjob(job: Object, runtime: Object, trainer: Object, result: Conversio
     if job_spec.get("backoffLimit") is not None:
         policy["backoffLimit"] = job_spec["backoffLimit"]
     if (ttl := annotations.pop(names.TTL, None)) is not None:
-        policy["ttlSecondsAfterFinished"] = int(ttl)
+        if str(ttl).isascii() and str(ttl).isdigit():
+            policy["ttlSecondsAfterFinished"] = int(ttl)
+        else:
+            result.notes.append(
+                f"annotation {names.TTL} {ttl!r} is not a number of seconds and has no effect: left out"
+            )
     spec: Object = {"pytorchReplicaSpecs": replicas}
     if policy:
         spec["runPolicy"] = policy
@@ -261,11 +300,7 @@ def _pytorchjob(job: Object, runtime: Object, trainer: Object, result: Conversio
         # The elastic policy counts workers, so all nodes are workers.
         spec["elasticPolicy"] = {"minReplicas": min(least, total), "maxReplicas": total}
         spec["pytorchReplicaSpecs"] = {pytorchjob.WORKER: replica(total)}
-    metadata = {
-        key: value for key, value in job["metadata"].items() if key in ("name", "namespace", "labels") and value
-    }
-    if annotations:
-        metadata["annotations"] = annotations
+    metadata: Object = {"annotations": annotations} if annotations else {}
     return {"apiVersion": pytorchjob.API_VERSION, "kind": pytorchjob.KIND, "metadata": metadata, "spec": spec}
 
 

@@ -5,9 +5,6 @@ Users can edit a ConfigMap, so that what is read from it is checked as the serve
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import orjson
@@ -15,21 +12,12 @@ import yaml
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.api.schema.builtin import definition
-from torchyard.api.schema.structural import from_go_type
 from torchyard.api.trainjob import messages, names
 from torchyard.api.trainjob.runtime_crd import definition_objects
+from torchyard.core.trainjob.schema_check import object_schema, schema_problems
 
 _SERVER_FIELDS = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
 _MAX_DEPTH = 128
-_PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "boolean": bool,
-    "integer": int,
-    "number": (int, float),
-}
 
 
 def make_snapshot(job: Object, runtime: Object) -> Object:
@@ -69,7 +57,7 @@ def runtime_of(snapshot: Object, job: Object) -> Object:
         or not isinstance(runtime.get("spec"), dict)
     ):
         raise YardError(messages.other_runtime_in_snapshot(metadata["name"]))
-    if problem := next(_problems(runtime, _schema(), ""), ""):
+    if problem := next(schema_problems(runtime, object_schema(definition_objects()[0])), ""):
         raise YardError(messages.bad_snapshot(metadata["name"], problem))
     return runtime
 
@@ -95,36 +83,3 @@ def _parse(text: str, name: str) -> Any:
         return yaml.load(text, Loader=loader)  # noqa: S506
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that does not exist
         raise YardError(messages.bad_snapshot(name, f"it is neither JSON nor YAML: {error}")) from None
-
-
-@cache
-def _schema() -> Object:
-    """The schema of runtimes, with the part of the metadata that is read."""
-    schema: Object = definition_objects()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    metadata = from_go_type(definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"))
-    return {**schema, "properties": {**schema["properties"], "metadata": metadata}}
-
-
-def _problems(value: Any, schema: Object, path: str) -> Iterator[str]:
-    """What of a value has another type than its schema says, or is missing. Values are the JobSet's to check."""
-    if schema.get("x-kubernetes-int-or-string"):
-        matches = isinstance(value, int | str) and not isinstance(value, bool)
-    else:
-        matches = isinstance(value, _PYTHON_TYPES[schema["type"]]) and (
-            schema["type"] not in ("integer", "number") or not isinstance(value, bool)
-        )
-    if not matches:
-        yield f"{path or 'it'} must be of type {schema.get('type', 'integer or string')}"
-    elif isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
-        yield f"{path} {value!r} must match {schema['pattern']}"
-    elif isinstance(value, dict):
-        yield from (
-            f"{path}.{name} is required".lstrip(".") for name in schema.get("required") or () if name not in value
-        )
-        fields, other = schema.get("properties") or {}, schema.get("additionalProperties")
-        for name, item in value.items():
-            if inner := fields.get(name, other):
-                yield from _problems(item, inner, f"{path}.{name}".lstrip("."))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _problems(item, schema["items"], f"{path}[{index}]")
