@@ -55,6 +55,14 @@ def test_a_train_job_without_a_queue_or_with_one_that_is_stored_is_accepted() ->
     admission(with_queues=False).validate(write(train_job("q")))
 
 
+def test_values_of_wrong_types_are_left_to_the_schema() -> None:
+    specs: tuple[object, ...] = ("x", [], None, {"runtimeRef": "x"}, {"runtimeRef": []})
+    for spec in specs:
+        assert admission().warnings(write({**train_job(), "spec": spec})) == []
+    with pytest.raises(StatusError, match="spec: Required value"):
+        admission().validate(write({**train_job(), "spec": None}))
+
+
 def test_a_default_queue_that_does_not_take_the_train_job_is_named_in_a_warning() -> None:
     queue = {**LOCAL_QUEUE, "metadata": {"name": "default", "namespace": "team"}}
     own = {**LOCAL_QUEUE, "metadata": {"name": "default", "namespace": "team", "labels": {names.LOCAL: "true"}}}

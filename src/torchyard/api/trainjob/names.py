@@ -58,9 +58,10 @@ def first_node(job: str, replicated_job: str = NODE) -> str:
 
 
 def runtime_reference(job: Object) -> Object:
-    """The runtime of a job, with the defaults of the schema."""
-    reference: Object = (job.get("spec") or {}).get("runtimeRef") or {}
-    return {"apiGroup": GROUP, "kind": CLUSTER_RUNTIME_KIND, **reference}
+    """The runtime of a job, with the defaults of the schema. Values of wrong types, which it rejects, are left out."""
+    spec = job.get("spec")
+    reference = spec.get("runtimeRef") if isinstance(spec, dict) else None
+    return {"apiGroup": GROUP, "kind": CLUSTER_RUNTIME_KIND, **(reference if isinstance(reference, dict) else {})}
 
 
 def runtime_key(job: Object) -> str:

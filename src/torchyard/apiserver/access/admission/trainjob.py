@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from torchyard.api import errors
+from torchyard.api import errors, field_errors
 from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
@@ -27,6 +27,9 @@ def check_train_job(attributes: AdmissionAttributes) -> None:
     """Reject a job that does not fit its runtime. A terminating job may always lose its finalizers."""
     if not _is_train_job(attributes) or attributes.new["metadata"].get("deletionTimestamp"):
         return
+    if not isinstance(attributes.new.get("spec"), dict):  # the schema does not require it
+        err = field_errors.required("spec", "name the runtime in spec.runtimeRef")
+        raise errors.invalid(names.KIND, names.GROUP, attributes.display_name, [err])
     jobset = None
     if attributes.old is not None:
         jobset = attributes.lister.get(jobsets.GROUP, jobsets.PLURAL, attributes.namespace, attributes.name)
