@@ -184,12 +184,6 @@ INVALID: dict[str, tuple[str, Object, str, str]] = {
         "spec.fairSharing.weight",
         "is not a valid quantity",
     ),
-    "negative weight of a LocalQueue": (
-        "LocalQueue",
-        {"metadata": {"name": "q"}, "spec": {"clusterQueue": "team", "fairSharing": {"weight": "-1"}}},
-        "spec.fairSharing",
-        "must be greater than or equal to 0",
-    ),
     "weight of a LocalQueue that is too large": (
         "LocalQueue",
         {"metadata": {"name": "q"}, "spec": {"clusterQueue": "team", "fairSharing": {"weight": "1e400"}}},

@@ -11,7 +11,7 @@ from torchyard.api import checks, field_errors, quantity, selectors
 from torchyard.api import names as any_names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.quantity import QuantityError
+from torchyard.api.quantity import Quantity, QuantityError
 from torchyard.api.queue import messages, names
 from torchyard.api.queue.quantities import parse_quantity
 from torchyard.api.queue.taints import check_taints, check_toleration_keys, taint_rules, toleration_rules
@@ -102,7 +102,7 @@ class CohortStrategy(Strategy):
 class LocalQueueStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         errs: list[FieldError] = []
-        _check_fair_sharing(obj.get("spec") or {}, errs)
+        _parse_weight(obj.get("spec") or {}, errs)  # as in Kueue, it may be negative here, which counts as 0
         return errs
 
 
@@ -217,22 +217,32 @@ def _check_quotas(
 
 
 def _check_fair_sharing(spec: Object, errs: list[FieldError]) -> None:
+    amount = _parse_weight(spec, errs)
+    if amount is None:
+        return
+    weight = str(spec["fairSharing"]["weight"])
+    if amount.nano < 0:
+        errs.append(field_errors.invalid("spec.fairSharing", weight, any_names.NOT_NEGATIVE))
+    elif 0 < amount.nano <= 1:
+        errs.append(field_errors.invalid("spec.fairSharing", weight, "When not 0, weight must be > 10e-9"))
+
+
+def _parse_weight(spec: Object, errs: list[FieldError]) -> Quantity | None:
+    """None if there is none, or it is not a quantity that can be a weight."""
     weight = (spec.get("fairSharing") or {}).get("weight")
     if weight is None:
-        return
+        return None
     try:
         amount = quantity.parse(weight)
     except QuantityError:
         detail = "is not a valid quantity; use for example 1 or 500m"
         errs.append(field_errors.invalid("spec.fairSharing.weight", weight, detail))
-        return
-    if amount.nano < 0:
-        errs.append(field_errors.invalid("spec.fairSharing", str(weight), any_names.NOT_NEGATIVE))
-    elif amount.value > _MAX_WEIGHT:
+        return None
+    if amount.value > _MAX_WEIGHT:
         detail = f"must be less than or equal to {_MAX_WEIGHT}"
         errs.append(field_errors.invalid("spec.fairSharing.weight", str(weight), detail))
-    elif 0 < amount.nano <= 1:
-        errs.append(field_errors.invalid("spec.fairSharing", str(weight), "When not 0, weight must be > 10e-9"))
+        return None
+    return amount
 
 
 def _check_sizes(spec: Object, errs: list[FieldError]) -> None:
