@@ -51,12 +51,12 @@ def request(method: str, identifier: Any = 1, **parameters: Any) -> dict[str, An
 
 
 async def test_the_handshake_agrees_on_a_version() -> None:
-    for asked, agreed in (
+    for requested, agreed in (
         ("2025-06-18", "2025-06-18"),
         ("2025-03-26", PROTOCOL_VERSIONS[0]),  # its batches are not supported
         ("1999-01-01", PROTOCOL_VERSIONS[0]),
     ):
-        (answer,) = await exchange(request("initialize", protocolVersion=asked, capabilities={}))
+        (answer,) = await exchange(request("initialize", protocolVersion=requested, capabilities={}))
         assert answer["result"]["protocolVersion"] == agreed
         assert answer["result"]["capabilities"] == {"tools": {"listChanged": False}}
 
@@ -157,7 +157,7 @@ def test_every_tool_uses_options_that_its_command_has() -> None:
 
     commands = get_command(build_app()).commands  # type: ignore[attr-defined]
     for tool in TOOLS.values():
-        needed = {name: SAMPLES[one.type] for name, one in tool.parameters.items() if one.required}
+        needed = {name: SAMPLES[parameter.type] for name, parameter in tool.parameters.items() if parameter.required}
         verb, *words = tool.command_line(needed, [])
         known = {
             option for parameter in commands[verb].params for option in (*parameter.opts, *parameter.secondary_opts)

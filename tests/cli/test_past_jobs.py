@@ -73,9 +73,9 @@ def test_a_job_that_is_deleted_while_it_runs_is_in_the_history(plane: Yard) -> N
 
 
 def test_a_comparison_shows_no_secrets() -> None:
-    kept = {"--tokenizer": "bpe", "--max-tokens": "512", "LR": "0.1 ", "API_KEY": "(from elsewhere)"}
+    history = {"--tokenizer": "bpe", "--max-tokens": "512", "LR": "0.1 ", "API_KEY": "(from elsewhere)"}
     secrets = {"HF_TOKEN": "hf_abc def", "--api-key": "xyz", "AWS_SECRET_ACCESS_KEY": "a"}
-    assert redacted({**kept, **secrets}) == {**kept, **dict.fromkeys(secrets, "(redacted)")}
+    assert redacted({**history, **secrets}) == {**history, **dict.fromkeys(secrets, "(redacted)")}
     assert redacted({"DB": "redis://u:p@h/1"}) == {"DB": "redis://(redacted)@h/1"}
 
 

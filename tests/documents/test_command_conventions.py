@@ -20,11 +20,11 @@ FOR_PROGRAMS = {
 
 def leaves(commands: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """The commands by their full names, those of groups too."""
-    found: dict[str, Any] = {}
+    leaf_commands: dict[str, Any] = {}
     for name, command in commands.items():
         members = getattr(command, "commands", None)
-        found |= leaves(members, f"{prefix}{name} ") if members else {f"{prefix}{name}": command}
-    return found
+        leaf_commands |= leaves(members, f"{prefix}{name} ") if members else {f"{prefix}{name}": command}
+    return leaf_commands
 
 
 def test_every_command_has_an_example_with_its_own_options() -> None:

@@ -108,8 +108,8 @@ def test_the_commands_of_the_page_convert_there_and_back(tmp_path: Path) -> None
         command = [sys.executable, "-m", "torchyard.cli", "convert", str(path)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    there = tmp_path / "trainjob.yaml"
-    there.write_text(convert(example))
-    assert yaml.safe_load(there.read_text())["kind"] == "TrainJob"
-    assert "# RANK, WORLD_SIZE" in there.read_text()
-    assert yaml.safe_load(convert(there))["kind"] == "PyTorchJob"
+    manifest = tmp_path / "trainjob.yaml"
+    manifest.write_text(convert(example))
+    assert yaml.safe_load(manifest.read_text())["kind"] == "TrainJob"
+    assert "# RANK, WORLD_SIZE" in manifest.read_text()
+    assert yaml.safe_load(convert(manifest))["kind"] == "PyTorchJob"

@@ -100,15 +100,17 @@ class Runner:
         return answer
 
     def states(self) -> States:
-        found: dict[str, dict[str, list[Object]]] = {
+        objects: dict[str, dict[str, list[Object]]] = {
             self.namespace(case.name): {kind: [] for kind in _KINDS} for case in self.cases
         }
         for kind, path in _KINDS.items():
             for obj in self._client.get(f"{path}/{kind}").json["items"]:
                 namespace = obj["metadata"]["namespace"]
-                if namespace in found and not (kind == "events" and obj["involvedObject"]["kind"] != "JobSet"):
-                    found[namespace][kind].append(obj)
-        return {case.name: observe(self.namespace(case.name), found[self.namespace(case.name)]) for case in self.cases}
+                if namespace in objects and not (kind == "events" and obj["involvedObject"]["kind"] != "JobSet"):
+                    objects[namespace][kind].append(obj)
+        return {
+            case.name: observe(self.namespace(case.name), objects[self.namespace(case.name)]) for case in self.cases
+        }
 
 
 def job_status(job: Object, step: Object) -> Object:
@@ -179,10 +181,10 @@ def settle_by_silence(runner: Runner, seconds: float) -> Callable[[int], None]:
         while True:
             time.sleep(0.5)
             states = runner.states()
-            there = client.get(f"/apis/batch/v1/namespaces/default/jobs/{marker}-a-0").status == 200
+            exists = client.get(f"/apis/batch/v1/namespaces/default/jobs/{marker}-a-0").status == 200
             if states != last:
                 last, since = states, time.monotonic()
-            elif there and time.monotonic() - since > seconds:
+            elif exists and time.monotonic() - since > seconds:
                 return
 
     return settle

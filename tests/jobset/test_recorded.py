@@ -51,13 +51,13 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def _differences(expected: States, states: States) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    differing: dict[str, Any] = {}
     for case, want in expected.items():
         got = states[case]
         for part in sorted({*want, *got}):
             if want.get(part) != got.get(part):
-                found[f"{case} {part}"] = {"upstream": want.get(part), "plane": got.get(part)}
-    return found
+                differing[f"{case} {part}"] = {"upstream": want.get(part), "plane": got.get(part)}
+    return differing
 
 
 def _compare(plane: Server, cases: list[Case], recorded: Object) -> None:

@@ -61,8 +61,8 @@ async def test_a_jobset_runs_to_its_end_under_the_operators_own_role(installed: 
             await move(installed, namespace, f"train-workers-{index}", "complete")
 
         async def is_gone() -> bool:
-            found = await installed.admin.find(JOBSETS, "train", namespace)
-            return found is None or bool(found["metadata"].get("deletionTimestamp"))
+            stored = await installed.admin.find(JOBSETS, "train", namespace)
+            return stored is None or bool(stored["metadata"].get("deletionTimestamp"))
 
         await installed.until(is_gone)
         async with aiohttp.ClientSession() as session:

@@ -74,9 +74,9 @@ async def test_a_definition_of_others_is_updated_but_never_deleted(installed: In
     await install(installed.admin, INSTALLATION, lambda _: None)
     output: list[str] = []
     await uninstall(installed.admin, INSTALLATION, output.append, with_definitions=True)
-    kept = f"customresourcedefinition/{JOBSET_CRD_NAME}"
-    assert f"{kept} was not created by yard install, and is kept with its objects" in output
-    assert f"{kept} deleted" not in output and f"customresourcedefinition/{CRD_NAME} deleted" in output
+    remaining = f"customresourcedefinition/{JOBSET_CRD_NAME}"
+    assert f"{remaining} was not created by yard install, and is kept with its objects" in output
+    assert f"{remaining} deleted" not in output and f"customresourcedefinition/{CRD_NAME} deleted" in output
     await installed.admin.delete(DEFINITIONS, JOBSET_CRD_NAME)
 
 

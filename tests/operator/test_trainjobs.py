@@ -67,8 +67,8 @@ async def test_a_job_that_does_not_fit_its_runtime_says_why(installed: Installed
 
         async def reason() -> str:
             job = await installed.admin.get(TRAINJOBS, "mnist", namespace)
-            found = (job.get("status") or {}).get("conditions") or [{}]
-            return str(found[0].get("message", ""))
+            conditions = (job.get("status") or {}).get("conditions") or [{}]
+            return str(conditions[0].get("message", ""))
 
         assert "must not have reserved envs" in await installed.until(reason)
         assert await installed.admin.find(JOBSETS, "mnist", namespace) is None

@@ -31,7 +31,7 @@ from torchyard.jobs.function_source import SOURCE, function_arguments, function_
 from torchyard.kube.job_lookup import JobHandle
 from torchyard.sdk import AsyncJob, AsyncYard, Job, JobFailed, Yard
 from torchyard.sdk.metric_follower import MetricFollower
-from torchyard.sdk.views import JobView
+from torchyard.sdk.views import JobSnapshot
 
 TRAIN = 'import sys\nprint(f"step 1/1 loss={float(sys.argv[2])}", flush=True)\n'
 NOTEBOOK = """
@@ -324,7 +324,7 @@ def test_a_view_shows_messages_with_brackets(capsys: pytest.CaptureFixture[str])
         "started": "", "finished": "", "gpus": 0,
     }  # fmt: skip
     summary = JobSummary("default", "a", "PyTorchJob", "Failed", 0, 1, "", timedelta(), "closed [/x] by [bold]")
-    Console(width=200).print(JobView(summary, (replica,), ({"a[/b]": 1.0},)))
+    Console(width=200).print(JobSnapshot(summary, (replica,), ({"a[/b]": 1.0},)))
     shown = capsys.readouterr().out
     assert "closed [/x] by [bold]" in shown and "[red]" in shown and "a[/b]=1" in shown
 

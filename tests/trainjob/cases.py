@@ -626,8 +626,8 @@ def _generated(number: int) -> Object:
         del spec["initializer"]
     namespaced = chance.random() < 0.3
     metadata = maybe({"labels": {"from": "runtime"}, "annotations": {"from": "runtime"}})
-    made = runtime(*jobs, policy=policy or None, namespaced=namespaced, metadata=metadata)
-    return case(job(namespaced=namespaced, **spec), made)
+    runtime_object = runtime(*jobs, policy=policy or None, namespaced=namespaced, metadata=metadata)
+    return case(job(namespaced=namespaced, **spec), runtime_object)
 
 
 CASES: dict[str, Object] = {

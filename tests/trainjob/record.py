@@ -100,24 +100,24 @@ def _children(client: Client, namespace: str, job: str, case: Object) -> Object:
     time.sleep(0.5)
     status = client.get(f"{TRAINER}/namespaces/{namespace}/trainjobs/{job}").json.get("status") or {}
     jobset = client.get(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets/{job}")
-    made: Object = {"status": _conditions(status)}
+    patch: Object = {"status": _conditions(status)}
     if events:
-        made["events"] = sorted(set(events))
+        patch["events"] = sorted(set(events))
     if jobset.status == 200:
-        made["jobset"] = _stored(jobset.json)
+        patch["jobset"] = _stored(jobset.json)
     for config in client.get(f"{core}/configmaps").json["items"]:
         if config["metadata"]["name"] == names.hostfile_name(job):
-            made.setdefault("configmaps", {})[config["metadata"]["name"]] = _stored(config)
+            patch.setdefault("configmaps", {})[config["metadata"]["name"]] = _stored(config)
     for secret in client.get(f"{core}/secrets").json["items"]:
-        made.setdefault("secrets", {})[secret["metadata"]["name"]] = {
+        patch.setdefault("secrets", {})[secret["metadata"]["name"]] = {
             **_stored(secret),
             "data": sorted(secret.get("data") or {}),
         }
     for name, path in POD_GROUPS.items():
         groups = client.get(f"{path}/namespaces/{namespace}/podgroups")
         for group in groups.json.get("items") or () if groups.status == 200 else ():
-            made.setdefault("podgroups", {})[name] = _stored(group)
-    return made
+            patch.setdefault("podgroups", {})[name] = _stored(group)
+    return patch
 
 
 def _conditions(status: Object) -> Object:

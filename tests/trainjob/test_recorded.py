@@ -68,8 +68,8 @@ def created(obj: Object) -> tuple[Object, list[str]]:
 def refusal(case: Object) -> tuple[str, Object | None, Object | None]:
     """Our errors as one text, the runtime and the job."""
     runtime = None
-    for given in case["runtimes"]:
-        runtime, problems = created(given)
+    for runtime_object in case["runtimes"]:
+        runtime, problems = created(runtime_object)
         problems = problems or [str(err) for err in validate_runtime(runtime)]
         if problems:
             return ", ".join(problems), None, None

@@ -53,8 +53,8 @@ def exec_command(
     """
     output = Output.name if quiet else output
     if for_programs(output):
-        _run_for_programs(cluster, Replica(job, rank, container), command or [], output, stdin=stdin)
-    _run(cluster, Replica(job, rank, container), command or _SHELL, stdin=stdin)
+        _run_for_programs(cluster, ReplicaReference(job, rank, container), command or [], output, stdin=stdin)
+    _run(cluster, ReplicaReference(job, rank, container), command or _SHELL, stdin=stdin)
 
 
 @with_cluster
@@ -63,10 +63,10 @@ def attach(cluster: Cluster, job: JobName, rank: Rank = "", container: Container
 
     Example: yard attach mnist --rank 0
     """
-    _run(cluster, Replica(job, rank, container), [], stdin=False)
+    _run(cluster, ReplicaReference(job, rank, container), [], stdin=False)
 
 
-class Replica(NamedTuple):
+class ReplicaReference(NamedTuple):
     """What the options of a command name."""
 
     job: str
@@ -75,7 +75,7 @@ class Replica(NamedTuple):
 
 
 def _run_for_programs(
-    cluster: Cluster, replica: Replica, command: list[str], output: Output, *, stdin: bool
+    cluster: Cluster, replica: ReplicaReference, command: list[str], output: Output, *, stdin: bool
 ) -> NoReturn:
     if not command:
         raise YardError("a record needs a command", hint="yard exec JOB -o json -- COMMAND", code="BadOption")
@@ -105,7 +105,7 @@ def _run_for_programs(
     raise typer.Exit(record["exitCode"])
 
 
-def _run(cluster: Cluster, replica: Replica, command: list[str], *, stdin: bool) -> NoReturn:
+def _run(cluster: Cluster, replica: ReplicaReference, command: list[str], *, stdin: bool) -> NoReturn:
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
 
     async def work(client: Client) -> int:

@@ -122,9 +122,9 @@ class TrainJobController:
         if jobset is None and self._jobsets.by("key", "/".join(key_of(job))):
             raise YardError(messages.foreign_jobset(job["metadata"]["name"]))
         runtime = await self._runtime(job)
-        made = await self._objects.make(job, runtime, jobset)
-        self._jobset_cache.record(made)
-        return made
+        created = await self._objects.make(job, runtime, jobset)
+        self._jobset_cache.record(created)
+        return created
 
     async def _runtime(self, job: Object) -> Object:
         """The runtime of the snapshot; for a new job the runtime itself, of which a snapshot is made."""

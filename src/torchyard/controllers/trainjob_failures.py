@@ -12,7 +12,7 @@ from torchyard.api.gvr import PODS
 from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import messages
-from torchyard.core.training.failures import ContainerFailure, first_of, is_same
+from torchyard.core.training.failures import FailedContainer, first_of, is_same
 from torchyard.core.trainjob.failures import Attempt, attempt_of, failures_of
 from torchyard.core.trainjob.view import NodeFailure
 from torchyard.kube.client import Client
@@ -66,7 +66,7 @@ class FirstFailures:
             self._seen.popitem(last=False)
         return known
 
-    async def _log_of(self, namespace: str, failed: ContainerFailure) -> str:
+    async def _log_of(self, namespace: str, failed: FailedContainer) -> str:
         """The last lines of a failed container; empty if the log cannot be read, which is no reason to wait."""
         text = b""
         lines = self._client.logs(
@@ -95,12 +95,12 @@ def _slim_pod(pod: Object) -> Object:
     """The part of a pod that tells of a failure, and of which attempt."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
-    kept = {
+    slim_metadata = {
         key: metadata[key]
         for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
         if key in metadata
     }
-    kept["labels"] = {name: labels[name] for name in _LABELS if name in labels}
+    slim_metadata["labels"] = {name: labels[name] for name in _LABELS if name in labels}
     status = pod.get("status") or {}
     statuses = {key: status[key] for key in ("containerStatuses", "initContainerStatuses") if key in status}
-    return strip_and_intern({"metadata": kept, "status": statuses})
+    return strip_and_intern({"metadata": slim_metadata, "status": statuses})

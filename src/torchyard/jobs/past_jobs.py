@@ -62,10 +62,10 @@ async def find_run(client: Client, cluster: Target, name: str) -> RunRecord:
         if error.code != "NotFound":
             raise
         return await asyncio.to_thread(find_recorded, cluster, name, error)
-    kept = await asyncio.to_thread(plane_history, cluster)
+    local_history = await asyncio.to_thread(plane_history, cluster)
     uid = job.object["metadata"]["uid"]
-    if run_state(job.object).done and kept is not None:  # its pods, and with them its logs, may be gone
-        for record in await asyncio.to_thread(kept.list, cluster.namespace, name=job.name):
+    if run_state(job.object).done and local_history is not None:  # its pods, and with them its logs, may be gone
+        for record in await asyncio.to_thread(local_history.list, cluster.namespace, name=job.name):
             if record["uid"] == uid:
                 return record
     return build_record(job.object, await pods_of_job(client, job), datetime.now(UTC))

@@ -28,7 +28,7 @@ from torchyard.jobs.actions import JobEvent
 from torchyard.sdk.async_job import AsyncJob, JobFailed
 from torchyard.sdk.async_yard import AsyncYard
 from torchyard.sdk.job import Job
-from torchyard.sdk.views import JobView, ReplicaLine
+from torchyard.sdk.views import JobSnapshot, ReplicaLine
 from torchyard.sdk.yard import Yard
 
 __all__ = [
@@ -38,8 +38,8 @@ __all__ = [
     "Job",
     "JobEvent",
     "JobFailed",
+    "JobSnapshot",
     "JobSummary",
-    "JobView",
     "ReplicaLine",
     "RunRecord",
     "RunState",

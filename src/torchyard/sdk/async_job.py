@@ -32,7 +32,7 @@ from torchyard.kube.informer import Informer
 from torchyard.kube.job_lookup import JobHandle, pods_of_job
 from torchyard.sdk.live import show_until_done
 from torchyard.sdk.metric_follower import MetricFollower
-from torchyard.sdk.views import JobView, ReplicaLine, job_view
+from torchyard.sdk.views import JobSnapshot, ReplicaLine, job_view
 
 _PROGRESS_LINES = 200  # progress is in one of the last lines
 _ALL = re.compile("")
@@ -158,8 +158,8 @@ class AsyncJob:
     async def progress(self, replica: str = "") -> TrainingProgress | None:
         """Return the progress that a replica has printed last; None if it has printed none."""
         lines = [line async for line in self.logs(replica, tail=_PROGRESS_LINES)]
-        found = (parse_progress(line) for line in reversed(lines))
-        return next((progress for progress in found if progress is not None), None)
+        parsed = (parse_progress(line) for line in reversed(lines))
+        return next((progress for progress in parsed if progress is not None), None)
 
     async def metrics(self, replica: str = "") -> dict[str, float]:
         """Return the last value of every metric that a replica has printed, such as `loss=0.25`."""
@@ -181,17 +181,17 @@ class AsyncJob:
         """Return the events of the job, its workload and its pods, oldest first."""
         return await read_events(self._client, self._handle)
 
-    async def view(self) -> JobView:
+    async def view(self) -> JobSnapshot:
         """Return the job with its replicas and metrics: a table in a terminal (rich), HTML in a notebook."""
         await self._read()
         pods = await self.pods()
         return job_view(self._handle, pods, await self._printed_rows() if pods else [])
 
-    async def show(self) -> JobView:
+    async def show(self) -> JobSnapshot:
         """Show the job until it has finished, in a notebook or a terminal, and return its last view."""
         follower = MetricFollower(lambda: self.metric_rows(follow=True))
 
-        async def read() -> JobView:
+        async def read() -> JobSnapshot:
             if run_state(await self._read()).done:
                 return await self.view()  # with the last lines, which the stream may not have had yet
             pods = await self.pods()

@@ -12,7 +12,7 @@ from torchyard.core.run.summary import JobSummary
 from torchyard.jobs.actions import JobEvent
 from torchyard.sdk.async_job import AsyncJob
 from torchyard.sdk.event_loop_thread import EventLoopThread
-from torchyard.sdk.views import JobView, ReplicaLine
+from torchyard.sdk.views import JobSnapshot, ReplicaLine
 
 
 class Job:
@@ -93,11 +93,11 @@ class Job:
         """Return the events of the job, its workload and its pods, oldest first."""
         return self._loop.run(self._job.events())
 
-    def view(self) -> JobView:
+    def view(self) -> JobSnapshot:
         """Return the job with its replicas and metrics: a table in a terminal (rich), HTML in a notebook."""
         return self._loop.run(self._job.view())
 
-    def show(self) -> JobView:
+    def show(self) -> JobSnapshot:
         """Show the job until it has finished, in a notebook or a terminal, and return its last view."""
         return self._loop.run(self._job.show())
 

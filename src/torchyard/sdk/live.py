@@ -7,13 +7,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from torchyard.sdk.views import JobView
+from torchyard.sdk.views import JobSnapshot
 
 PERIOD_SECONDS = 1.0
 
 
 class _Screen(Protocol):
-    def show(self, view: JobView) -> None: ...
+    def show(self, view: JobSnapshot) -> None: ...
 
     def close(self) -> None: ...
 
@@ -22,7 +22,7 @@ class _NotebookScreen:
     def __init__(self) -> None:
         self._is_shown = False
 
-    def show(self, view: JobView) -> None:
+    def show(self, view: JobSnapshot) -> None:
         from IPython.display import HTML, display, update_display
 
         # one identifier for each screen, so that a second cell does not change the first
@@ -41,7 +41,7 @@ class _TerminalScreen:
         self._live = Live(console=Console(), auto_refresh=False)
         self._live.start()
 
-    def show(self, view: JobView) -> None:
+    def show(self, view: JobSnapshot) -> None:
         self._live.update(view.__rich__(), refresh=True)
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ def in_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
-async def show_until_done(read: Callable[[], Awaitable[JobView]], is_done: Callable[[], bool]) -> JobView:
+async def show_until_done(read: Callable[[], Awaitable[JobSnapshot]], is_done: Callable[[], bool]) -> JobSnapshot:
     """Show a job again every second. Returns its last view."""
     screen: _Screen = _NotebookScreen() if in_notebook() else _TerminalScreen()
     try:

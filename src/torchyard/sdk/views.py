@@ -31,7 +31,7 @@ class ReplicaLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
+class JobSnapshot:
     """A job at one moment: its line, its replicas, and the metrics that its first replica has printed so far."""
 
     summary: JobSummary
@@ -56,7 +56,9 @@ class JobView:
     def _repr_html_(self) -> str:
         colour = _COLOURS.get(self.summary.state, "#616161")
         title = f'<b style="color:{colour}">{escape(_title(self.summary))}</b>'
-        rows = [[one["name"], one["phase"], _exit_code(one), one["reason"]] for one in self.replicas]
+        rows = [
+            [replica["name"], replica["phase"], _exit_code(replica), replica["reason"]] for replica in self.replicas
+        ]
         parts = [title, html_table(["replica", "status", "exit", "reason"], rows) if rows else ""]
         parts += [_curve(name, values) for name, values in list(self.curves().items())[:_MAX_CURVES]]
         return f"<div>{''.join(parts)}</div>"
@@ -71,11 +73,11 @@ class JobView:
         return curves
 
 
-def job_view(job: JobHandle, pods: list[Object], metrics: Sequence[dict[str, float]]) -> JobView:
+def job_view(job: JobHandle, pods: list[Object], metrics: Sequence[dict[str, float]]) -> JobSnapshot:
     """What a job and its pods look like now."""
     now = datetime.now(UTC)
     replicas = tuple(replica_record(pod, job.name, now) for pod in choose_replicas(pods, job.name))
-    return JobView(summarize(job.object, now), replicas, tuple(metrics))
+    return JobSnapshot(summarize(job.object, now), replicas, tuple(metrics))
 
 
 def jobs_html(summaries: Sequence[JobSummary]) -> str:

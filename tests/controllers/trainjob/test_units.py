@@ -77,8 +77,8 @@ class Pass:
 def train_job(*, status: Object | None = None, annotations: Object | None = None, **spec: Any) -> Object:
     metadata: Object = {"name": "job", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
     metadata |= {"creationTimestamp": to_rfc3339(NOW), "annotations": annotations or {}}
-    made: Object = {"metadata": metadata, "spec": {"runtimeRef": {"name": "torch-distributed"}, **spec}}
-    return {**made, "status": status} if status else made
+    job: Object = {"metadata": metadata, "spec": {"runtimeRef": {"name": "torch-distributed"}, **spec}}
+    return {**job, "status": status} if status else job
 
 
 def jobset(owner: str = "u") -> Object:
@@ -99,62 +99,62 @@ def pod(name: str, code: int, *, second: int = 0, attempt: int = 0, uid: str = "
 
 
 async def test_an_error_that_is_seen_after_a_signal_becomes_the_first_failure() -> None:
-    given, job = Pass(), train_job()
-    assert await given.failure(job, jobset(), pod("a", 143)) == "a"
-    assert await given.failure(job, jobset(), pod("b", 1, second=1)) == "b"
-    given.controller._failures.pods._apply("DELETED", pod("b", 1, second=1))
-    assert await given.failure(job, jobset()) == "b"
-    assert given.client.logs_read == ["a", "b"]
+    controller_pass, job = Pass(), train_job()
+    assert await controller_pass.failure(job, jobset(), pod("a", 143)) == "a"
+    assert await controller_pass.failure(job, jobset(), pod("b", 1, second=1)) == "b"
+    controller_pass.controller._failures.pods._apply("DELETED", pod("b", 1, second=1))
+    assert await controller_pass.failure(job, jobset()) == "b"
+    assert controller_pass.client.logs_read == ["a", "b"]
 
 
 async def test_failures_of_an_earlier_attempt_and_of_another_jobset_do_not_count() -> None:
-    given, job = Pass(), train_job()
-    assert await given.failure(job, jobset(), pod("other", 1, uid="another"), pod("a", 1)) == "a"
+    controller_pass, job = Pass(), train_job()
+    assert await controller_pass.failure(job, jobset(), pod("other", 1, uid="another"), pod("a", 1)) == "a"
     restarted = {**jobset(), "status": {"restarts": 1}}
-    assert await given.failure(job, restarted) == ""
-    assert await given.failure(job, restarted, pod("b", 1, second=9, attempt=1)) == "b"
+    assert await controller_pass.failure(job, restarted) == ""
+    assert await controller_pass.failure(job, restarted, pod("b", 1, second=9, attempt=1)) == "b"
 
 
 async def test_a_suspension_clears_the_first_failure() -> None:
-    given = Pass()
-    assert await given.failure(train_job(), jobset(), pod("a", 1)) == "a"
-    assert await given.failure(train_job(suspend=True), jobset()) == ""
+    controller_pass = Pass()
+    assert await controller_pass.failure(train_job(), jobset(), pod("a", 1)) == "a"
+    assert await controller_pass.failure(train_job(suspend=True), jobset()) == ""
     resumed = train_job(status={"resumeTime": to_rfc3339(NOW + timedelta(seconds=5))})
-    assert await given.failure(resumed, jobset()) == ""
-    assert await given.failure(resumed, jobset(), pod("b", 1, second=6)) == "b"
+    assert await controller_pass.failure(resumed, jobset()) == ""
+    assert await controller_pass.failure(resumed, jobset(), pod("b", 1, second=6)) == "b"
 
 
 async def test_a_deadline_does_not_delete_a_jobset_of_the_same_name_that_is_not_the_jobs() -> None:
-    given = Pass()
-    given.sees(train_job(activeDeadlineSeconds=5), jobset(owner="a user's"))
-    given.now = NOW + timedelta(seconds=6)
+    controller_pass = Pass()
+    controller_pass.sees(train_job(activeDeadlineSeconds=5), jobset(owner="a user's"))
+    controller_pass.now = NOW + timedelta(seconds=6)
     with pytest.raises(Exception, match="belongs to another object"):
-        await given.reconcile()
-    assert given.client.statuses[0]["state"] == "Failed"
-    assert given.client.deleted == []
+        await controller_pass.reconcile()
+    assert controller_pass.client.statuses[0]["state"] == "Failed"
+    assert controller_pass.client.deleted == []
 
 
 async def test_a_jobset_whose_deletion_failed_is_deleted_in_the_next_pass() -> None:
-    given = Pass()
-    given.sees(train_job(activeDeadlineSeconds=5), jobset())
-    given.now = NOW + timedelta(seconds=6)
-    given.client.delete_error = StatusError(500, "InternalError", "no")
+    controller_pass = Pass()
+    controller_pass.sees(train_job(activeDeadlineSeconds=5), jobset())
+    controller_pass.now = NOW + timedelta(seconds=6)
+    controller_pass.client.delete_error = StatusError(500, "InternalError", "no")
     with pytest.raises(StatusError):
-        await given.reconcile()
-    given.sees(train_job(activeDeadlineSeconds=5, status=given.client.statuses[0]))
-    given.client.delete_error = None
-    await given.reconcile()
-    assert given.client.deleted == [("jobsets", "job", "jobset-of-u")] * 2
-    assert len(given.client.statuses) == 1
+        await controller_pass.reconcile()
+    controller_pass.sees(train_job(activeDeadlineSeconds=5, status=controller_pass.client.statuses[0]))
+    controller_pass.client.delete_error = None
+    await controller_pass.reconcile()
+    assert controller_pass.client.deleted == [("jobsets", "job", "jobset-of-u")] * 2
+    assert len(controller_pass.client.statuses) == 1
 
 
 async def test_the_time_to_live_deletes_this_job_and_no_successor() -> None:
-    given = Pass()
+    controller_pass = Pass()
     ended = {"type": "Complete", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": to_rfc3339(NOW)}
     annotations = {"torchyard.dev/ttl-seconds-after-finished": "0"}
-    given.sees(train_job(status={"conditions": [ended]}, annotations=annotations))
-    await given.reconcile()
-    assert given.client.deleted == [("trainjobs", "job", "u")]
+    controller_pass.sees(train_job(status={"conditions": [ended]}, annotations=annotations))
+    await controller_pass.reconcile()
+    assert controller_pass.client.deleted == [("trainjobs", "job", "u")]
 
 
 @pytest.mark.parametrize(
@@ -169,24 +169,24 @@ async def test_the_time_to_live_deletes_this_job_and_no_successor() -> None:
     ids=["no pod template", "no container node"],
 )
 async def test_a_runtime_that_is_not_valid_is_in_the_condition(template: Object, words: str) -> None:
-    given = Pass()
+    controller_pass = Pass()
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
     replicated = {"name": "node", "template": {"metadata": {"labels": labels}, **template}}
     spec = {"mlPolicy": {"torch": {}}, "template": {"spec": {"replicatedJobs": [replicated]}}}
-    given.client.runtime = {"metadata": {"name": "torch-distributed"}, "spec": spec}
-    given.sees(train_job())
+    controller_pass.client.runtime = {"metadata": {"name": "torch-distributed"}, "spec": spec}
+    controller_pass.sees(train_job())
     with pytest.raises(YardError):
-        await given.reconcile()
-    (condition,) = given.client.statuses[0]["conditions"]
+        await controller_pass.reconcile()
+    (condition,) = controller_pass.client.statuses[0]["conditions"]
     assert (condition["type"], condition["status"]) == ("ResourcesCreated", "False")
     assert words in condition["message"]
 
 
 async def test_an_error_that_was_not_expected_is_in_the_condition_too() -> None:
-    given = Pass()
-    given.client.runtime = {"metadata": {"name": "torch-distributed"}}
-    given.sees(train_job())
+    controller_pass = Pass()
+    controller_pass.client.runtime = {"metadata": {"name": "torch-distributed"}}
+    controller_pass.sees(train_job())
     with pytest.raises(KeyError):
-        await given.reconcile()
-    (condition,) = given.client.statuses[0]["conditions"]
+        await controller_pass.reconcile()
+    (condition,) = controller_pass.client.statuses[0]["conditions"]
     assert "internal error KeyError: 'spec'" in condition["message"]

@@ -88,11 +88,11 @@ class Player:
     async def _await(self, kind: str, name: str, condition: str, status: str) -> None:
         for _ in range(600):
             obj = await self.client.get(KINDS[kind], name, self.namespace)
-            found = {entry["type"]: entry["status"] for entry in (obj.get("status") or {}).get("conditions") or ()}
-            if found.get(condition) == status:
+            conditions = {entry["type"]: entry["status"] for entry in (obj.get("status") or {}).get("conditions") or ()}
+            if conditions.get(condition) == status:
                 return
             await asyncio.sleep(0.05)
-        raise AssertionError(f"{kind} {name} has {found}, not {condition}={status}")
+        raise AssertionError(f"{kind} {name} has {conditions}, not {condition}={status}")
 
     async def _await_quota(self) -> None:
         """Until the quota is enforced."""

@@ -74,12 +74,12 @@ async def test_a_stateful_set_whose_revision_name_is_taken_gets_another_hash(cli
     await client.create(STATEFUL_SETS, workload("StatefulSet", replicas=1)[1], "taken")
 
     async def status() -> Object | None:
-        found = (await client.get(STATEFUL_SETS, "web", "taken")).get("status") or {}
-        return found if found.get("updateRevision") else None
+        current = (await client.get(STATEFUL_SETS, "web", "taken")).get("status") or {}
+        return current if current.get("updateRevision") else None
 
-    found = await first_answer(status, "the status", seconds=SECONDS)
-    assert found["collisionCount"] == 1
-    assert found["updateRevision"] != name
+    current = await first_answer(status, "the status", seconds=SECONDS)
+    assert current["collisionCount"] == 1
+    assert current["updateRevision"] != name
 
 
 async def test_evictions_at_once_share_the_disruptions_of_a_budget(client: Client) -> None:
@@ -123,8 +123,8 @@ async def test_a_stateful_set_waits_for_the_claim_of_an_earlier_pod_to_go(client
     await client.patch(STATEFUL_SETS, "web", {"spec": {"replicas": 1}}, "taken")
 
     async def observed() -> bool:
-        found = await client.get(STATEFUL_SETS, "web", "taken")
-        return bool((found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"])
+        current = await client.get(STATEFUL_SETS, "web", "taken")
+        return bool((current.get("status") or {}).get("observedGeneration") == current["metadata"]["generation"])
 
     await first_answer(observed, "the new size observed", seconds=SECONDS)
     assert (await client.list(PODS, "taken")).items == []

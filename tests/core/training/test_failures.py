@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.core.training.failures import ContainerFailure, container_failures, first_of
+from torchyard.core.training.failures import FailedContainer, container_failures, first_of
 
 
 def pod(name: str, code: int, finished: str, *, restarted: bool = False) -> dict[str, Any]:
@@ -13,7 +13,7 @@ def pod(name: str, code: int, finished: str, *, restarted: bool = False) -> dict
     return {"metadata": {"name": name}, "status": {"containerStatuses": [{"name": "node", **states}]}}
 
 
-def first_failure(pods: list[dict[str, Any]]) -> ContainerFailure | None:
+def first_failure(pods: list[dict[str, Any]]) -> FailedContainer | None:
     return first_of(failure for pod in pods for failure in container_failures(pod))
 
 

@@ -41,8 +41,8 @@ def pytorchjob(*, pod: Object | None = None, workers: int = 1, **spec: Any) -> O
 
 
 def there_and_back(job: Object) -> Object:
-    (*made, train_job) = to_trainjob(job).objects
-    (back,) = to_pytorchjob(train_job, made).objects
+    (*own_runtimes, train_job) = to_trainjob(job).objects
+    (back,) = to_pytorchjob(train_job, own_runtimes).objects
     return back
 
 
@@ -67,8 +67,8 @@ def test_the_examples_come_back_with_the_masters_template(job: Object) -> None:
 
 @pytest.mark.parametrize("job", DOCUMENTS, ids=lambda job: job["metadata"]["name"])
 def test_the_train_jobs_of_the_examples_are_valid(job: Object) -> None:
-    (*made, train_job) = to_trainjob(job).objects
-    runtime = made[0] if made else runtimes()[0]
+    (*own_runtimes, train_job) = to_trainjob(job).objects
+    runtime = own_runtimes[0] if own_runtimes else runtimes()[0]
     assert [*validate_runtime(runtime), *validate(train_job, runtime)] == []
     train_job["metadata"]["namespace"] = "default"
     assert make_jobset(train_job, runtime)["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] == sum(
@@ -177,10 +177,10 @@ def test_a_train_job_that_is_not_valid_is_refused(job: Object, words: str) -> No
 def test_a_generated_name_stays_and_names_the_runtime() -> None:
     job = pytorchjob(runPolicy={"backoffLimit": 1})
     job["metadata"] = {"generateName": "mnist-"}
-    runtime, made = to_trainjob(job).objects
-    assert runtime["metadata"]["name"] == made["spec"]["runtimeRef"]["name"] == "mnist"
-    assert made["metadata"] == {"generateName": "mnist-"}
-    (back,) = to_pytorchjob(made, [runtime]).objects
+    runtime, train_job = to_trainjob(job).objects
+    assert runtime["metadata"]["name"] == train_job["spec"]["runtimeRef"]["name"] == "mnist"
+    assert train_job["metadata"] == {"generateName": "mnist-"}
+    (back,) = to_pytorchjob(train_job, [runtime]).objects
     assert back["metadata"] == {"generateName": "mnist-"}
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from torchyard.api.times import to_rfc3339
-from torchyard.core.training.failures import ContainerFailure
+from torchyard.core.training.failures import FailedContainer
 from torchyard.core.trainjob.decide import TrainJobDecision, decide, needs_objects
 from torchyard.core.trainjob.view import NodeFailure, TrainJobView
 
@@ -16,9 +16,9 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def job(*, status: Object | None = None, annotations: Object | None = None, **spec: Any) -> Object:
     metadata = {"name": "job", "namespace": "ns", "uid": "u", "creationTimestamp": to_rfc3339(NOW)}
-    made: Object = {"metadata": {**metadata, "annotations": annotations or {}}}
-    made["spec"] = {"runtimeRef": {"name": "torch-distributed"}, **spec}
-    return {**made, "status": status} if status else made
+    job: Object = {"metadata": {**metadata, "annotations": annotations or {}}}
+    job["spec"] = {"runtimeRef": {"name": "torch-distributed"}, **spec}
+    return {**job, "status": status} if status else job
 
 
 def jobset(*conditions: Object, ready: int = 0, active: int = 0) -> Object:
@@ -75,7 +75,7 @@ def test_the_end_is_copied_from_the_jobset() -> None:
 
 def test_a_failure_names_the_first_failed_node_and_the_end_of_its_log() -> None:
     failed = condition("Failed", "FailedJobs", "jobset failed")
-    failure = NodeFailure(ContainerFailure("job-node-0-1-x", "node", 1, to_rfc3339(NOW)), "ValueError: bad")
+    failure = NodeFailure(FailedContainer("job-node-0-1-x", "node", 1, to_rfc3339(NOW)), "ValueError: bad")
     status = status_of(decide(TrainJobView(job(), NOW, jobset(failed), failure)))
     assert status["conditions"][0]["message"] == (
         "jobset failed; first failed node: job-node-0-1-x, container node exited with code 1,"

@@ -41,12 +41,16 @@ def view(obj: Object, *replica_sets: Object) -> DeploymentView:
 
 
 def replica_set(obj: Object, uid: str, replicas: int, available: int, revision: int = 1) -> Object:
-    made = make_replica_set(view(obj), [])
-    made["metadata"] |= {"uid": uid, "name": uid, "creationTimestamp": to_rfc3339(NOW + timedelta(seconds=revision))}
-    made["metadata"]["annotations"][labels.REVISION] = str(revision)
-    made["spec"]["replicas"] = replicas
-    made["status"] = {"replicas": replicas, "readyReplicas": available, "availableReplicas": available}
-    return made
+    replica_set = make_replica_set(view(obj), [])
+    replica_set["metadata"] |= {
+        "uid": uid,
+        "name": uid,
+        "creationTimestamp": to_rfc3339(NOW + timedelta(seconds=revision)),
+    }
+    replica_set["metadata"]["annotations"][labels.REVISION] = str(revision)
+    replica_set["spec"]["replicas"] = replicas
+    replica_set["status"] = {"replicas": replicas, "readyReplicas": available, "availableReplicas": available}
+    return replica_set
 
 
 def test_another_hash_after_a_collision() -> None:
@@ -55,11 +59,11 @@ def test_another_hash_after_a_collision() -> None:
     second = make_replica_set(view(collided), [])
     assert collided["status"]["collisionCount"] == 1
     assert first["metadata"]["name"] != second["metadata"]["name"]
-    for made in (first, second):
-        hash_ = made["metadata"]["labels"][labels.POD_TEMPLATE_HASH]
-        assert made["metadata"]["name"] == f"web-{hash_}"
-        assert made["spec"]["selector"]["matchLabels"][labels.POD_TEMPLATE_HASH] == hash_
-        assert made["spec"]["template"]["metadata"]["labels"][labels.POD_TEMPLATE_HASH] == hash_
+    for replica_set in (first, second):
+        hash_ = replica_set["metadata"]["labels"][labels.POD_TEMPLATE_HASH]
+        assert replica_set["metadata"]["name"] == f"web-{hash_}"
+        assert replica_set["spec"]["selector"]["matchLabels"][labels.POD_TEMPLATE_HASH] == hash_
+        assert replica_set["spec"]["template"]["metadata"]["labels"][labels.POD_TEMPLATE_HASH] == hash_
 
 
 def test_a_replica_set_that_cannot_be_created_is_a_condition_and_an_event() -> None:
@@ -95,8 +99,8 @@ def test_the_next_look_is_at_the_progress_deadline() -> None:
     assert first.wake_after == 601
     assert first.create is not None
     later = {**obj, "status": first.status}
-    made = {**first.create, "metadata": {**first.create["metadata"], "uid": "r"}}
-    late = DeploymentView(later, (made,), (), NOW + timedelta(seconds=602))
+    replica_set = {**first.create, "metadata": {**first.create["metadata"], "uid": "r"}}
+    late = DeploymentView(later, (replica_set,), (), NOW + timedelta(seconds=602))
     assert late.status["conditions"]
     decision = decide(late)
     assert decision.status is not None

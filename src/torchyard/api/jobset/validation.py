@@ -184,9 +184,9 @@ def _check_failure_policy(policy: Object, replicated_jobs: list[Object], errs: l
     indexes: dict[str, list[int]] = {}
     for index, rule in enumerate(rules):
         indexes.setdefault(rule.get("name", ""), []).append(index)
-    for name, found in indexes.items():
-        if len(found) > 1:
-            listed = " ".join(str(index) for index in found)
+    for name, same_name in indexes.items():
+        if len(same_name) > 1:
+            listed = " ".join(str(index) for index in same_name)
             text = f"rule names are not unique, rules with indices [{listed}] all have the same name '{name}'"
             errs.append(_internal(text))
 

@@ -52,11 +52,11 @@ def _env() -> Object:
     return map_list(_core("EnvVar"), maxItems=128)
 
 
-def _initializer(what: str) -> Object:
+def _initializer(kind: str) -> Object:
     fields = {
-        "env": with_description(f"Variables of the {what} initializer.", _env()),
+        "env": with_description(f"Variables of the {kind} initializer.", _env()),
         "secretRef": with_description("A Secret whose keys become variables.", _core("LocalObjectReference")),
-        "storageUri": with_description(f"Where the {what} is: file://, hf:// or s3://.", {**text(2048), **_URI_RULE}),
+        "storageUri": with_description(f"Where the {kind} is: file://, hf:// or s3://.", {**text(2048), **_URI_RULE}),
     }
     return record(fields)
 

@@ -208,12 +208,12 @@ def _initializer_errors(job: Object, runtime: Object) -> Iterator[FieldError]:
     for kind, name in names.INITIALIZERS.items():
         if (job["spec"].get("initializer") or {}).get(kind) is None:
             continue
-        found = next((each for each in containers(jobs.get(name) or {}) if each.get("name") == name), None)
+        container = next((each for each in containers(jobs.get(name) or {}) if each.get("name") == name), None)
         if name not in jobs:
             detail = f"must have {name} job when trainJob is configured with input {kind}Config"
-        elif found is None:
+        elif container is None:
             detail = f"must have container with name - {name} in the {name} job"
-        elif not any(mount["name"] == names.INITIALIZER_VOLUME for mount in found.get("volumeMounts") or ()):
+        elif not any(mount["name"] == names.INITIALIZER_VOLUME for mount in container.get("volumeMounts") or ()):
             detail = (
                 f"must have volumeMount with name - {names.INITIALIZER_VOLUME} in container {name} of the {name} job"
             )

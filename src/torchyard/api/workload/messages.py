@@ -63,10 +63,10 @@ def replica_set_not_created(name: str, why: str) -> str:
     return f'Failed to create new replica set "{name}": {why}'
 
 
-def progress(deployment: str, replica_set: str | None, what: str) -> str:
+def progress(deployment: str, replica_set: str | None, state: str) -> str:
     """What: `has successfully progressed`, `is progressing`, `has timed out progressing`."""
     subject = f'Deployment "{deployment}"' if replica_set is None else f'ReplicaSet "{replica_set}"'
-    return f"{subject} {what}."
+    return f"{subject} {state}."
 
 
 def selects_everything(kind: str) -> str:

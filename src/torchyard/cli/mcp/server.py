@@ -102,9 +102,9 @@ class Server:
     async def _result(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         match method:
             case "initialize":
-                asked = parameters.get("protocolVersion")
+                requested = parameters.get("protocolVersion")
                 return {
-                    "protocolVersion": asked if asked in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0],
+                    "protocolVersion": requested if requested in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0],
                     "capabilities": {"tools": {"listChanged": False}},
                     "serverInfo": {"name": "torchyard", "version": __version__},
                     "instructions": INSTRUCTIONS,

@@ -28,7 +28,7 @@ from torchyard.kube.supervisor import run_parts
 _MIN_BACKOFF, _MAX_BACKOFF = timedelta(seconds=1), timedelta(minutes=15)
 
 
-class Backoff(NamedTuple):
+class NodeBackoff(NamedTuple):
     """Since when and for how long a failed pod on a node is not replaced."""
 
     since: datetime
@@ -55,7 +55,7 @@ class DaemonSetController:
         self._revisions = RevisionWriter(client, self._sets, "DaemonSet", revisions)
         self._written = MutationCache(self._sets, "key", by_key)
         self._writer = PodWriter(client, self._recorder, pods, self._ownership.cache)
-        self._backoffs: dict[str, dict[str, Backoff]] = {}  # by the uid of a set, and by node
+        self._backoffs: dict[str, dict[str, NodeBackoff]] = {}  # by the uid of a set, and by node
         self._controller = Controller(name, self._reconcile, [self._sets, self._nodes, pods, revisions])
         self._sets.on_change(self._set_changed)
         self._nodes.on_change(self._node_changed)
@@ -117,7 +117,7 @@ class DaemonSetController:
         before = nodes.get(node)
         is_fresh = before is None or now - before.since > 2 * _MAX_BACKOFF
         length = _MIN_BACKOFF if before is None or is_fresh else min(before.length * 2, _MAX_BACKOFF)
-        nodes[node] = Backoff(now, length)
+        nodes[node] = NodeBackoff(now, length)
 
     async def _apply(self, view: DaemonSetView, decision: DaemonSetDecision) -> StatusError | None:
         daemon_set = view.daemon_set

@@ -51,13 +51,13 @@ class RevisionWriter:
 
     async def _create(self, owner: Object, revision: int, collisions: int | None) -> tuple[Object, int | None]:
         while True:
-            made = make_revision(owner, self._ref, self._kind, revision, collisions)
+            new_revision = make_revision(owner, self._ref, self._kind, revision, collisions)
             try:
-                created = await self._client.create(CONTROLLER_REVISIONS, made)
+                created = await self._client.create(CONTROLLER_REVISIONS, new_revision)
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
-                metadata = made["metadata"]
+                metadata = new_revision["metadata"]
                 other = await self._client.get(CONTROLLER_REVISIONS, metadata["name"], metadata["namespace"])
                 if has_template_of(other, owner):
                     return other, collisions

@@ -104,8 +104,8 @@ def count_jobs(view: JobSetView) -> list[Object]:
     counts: dict[str, Object] = {}
     for replicated_job in view.replicated_jobs:
         name = replicated_job["name"]
-        kept = {key: before[name][key] for key in _RESTART_COUNTERS if key in before.get(name, {})}
-        counts[name] = {"name": name, **dict.fromkeys(_COUNTS, 0), **kept}
+        counters = {key: before[name][key] for key in _RESTART_COUNTERS if key in before.get(name, {})}
+        counts[name] = {"name": name, **dict.fromkeys(_COUNTS, 0), **counters}
     for job in view.active:
         entry = counts.get(replicated_job_of(job))
         if entry is not None:

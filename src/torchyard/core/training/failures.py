@@ -10,7 +10,7 @@ from torchyard.core.training.pods import container_statuses
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerFailure:
+class FailedContainer:
     """A container that ended with an exit code other than 0."""
 
     pod: str
@@ -21,14 +21,14 @@ class ContainerFailure:
     restarted: bool = False  # its log is the previous container's
 
 
-def container_failures(pod: Object) -> list[ContainerFailure]:
+def container_failures(pod: Object) -> list[FailedContainer]:
     failures = []
     for status in container_statuses(pod):
         for state, restarted in ((status.get("lastState"), True), (status.get("state"), False)):
             ended = (state or {}).get("terminated")
             if ended and ended.get("exitCode"):
                 failures.append(
-                    ContainerFailure(
+                    FailedContainer(
                         pod["metadata"]["name"],
                         status["name"],
                         int(ended["exitCode"]),
@@ -40,14 +40,14 @@ def container_failures(pod: Object) -> list[ContainerFailure]:
     return failures
 
 
-def first_of(failures: Iterable[ContainerFailure]) -> ContainerFailure | None:
+def first_of(failures: Iterable[FailedContainer]) -> FailedContainer | None:
     """The container that failed first. Those that a signal ended (code 128 and above) often only followed another."""
     return min(failures, key=lambda failure: (failure.exit_code >= 128, failure.finished, failure.pod), default=None)
 
 
-def is_same(one: ContainerFailure, other: ContainerFailure) -> bool:
+def is_same(failure: FailedContainer, other: FailedContainer) -> bool:
     """Whether both describe the same end of a container, which may have been restarted in the meantime."""
-    return (one.pod, one.container, one.exit_code, one.finished) == (
+    return (failure.pod, failure.container, failure.exit_code, failure.finished) == (
         other.pod,
         other.container,
         other.exit_code,

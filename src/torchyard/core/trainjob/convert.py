@@ -42,11 +42,11 @@ class Conversion:
     notes: list[str] = field(default_factory=list)
 
 
-def to_trainjob(given: Object) -> Conversion:
+def to_trainjob(submitted: Object) -> Conversion:
     """Raises YardError if the job is not valid."""
     result = Conversion()
-    given = checked_pytorchjob(given)
-    job = with_defaults(given)
+    submitted = checked_pytorchjob(submitted)
+    job = with_defaults(submitted)
     replicas = job["spec"]["pytorchReplicaSpecs"]
     first = next(iter(replicas.values()))
     _note_differences(replicas, result)
@@ -65,7 +65,7 @@ def to_trainjob(given: Object) -> Conversion:
     spec["trainer"] = trainer
     annotations = dict(job["metadata"].get("annotations") or {})
     job_spec = _run_policy(job, first, spec, annotations=annotations, pod=pod, result=result)
-    _elastic(given, annotations, nodes=trainer["numNodes"], result=result)
+    _elastic(submitted, annotations, nodes=trainer["numNodes"], result=result)
     container["name"] = names.NODE
     metadata = {key: value for key, value in job["metadata"].items() if key in _METADATA}
     if annotations:
@@ -95,8 +95,8 @@ def _note_differences(replicas: Object, result: Conversion) -> None:
                 if each["template"]["spec"].get(name) != replicas[pytorchjob.MASTER]["template"]["spec"].get(name)
             }
         )
-        what = ", ".join(f"spec.{name}" for name in fields) or "metadata"
-        result.notes.append(f"all nodes get the Master's template; the Worker's differs in {what}")
+        differing = ", ".join(f"spec.{name}" for name in fields) or "metadata"
+        result.notes.append(f"all nodes get the Master's template; the Worker's differs in {differing}")
 
 
 def _drop_default_port(container: Object) -> None:
@@ -219,21 +219,21 @@ def _starts_torchrun(trainer: Object) -> bool:
     return "torchrun" in words or "torch.distributed.run" in words
 
 
-def to_pytorchjob(job: Object, given: list[Object]) -> Conversion:
-    """`given` are the runtimes beside the job; otherwise it must use one that every installation has.
+def to_pytorchjob(job: Object, own_runtimes: list[Object]) -> Conversion:
+    """`own_runtimes` are the runtimes beside the job; otherwise it must use one that every installation has.
 
     Raises YardError if the job or its runtime is not valid. Without an object the notes say why there is none.
     """
     result = Conversion()
     job = checked_trainjob(job)
-    given_metadata = job["metadata"]
+    original_metadata = job["metadata"]
     job = copy.deepcopy(named(job))
     job["metadata"].setdefault("namespace", "")
     reference = names.runtime_reference(job)
     runtime = next(
         (
             each
-            for each in [*given, *runtimes()]
+            for each in [*own_runtimes, *runtimes()]
             if (each["kind"], each["metadata"]["name"]) == (reference["kind"], reference["name"])
         ),
         None,
@@ -254,7 +254,7 @@ def to_pytorchjob(job: Object, given: list[Object]) -> Conversion:
     if job["spec"].get("initializer"):
         result.notes.append("spec.initializer has no counterpart: load dataset and model in the program")
     pytorch_job = _pytorchjob(job, runtime, trainers[0], result)
-    metadata = {key: given_metadata[key] for key in _METADATA if given_metadata.get(key)}
+    metadata = {key: original_metadata[key] for key in _METADATA if original_metadata.get(key)}
     result.objects.append({**pytorch_job, "metadata": metadata | pytorch_job["metadata"]})
     return result
 

@@ -14,21 +14,21 @@ from torchyard.api.trainjob.runtime_crd import definition_objects as runtime_def
 from torchyard.core.trainjob.schema_check import object_schema, schema_problems
 
 
-def checked_pytorchjob(given: Object) -> Object:
+def checked_pytorchjob(manifest: Object) -> Object:
     """The job without nulls. Raises YardError if it is not valid."""
-    job = _with_schema("PyTorchJob", given, pytorchjob_definition())
+    job = _with_schema("PyTorchJob", manifest, pytorchjob_definition())
     _refuse("PyTorchJob", job, [str(err) for err in pytorchjob.validate(named(job))])
     return job
 
 
-def checked_trainjob(given: Object) -> Object:
+def checked_trainjob(manifest: Object) -> Object:
     """The job without nulls. `check_with_runtime` does the rest."""
-    return _with_schema("TrainJob", given, trainjob_definition())
+    return _with_schema("TrainJob", manifest, trainjob_definition())
 
 
-def checked_runtime(given: Object) -> Object:
-    runtime = _with_schema(given["kind"], given, runtime_definitions()[0])
-    _refuse(given["kind"], runtime, [str(err) for err in trainjob.validate_runtime(runtime)])
+def checked_runtime(manifest: Object) -> Object:
+    runtime = _with_schema(manifest["kind"], manifest, runtime_definitions()[0])
+    _refuse(manifest["kind"], runtime, [str(err) for err in trainjob.validate_runtime(runtime)])
     return runtime
 
 
@@ -44,8 +44,8 @@ def named(job: Object) -> Object:
     return {**job, "metadata": {**metadata, "name": metadata["generateName"].rstrip("-.")}}
 
 
-def _with_schema(kind: str, given: Object, definition: Object) -> Object:
-    obj: Object = _without_nulls(given)
+def _with_schema(kind: str, manifest: Object, definition: Object) -> Object:
+    obj: Object = _without_nulls(manifest)
     obj.setdefault("metadata", {})
     problems = list(schema_problems(obj, object_schema(definition)))
     if not problems and not obj.get("spec"):

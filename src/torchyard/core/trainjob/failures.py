@@ -8,7 +8,7 @@ from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.jobset.view import is_previous
-from torchyard.core.training.failures import ContainerFailure, container_failures
+from torchyard.core.training.failures import FailedContainer, container_failures
 
 Attempt = tuple[object, ...]
 
@@ -20,7 +20,7 @@ def attempt_of(job: Object, jobset: Object) -> Attempt:
     return jobset["metadata"]["uid"], status.get("restarts") or 0, tuple(single), _resumed(job)
 
 
-def failures_of(job: Object, jobset: Object, pods: Iterable[Object]) -> list[ContainerFailure]:
+def failures_of(job: Object, jobset: Object, pods: Iterable[Object]) -> list[FailedContainer]:
     """The failures of the current attempt. A restart in place keeps the pods and their labels."""
     policy = jobset["spec"].get("failurePolicy") or {}
     in_place = policy.get("restartStrategy") == jobsets.IN_PLACE_RESTART

@@ -16,7 +16,7 @@ from torchyard.api.trainjob.validation import ancestor, elastic_range
 from torchyard.core.trainjob import mpi
 from torchyard.core.trainjob.patches import patched_template
 from torchyard.core.trainjob.pod_groups import pod_metadata
-from torchyard.core.trainjob.policies import Training, policy_environment, torch_environment
+from torchyard.core.trainjob.policies import TrainingParameters, policy_environment, torch_environment
 
 
 def make_jobset(job: Object, runtime: Object) -> Object:
@@ -77,11 +77,11 @@ class _Builder:
         targets = ((self._policy.get(names.TORCH) or {}).get("envInjection") or {}).get("targets") or ()
         self._injected = {(each["jobName"], name) for each in targets for name in each["containerNames"]}
 
-    def _describe(self, replicated_job: Object) -> Training:
+    def _describe(self, replicated_job: Object) -> TrainingParameters:
         pod = replicated_job["template"]["spec"]["template"]["spec"]
         node: Object = next((each for each in pod["containers"] if each["name"] == names.NODE), {})
         address = f"{jobsets.job_name(self._name, replicated_job['name'], 0)}-0.{self._subdomain}"
-        return Training(
+        return TrainingParameters(
             self._counts[replicated_job["name"]],
             address,
             self._trainer.get("resourcesPerNode") or node.get("resources") or {},
@@ -97,13 +97,13 @@ class _Builder:
                 merged[field] = {**(runtime.get(field) or {}), **(own.get(field) or {})}
         return merged
 
-    def replicated_job(self, given: Object) -> Object:
-        step, count = ancestor(given), self._counts[given["name"]]
-        job_spec = given["template"].get("spec") or {}
+    def replicated_job(self, runtime_job: Object) -> Object:
+        step, count = ancestor(runtime_job), self._counts[runtime_job["name"]]
+        job_spec = runtime_job["template"].get("spec") or {}
         pods = job_spec.get("template") or {}
         spec = dict(pods.get("spec") or {})
-        spec["containers"] = [self._container(given["name"], step, each) for each in spec.get("containers") or ()]
-        if names.MPI in self._policy and (volumes := mpi.volumes(self._name, given["name"])):
+        spec["containers"] = [self._container(runtime_job["name"], step, each) for each in spec.get("containers") or ()]
+        if names.MPI in self._policy and (volumes := mpi.volumes(self._name, runtime_job["name"])):
             spec["volumes"] = _upserted(spec.get("volumes") or (), volumes)
         metadata = dict(pods.get("metadata") or {})
         for field, values in pod_metadata(self._groups, self._name).items():
@@ -112,23 +112,23 @@ class _Builder:
         if metadata:
             template["metadata"] = metadata
         replicated: Object = {
-            **given,
+            **runtime_job,
             "template": {
-                **given["template"],
+                **runtime_job["template"],
                 "spec": {**job_spec, "parallelism": count, "completions": count, "template": template},
             },
         }
         return {**replicated, "replicas": 1} if step in names.CONTAINERS else replicated
 
-    def _container(self, job: str, step: str, given: Object) -> Object:
-        container = dict(given)
-        if step == names.TRAINER and given["name"] == names.NODE:
+    def _container(self, job: str, step: str, container: Object) -> Object:
+        container = dict(container)
+        if step == names.TRAINER and container["name"] == names.NODE:
             self._set_trainer(container)
-        elif step in (names.DATASET_INITIALIZER, names.MODEL_INITIALIZER) and given["name"] == step:
+        elif step in (names.DATASET_INITIALIZER, names.MODEL_INITIALIZER) and container["name"] == step:
             self._set_initializer(step, container)
-        if (job, given["name"]) in self._injected and self._training is not None:
+        if (job, container["name"]) in self._injected and self._training is not None:
             container["env"] = _upserted(container.get("env") or (), torch_environment(self._training))
-        if names.MPI in self._policy and given["name"] == names.NODE:
+        if names.MPI in self._policy and container["name"] == names.NODE:
             if mounts := mpi.mounts(self._policy, job):
                 container["volumeMounts"] = _upserted(container.get("volumeMounts") or (), mounts)
             if job == names.LAUNCHER:
@@ -151,15 +151,15 @@ class _Builder:
 
     def _set_initializer(self, step: str, container: Object) -> None:
         kind = next(kind for kind, name in names.INITIALIZERS.items() if name == step)
-        given = (self._job["spec"].get("initializer") or {}).get(kind)
-        if given is None:
+        initializer = (self._job["spec"].get("initializer") or {}).get(kind)
+        if initializer is None:
             return
-        uri = given.get("storageUri")
+        uri = initializer.get("storageUri")
         variables = [{"name": environment.STORAGE_URI, "value": uri}] if uri else []
-        if env := [*variables, *(given.get("env") or ())]:
+        if env := [*variables, *(initializer.get("env") or ())]:
             container["env"] = _upserted(container.get("env") or (), env)
-        if given.get("secretRef"):
-            container["envFrom"] = [*(container.get("envFrom") or ()), {"secretRef": given["secretRef"]}]
+        if initializer.get("secretRef"):
+            container["envFrom"] = [*(container.get("envFrom") or ()), {"secretRef": initializer["secretRef"]}]
 
 
 def _upserted(current: Any, new: Any) -> list[Object]:

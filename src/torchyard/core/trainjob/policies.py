@@ -12,7 +12,7 @@ _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingParameters:
     """What the variables are computed from."""
 
     nodes: int
@@ -22,7 +22,7 @@ class Training:
     elastic: int | None = None  # the smallest number of nodes with which the training goes on
 
 
-def policy_environment(policy: Object, training: Training) -> list[Object]:
+def policy_environment(policy: Object, training: TrainingParameters) -> list[Object]:
     """The variables of the policy; none for plain runtimes and for mpi, whose are in `mpi`."""
     if names.TORCH in policy:
         return torch_environment(training)
@@ -31,7 +31,7 @@ def policy_environment(policy: Object, training: Training) -> list[Object]:
     return _xgboost(training) if names.XGBOOST in policy else []
 
 
-def torch_environment(training: Training) -> list[Object]:
+def torch_environment(training: TrainingParameters) -> list[Object]:
     nodes = str(training.nodes)
     if training.elastic is not None:
         # With more than there are pods, torchrun would wait for them.
@@ -55,7 +55,7 @@ def torch_environment(training: Training) -> list[Object]:
     ]
 
 
-def processes_per_node(training: Training) -> str:
+def processes_per_node(training: TrainingParameters) -> str:
     """As many as the job says; with GPUs what torchrun finds; without, the number of CPUs, rounded up."""
     if training.processes is not None:
         return str(training.processes)
@@ -66,7 +66,7 @@ def processes_per_node(training: Training) -> str:
     return str(max(quantity.parse(cpus).value, 1)) if cpus is not None else "1"
 
 
-def _jax(training: Training) -> list[Object]:
+def _jax(training: TrainingParameters) -> list[Object]:
     return [
         _value(environment.JAX_NUM_PROCESSES, str(training.nodes)),
         _index(environment.JAX_PROCESS_ID),
@@ -74,7 +74,7 @@ def _jax(training: Training) -> list[Object]:
     ]
 
 
-def _xgboost(training: Training) -> list[Object]:
+def _xgboost(training: TrainingParameters) -> list[Object]:
     workers = training.nodes * _gpus(training.resources)
     return [
         _value(environment.DMLC_TRACKER_URI, training.address),

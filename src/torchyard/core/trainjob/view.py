@@ -8,14 +8,14 @@ from datetime import datetime
 from torchyard.api import conditions
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import messages
-from torchyard.core.training.failures import ContainerFailure
+from torchyard.core.training.failures import FailedContainer
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFailure:
     """The first node that failed, and the end of its log."""
 
-    container: ContainerFailure
+    container: FailedContainer
     log: str = ""
 
 

@@ -12,7 +12,7 @@ from torchyard.core.workload.pods import is_terminating
 Predicate = Callable[[Object], bool]
 
 
-class Adoption(NamedTuple):
+class ClaimedObjects(NamedTuple):
     owned: list[Object]
     adopt: list[Object]
     release: list[Object]
@@ -28,14 +28,14 @@ def selector_of(owner: Object) -> selectors.LabelSelector:
 
 def match(
     owner: Object, owned: Iterable[Object], orphans: Iterable[Object], *, eligible: Predicate = lambda _obj: True
-) -> Adoption:
+) -> ClaimedObjects:
     """`eligible`: whether an object whose labels match may belong to the owner.
 
     A terminating owner adopts and releases nothing; a terminating object is not adopted.
     """
     matches = selector_of(owner).matches
     selected: Predicate = lambda obj: matches(obj["metadata"].get("labels")) and eligible(obj)  # noqa: E731
-    adoption = Adoption([], [], [])
+    adoption = ClaimedObjects([], [], [])
     for obj in owned:
         if selected(obj):
             adoption.owned.append(obj)

@@ -75,7 +75,7 @@ def _expectation(view: BudgetView) -> tuple[int, int]:
 def _disrupted(view: BudgetView) -> tuple[dict[str, str], list[str], float | None]:
     """Pods that the server lets go and that are not deleted yet; those that should be; when to look again."""
     recorded = (view.budget.get("status") or {}).get("disruptedPods") or {}
-    kept: dict[str, str] = {}
+    disrupted: dict[str, str] = {}
     late: list[str] = []
     recheck = None
     for pod in view.pods:
@@ -86,9 +86,9 @@ def _disrupted(view: BudgetView) -> tuple[dict[str, str], list[str], float | Non
         if left < 0:
             late.append(name)
         else:
-            kept[name] = recorded[name]
+            disrupted[name] = recorded[name]
             recheck = earliest(recheck, left)
-    return kept, late, recheck
+    return disrupted, late, recheck
 
 
 def _status(view: BudgetView, counts: dict[str, int], disrupted: dict[str, str]) -> Object:

@@ -256,8 +256,8 @@ class _DaemonSetSync:
         }
         if self.view.collisions is not None:
             status["collisionCount"] = self.view.collisions
-        kept = (daemon_set.get("status") or {}).get("conditions")
-        return {**status, "conditions": kept} if kept else status
+        own_conditions = (daemon_set.get("status") or {}).get("conditions")
+        return {**status, "conditions": own_conditions} if own_conditions else status
 
 
 def _hash(pod: Object) -> str:

@@ -137,12 +137,12 @@ class _DeploymentSync:
             self.decision.annotations = {**own, labels.REVISION: revision}
 
     def _create(self) -> None:
-        view, made = self.view, make_replica_set(self.view, self.old)
-        self.decision.create = self.new = made
-        name = made["metadata"]["name"]
-        if size(made):
-            self.decision.events.append(Event("Normal", messages.SCALING, messages.scaled(name, 0, size(made))))
-        self._set_revision(made["metadata"]["annotations"][labels.REVISION])
+        view, new_set = self.view, make_replica_set(self.view, self.old)
+        self.decision.create = self.new = new_set
+        name = new_set["metadata"]["name"]
+        if size(new_set):
+            self.decision.events.append(Event("Normal", messages.SCALING, messages.scaled(name, 0, size(new_set))))
+        self._set_revision(new_set["metadata"]["annotations"][labels.REVISION])
         if view.has_progress_deadline:
             text = messages.created_replica_set(name)
             self.conditions.set(messages.PROGRESSING, "True", messages.NEW_REPLICA_SET, text)

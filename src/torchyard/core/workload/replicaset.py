@@ -60,8 +60,8 @@ def status(replica_set: Object, pods: Iterable[Object], failure: str | None, now
         "observedGeneration": replica_set["metadata"].get("generation", 0),
     }
     new: Object = {"replicas": len(active), **{name: count for name, count in counts.items() if count}}
-    kept = _conditions(before.get("conditions") or [], failure, len(active) - spec["replicas"], now)
-    return {**new, "conditions": kept} if kept else new
+    own_conditions = _conditions(before.get("conditions") or [], failure, len(active) - spec["replicas"], now)
+    return {**new, "conditions": own_conditions} if own_conditions else new
 
 
 def _conditions(before: list[Object], failure: str | None, difference: int, now: datetime) -> list[Object]:

@@ -121,8 +121,8 @@ class _StatefulSetSync:
             return False
         rolling = strategy.get("rollingUpdate")
         status = self.view.stateful_set.get("status") or {}
-        kept = (status.get("currentReplicas") or 0) if rolling is None else (rolling.get("partition") or 0)
-        return number < start_ordinal(self.view.stateful_set) + kept
+        old_pods = (status.get("currentReplicas") or 0) if rolling is None else (rolling.get("partition") or 0)
+        return number < start_ordinal(self.view.stateful_set) + old_pods
 
     def run(self) -> None:
         if is_terminating(self.view.stateful_set):
@@ -197,13 +197,13 @@ class _StatefulSetSync:
         view = self.view
         current, update = view.current["metadata"]["name"], view.update["metadata"]["name"]
         ready = [pod for pod in pods if is_running_and_ready(pod)]
-        kept = [pod for pod in pods if is_created(pod) and not is_terminating(pod)]
+        living = [pod for pod in pods if is_created(pod) and not is_terminating(pod)]
         counts = {
             "replicas": sum(map(is_created, pods)),
             "readyReplicas": len(ready),
             "availableReplicas": sum(map(self._is_available, ready)),
-            "currentReplicas": sum(revision_of(pod) == current for pod in kept),
-            "updatedReplicas": sum(revision_of(pod) == update for pod in kept),
+            "currentReplicas": sum(revision_of(pod) == current for pod in living),
+            "updatedReplicas": sum(revision_of(pod) == update for pod in living),
         }
         if self.deleted_for_update is not None and revision_of(self.deleted_for_update) == current:
             counts["currentReplicas"] -= 1

@@ -67,7 +67,7 @@ class _MetadataUnpickler(pickle.Unpickler):
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
 
-        class Record:
+        class PickledRecord:
             """The fields of one object of the pickle."""
 
             fields: Mapping[str, Any]
@@ -78,7 +78,7 @@ class _MetadataUnpickler(pickle.Unpickler):
         def ignore(*arguments: Any) -> None:
             """Stand for a call whose result is not needed."""
 
-        self._record: type[Any] = Record
+        self._record: type[Any] = PickledRecord
         self._ignore: Callable[..., None] = ignore
 
     def find_class(self, module: str, name: str) -> Any:
