@@ -42,6 +42,7 @@ async def run_command(words: list[str], seconds: float) -> dict[str, Any]:
 
 async def run_process(command: list[str], seconds: float) -> dict[str, Any]:
     """Run a program until it ends or the time is over, and return what it printed until then."""
+    _let_programs_be_interrupted()
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
@@ -64,6 +65,12 @@ async def run_process(command: list[str], seconds: float) -> dict[str, Any]:
     if is_late:
         return tool_result(out.text, f"{err.text}\nthe command took longer than {seconds:g} s", TIMED_OUT)
     return tool_result(out.text, err.text, process.returncode or 0)
+
+
+def _let_programs_be_interrupted() -> None:
+    """A shell starts what it runs in the background with SIGINT ignored, and a program inherits that; a handler not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
