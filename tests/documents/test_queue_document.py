@@ -97,7 +97,8 @@ def test_a_job_is_suspended_admitted_run_and_deleted(kubectl: Kubectl, tmp_path:
     assert header.split() == ["NAME", "CLUSTERQUEUE", "PENDING", "WORKLOADS", "ADMITTED", "WORKLOADS"]
     assert kubectl("get", "clusterqueues").splitlines()[0].split() == ["NAME", "COHORT", "PENDING", "WORKLOADS"]
     kubectl("delete", "job", job)
-    eventually(lambda: not pods_of(kubectl, job), "the end of its pods")
+    # `sleep` as the first process of a container ignores SIGTERM: it gets its whole grace period of 30 s.
+    eventually(lambda: not pods_of(kubectl, job), "the end of its pods", seconds=90)
     eventually(lambda: not workload(kubectl, job), "the end of its workload")
 
 
