@@ -30,6 +30,10 @@ ON_PURPOSE: list[tuple[str, str]] = [
         "of several values that do not fit their types, which one is told first depends on the order of a map there",
     ),
     (
+        r"\.warnings: .*(has no effect on|is not supported by) this node",
+        "ours names the fields of a pod that its own node does not act on",
+    ),
+    (
         r'\.causes: \[\["(binaryData|data)", "FieldValueForbidden", "Forbidden: field is immutable when `immutable`',
         "an empty map where there was none counts as a change of an immutable object there, and as none here",
     ),

@@ -53,10 +53,13 @@ async def test_an_operator_of_one_namespace_has_permissions_there_only(kube: Ser
         await everywhere.namespace("team-b")
     async with installation(kube, to) as installed:
         role = await installed.admin.get(CLUSTER_ROLES, NAME)
-        assert {name for rule in role["rules"] for name in rule["resources"]} == {
+        verbs = {name: set(rule["verbs"]) for rule in role["rules"] for name in rule["resources"]}
+        assert set(verbs) == {
             "validatingwebhookconfigurations",
             "mutatingwebhookconfigurations",
+            "clustertrainingruntimes",
         }
+        assert verbs["clustertrainingruntimes"] <= {"get", "list", "watch"}
         async with running(installed, namespaces=("team-a",), webhook=True) as operator:
             await installed.admin.create(JOBS, train("team-b"))
             await installed.admin.create(JOBS, train("team-a"))

@@ -48,7 +48,7 @@ _REFS = {
     "Secret": SECRETS,
     "Lease": LEASES,
 }
-_ESTABLISHED_SECONDS = 30.0
+_ESTABLISHED_SECONDS = 90.0
 
 
 async def install(client: Client, to: Installation | None, say: Say) -> None:
