@@ -59,7 +59,7 @@ async def test_an_operator_of_one_namespace_has_permissions_there_only(kube: Ser
             "mutatingwebhookconfigurations",
             "clustertrainingruntimes",
         }
-        assert verbs["clustertrainingruntimes"] <= {"get", "list", "watch"}
+        assert verbs["clustertrainingruntimes"] <= {"create", "get", "list", "watch"}, "the runtimes that it installs"
         async with running(installed, namespaces=("team-a",), webhook=True) as operator:
             await installed.admin.create(JOBS, train("team-b"))
             await installed.admin.create(JOBS, train("team-a"))
