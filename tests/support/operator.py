@@ -66,6 +66,9 @@ class Installed:
         return items
 
 
+_CLOSING_SECONDS = 0.75  # as aiohttp asks: TLS connections, one for each watch, take a moment to close
+
+
 @contextlib.asynccontextmanager
 async def installation(kube: Server, to: Installation = INSTALLATION) -> AsyncIterator[Installed]:
     connection = load(kube.kubeconfig)
@@ -83,7 +86,7 @@ async def installation(kube: Server, to: Installation = INSTALLATION) -> AsyncIt
         answer = await admin.create(ACCOUNTS, request, NAMESPACE, name=NAME, subresource="token")
         account = replace(connection, token=answer["status"]["token"], certificate=None, key=None)
         yield Installed(admin, account, to)  # it stays: the next test's installation makes everything as it should be
-    await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
+    await asyncio.sleep(_CLOSING_SECONDS)
 
 
 @contextlib.asynccontextmanager
@@ -112,7 +115,7 @@ async def running(installed: Installed, **changes: Any) -> AsyncIterator[Operato
             await _forget_webhooks(installed.admin)
         task.cancel()
         await asyncio.wait([task])
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(_CLOSING_SECONDS)
 
 
 def started(installed: Installed, **changes: Any) -> Operator:
