@@ -67,8 +67,8 @@ async def test_a_jobset_runs_to_its_end_under_the_operators_own_role(installed: 
         await installed.until(is_gone)
         if await installed.admin.find(JOBSETS, "train", namespace):  # no garbage collector runs beside this server
             await installed.admin.patch(JOBSETS, "train", {"metadata": {"finalizers": None}}, namespace)
-        async with aiohttp.ClientSession() as session:
-            answer = await session.get(f"http://127.0.0.1:{operator.ports['metrics']}/metrics")
+        url = f"http://127.0.0.1:{operator.ports['metrics']}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
             text = await answer.text()
     assert 'jobset_completed_total{jobset_name="train",namespace="jobsets"} 1' in text
     assert 'workqueue_depth{name="jobset-controller"}' in text
