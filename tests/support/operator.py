@@ -66,7 +66,7 @@ class Installed:
         return items
 
 
-_CLOSING_SECONDS = 0.75  # as aiohttp asks: TLS connections, one for each watch, take a moment to close
+_CLOSING_SECONDS = 0.05  # aborted connections close in the next turns of the event loop
 
 
 @contextlib.asynccontextmanager

@@ -87,6 +87,7 @@ class HttpTransport:
         self._session: aiohttp.ClientSession | None = None
         self._session_identity: tuple[bytes | None, bytes | None] = (None, None)
         self._retired: list[aiohttp.ClientSession] = []
+        self._is_closed = False
 
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
@@ -157,6 +158,8 @@ class HttpTransport:
                     yield chunk
             except (aiohttp.ClientError, TimeoutError) as error:
                 raise self._unreachable(error) from error
+            finally:
+                _abort(response)
 
     def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
         return decode_watch_events(self.stream(path, accept=accept))
@@ -188,6 +191,7 @@ class HttpTransport:
             await socket.close()
 
     async def close(self) -> None:
+        self._is_closed = True
         for session in [*self._retired, *([self._session] if self._session else [])]:
             await session.close()
         self._retired, self._session = [], None
@@ -219,6 +223,7 @@ class HttpTransport:
 
     def _pool_for(self, credential: Credential) -> ConnectionPool:
         """Return the pool for a client certificate. Requests on a replaced pool still complete."""
+        self._check_open()
         identity = credential.certificate, credential.key
         if self._pool is None or self._pool_identity != identity:
             if self._pool is not None:
@@ -238,6 +243,7 @@ class HttpTransport:
         """
         import aiohttp
 
+        self._check_open()
         identity = credential.certificate, credential.key
         if self._session is not None:
             if self._session_identity == identity:
@@ -250,12 +256,23 @@ class HttpTransport:
         self._session_identity = identity
         return self._session
 
+    def _check_open(self) -> None:
+        """A task that outlives its client must not open connections that nobody closes."""
+        if self._is_closed:
+            raise Unreachable(f"the client of {self._connection.server} is closed")
+
     def _unreachable(self, error: Exception) -> Unreachable:
         reason = str(error) or type(error).__name__
         return Unreachable(
             f"{self._connection.server} does not respond: {reason}",
             hint=f"is the API server of {self._connection.origin or 'this kubeconfig'} running?",
         )
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Close the connection of a stream that has not ended, without the TLS shutdown: the server may never answer it."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 async def _read_response(response: aiohttp.ClientResponse) -> ApiResponse:

@@ -60,19 +60,14 @@ class HttpConnection(asyncio.Protocol):
         self._fail(error or ConnectionResetError("the server closed the connection"))
 
     def close(self) -> None:
+        """Close without the TLS shutdown, which would keep the event loop waiting for an answer of the server."""
         self.is_open = False
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
     def expire(self) -> None:
         """Fail the request in flight: it takes too long."""
         self._fail(TimeoutError("no response in time"))
-
-    def abort(self) -> None:
-        """Close without the TLS shutdown, which would need the event loop to keep running."""
-        self.is_open = False
-        if self._transport is not None:
-            self._transport.abort()
 
     def _deliver(self, response: HttpResponse) -> None:
         pending, self._pending = self._pending, None
@@ -216,7 +211,7 @@ class ConnectionPool:
     def close(self) -> None:
         self._is_closed = True
         while self._idle:
-            self._idle.pop().abort()
+            self._idle.pop().close()
 
     def _take_idle(self) -> HttpConnection | None:
         while self._idle:

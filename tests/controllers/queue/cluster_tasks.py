@@ -45,4 +45,4 @@ async def running(client: Client, controller: Runnable, informers: InformerFacto
             task.cancel()
         await asyncio.wait(tasks)
         await client.close()
-        await asyncio.sleep(0.25)  # TLS connections take a moment to close
+        await asyncio.sleep(0.05)  # aborted connections close in the next turns of the event loop
