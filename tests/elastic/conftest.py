@@ -21,10 +21,11 @@ Alone = Callable[..., str]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests of this directory that import torch. Others start a Python that has it in a process of its own."""
     if importlib.util.find_spec("torch") is None:
         missing = pytest.mark.skip(reason="torch is not installed in this environment")
         for item in items:
-            if item.get_closest_marker("train"):
+            if Path(__file__).parent in item.path.parents and item.get_closest_marker("train"):
                 item.add_marker(missing)
 
 

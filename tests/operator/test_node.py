@@ -211,7 +211,7 @@ def trained(node: Node, job: Object) -> str:
 
 
 def test_an_invalid_job_is_rejected_by_real_admission(node: Node) -> None:
-    bad = document("000/pytorch_job_mnist_gloo_demo.yaml")
+    bad = document("mnist-ddp/pytorch_job_mnist_gloo_demo.yaml")
     bad["spec"]["pytorchReplicaSpecs"]["Boss"] = bad["spec"]["pytorchReplicaSpecs"]["Master"]
     error = node.kubectl.fails("create", "-f", "-", stdin=yaml.safe_dump(bad))
     assert "spec.pytorchReplicaSpecs[Boss]" in error and "Unsupported value" in error
@@ -219,7 +219,7 @@ def test_an_invalid_job_is_rejected_by_real_admission(node: Node) -> None:
 
 
 def test_document_000_trains_in_containers(node: Node) -> None:
-    log = trained(node, document("000/pytorch_job_mnist_gloo_demo.yaml", f"--limit={LIMIT}"))
+    log = trained(node, document("mnist-ddp/pytorch_job_mnist_gloo_demo.yaml", f"--limit={LIMIT}"))
     assert log.startswith("Using distributed PyTorch with gloo backend\n") and "accuracy=" in log
 
 
@@ -232,7 +232,7 @@ def test_document_001_trains_and_stores_its_model(node: Node, tmp_path: Path) ->
         "hostPath": {"path": str(tmp_path)},
     }
     node.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "data"}, "spec": spec}, claim)
-    trained(node, document("001/pytorchjob-cpu.yaml"))
+    trained(node, document("pvc-checkpoints/pytorchjob-cpu.yaml"))
     assert (tmp_path / "mnist_cnn.pt").stat().st_size > 1_000_000
 
 
@@ -241,7 +241,7 @@ def test_document_002_trains_and_stores_its_model_in_the_host_path(node: Node, t
     volume["spec"]["hostPath"]["path"] = str(tmp_path)
     node.apply(volume, yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-claim.yaml").read_text()))
     # The document trains on Fashion-MNIST, which would have to be downloaded.
-    trained(node, document("002/traindb-training-mnist.yaml", "--dataset=mnist", f"--limit={LIMIT}"))
+    trained(node, document("custom-image/traindb-training-mnist.yaml", "--dataset=mnist", f"--limit={LIMIT}"))
     assert list(tmp_path.glob("*.pt"))
 
 

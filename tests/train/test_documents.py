@@ -107,7 +107,7 @@ def reached(log: str) -> float:
 @pytest.mark.row("S0.7")
 def test_the_gloo_demo_trains(shell: Kubectl) -> None:
     few = () if FULL else ("--limit", "1280")
-    trained(shell, manifest("000/pytorch_job_mnist_gloo_demo.yaml", *few))
+    trained(shell, manifest("mnist-ddp/pytorch_job_mnist_gloo_demo.yaml", *few))
     log = shell("logs", "pytorch-dist-mnist-gloo-demo-master-0")
     assert log.startswith("Using distributed PyTorch with gloo backend\n")
     whole, percent = (60000, 1) if FULL else (1280, 50)
@@ -131,7 +131,7 @@ def test_batches_divided_among_replicas_give_the_result_of_a_single_pod(shell: K
     shell("apply", "-f", str(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml"))
     output = claimed(shell, "data")
     fewer = () if FULL else ("--batch-size", str(BATCH), "--limit", str(8 * BATCH))
-    trained(shell, manifest("001/pytorchjob-cpu.yaml", *fewer))
+    trained(shell, manifest("pvc-checkpoints/pytorchjob-cpu.yaml", *fewer))
     name = "pytorchjob-distributed-training"
     logs = [shell("logs", "-f", f"{name}-{replica}") for replica in ("master-0", "worker-0", "worker-1")]
     for rank, log in enumerate(logs):
@@ -169,9 +169,9 @@ def test_the_model_is_in_the_host_path(shell: Kubectl, tmp_path: Path) -> None:
     assert claimed(shell, "traindb-models-claim") == tmp_path / "models"
     if FULL:
         fashion(tmp_path / "models" / "data")
-        job = manifest("002/traindb-training-mnist.yaml", "--data=/opt/mnist/models/data")
+        job = manifest("custom-image/traindb-training-mnist.yaml", "--data=/opt/mnist/models/data")
     else:
-        job = manifest("002/traindb-training-mnist.yaml", "--dataset=mnist", "--limit=640")
+        job = manifest("custom-image/traindb-training-mnist.yaml", "--dataset=mnist", "--limit=640")
     trained(shell, job)
     assert 1_700_000 < (tmp_path / "models" / "mnist_cnn.pt").stat().st_size < 1_800_000
     if FULL:
