@@ -134,3 +134,53 @@ def test_paths_within_the_group_of_a_definition_that_are_not_served(api: Client,
     for target in (f"/apis/{group}/v9", f"/apis/{group}/v9/laidouts", f"/apis/{group}/v1/nothings"):
         answer = api.request("GET", target)
         assert (answer.status, answer.text) == (404, "404 page not found\n"), target
+
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+REVIEW = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/api", None),
+        ("GET", "/apis", None),
+        ("GET", "/apis/apps", None),
+        ("GET", "/apis/apps/v1", None),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", REVIEW),
+        ("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}}),
+    ],
+)
+def test_documents_are_not_served_as_tables(api: Client, method: str, path: str, body: object) -> None:
+    refused = api.request(method, path, body, headers={"Accept": TABLE, "Content-Type": "application/json"})
+    assert (refused.status, refused.reason) == (406, "NotAcceptable")
+    assert refused.body == json.dumps(refused.json, indent=2).encode()
+    both = {"Accept": f"{TABLE}, application/json", "Content-Type": "application/json"}
+    assert api.request(method, path, body, headers=both).status in (200, 201)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "message"),
+    [
+        (
+            "/api/v1/namespaces",
+            "PartialObjectMetadata",
+            "you requested PartialObjectMetadata, but the requested object is a list (*core.NamespaceList)",
+        ),
+        (
+            "/api/v1/namespaces/default",
+            "PartialObjectMetadataList",
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*core.Namespace)",
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            "PartialObjectMetadata",
+            "you requested PartialObjectMetadata, but the requested object is a list (*rbac.ClusterRoleList)",
+        ),
+    ],
+)
+def test_the_metadata_of_a_list_and_of_an_object_are_different_kinds(
+    api: Client, path: str, kind: str, message: str
+) -> None:
+    refused = api.get(path, headers={"Accept": f"application/json;as={kind};v=v1;g=meta.k8s.io"})
+    assert (refused.status, refused.message) == (406, message)

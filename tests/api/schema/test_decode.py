@@ -14,6 +14,7 @@ from tests.support.kubectl import Kubectl
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.builtin import kinds, type_of
 from torchyard.api.schema.decode import DecodeError, decode
+from torchyard.api.schema.scalars import micro_time
 from torchyard.api.schema.types import Type
 
 
@@ -92,16 +93,47 @@ def test_quantities_are_decoded_to_their_canonical_form(sent: Any, decoded_value
 
 
 @pytest.mark.parametrize(
-    ("sent", "decoded_value", "micro"),
+    ("sent", "decoded_value"),
     [
-        ("2020-01-02T03:04:05Z", "2020-01-02T03:04:05Z", "2020-01-02T03:04:05.000000Z"),
-        ("2020-01-02T03:04:05.6789Z", "2020-01-02T03:04:05Z", "2020-01-02T03:04:05.678900Z"),
-        ("2020-01-02T03:04:05+02:00", "2020-01-02T01:04:05Z", "2020-01-02T01:04:05.000000Z"),
+        ("2020-01-02T03:04:05Z", "2020-01-02T03:04:05Z"),
+        ("2020-01-02T03:04:05.6789Z", "2020-01-02T03:04:05Z"),
+        ("2020-01-02T03:04:05+02:00", "2020-01-02T01:04:05Z"),
+        ("0001-02-03T04:05:06.5Z", "0001-02-03T04:05:06Z"),
+        ("0001-01-01T00:00:00Z", None),
+        ("0001-01-01T00:00:00.5Z", None),
+        ("0001-01-01T01:00:00+01:00", None),
     ],
 )
-def test_times_are_decoded_to_their_canonical_form(sent: str, decoded_value: str, micro: str) -> None:
-    assert decoded("Pod", {"metadata": {"creationTimestamp": sent}})["metadata"]["creationTimestamp"] == decoded_value
-    assert decoded("Lease", {"spec": {"renewTime": sent}}, "coordination.k8s.io")["spec"]["renewTime"] == micro
+def test_times_are_decoded_to_their_canonical_form(sent: str, decoded_value: str | None) -> None:
+    assert decoded("Event", {"firstTimestamp": sent})["firstTimestamp"] == decoded_value
+
+
+@pytest.mark.parametrize(
+    ("sent", "decoded_value"),
+    [
+        ("2020-01-02T03:04:05.678900Z", "2020-01-02T03:04:05.678900Z"),
+        ("2020-01-02T03:04:05,000000+02:00", "2020-01-02T01:04:05.000000Z"),
+        ("0001-01-02T03:04:05.123456Z", "0001-01-02T03:04:05.123456Z"),
+        ("0001-01-01T00:00:00.000000Z", None),
+    ],
+)
+def test_micro_times_are_decoded_to_their_canonical_form(sent: str, decoded_value: str | None) -> None:
+    assert decoded("Lease", {"spec": {"renewTime": sent}}, "coordination.k8s.io")["spec"]["renewTime"] == decoded_value
+
+
+@pytest.mark.parametrize(
+    ("sent", "rest", "element"),
+    [
+        ("2024-01-01T00:00:00Z", "Z", ".000000"),
+        ("2024-01-01T00:00:00.00000Z", ".00000Z", ".000000"),
+        ("2024-01-01T00:00:00.1234567Z", "7Z", "Z07:00"),
+    ],
+)
+def test_micro_times_have_six_digits_after_the_seconds(sent: str, rest: str, element: str) -> None:
+    with pytest.raises(ValueError, match="parsing time") as refused:
+        micro_time(sent)
+    layout = "2006-01-02T15:04:05.000000Z07:00"
+    assert str(refused.value) == f'parsing time "{sent}" as "{layout}": cannot parse "{rest}" as "{element}"'
 
 
 def test_bytes_are_decoded_to_their_canonical_form() -> None:
@@ -117,7 +149,7 @@ TEXTS: dict[str, list[Any]] = {
     "": ["", "x", "Always"],
     "quantity": ["0", "1000m", "1.5", "1024Mi", "100m", "1e3", "0.0001", 5, 0.5, "1Ki", "12e6", "-1", ".5", "1536Mi"],
     "date-time": ["2020-01-02T03:04:05Z", "2020-01-02T03:04:05.678Z", "2020-01-02T03:04:05+02:00"],
-    "micro-time": ["2020-01-02T03:04:05Z", "2020-01-02T03:04:05.1234567+02:00"],
+    "micro-time": ["2020-01-02T03:04:05.000000Z", "2020-01-02T03:04:05.123456+02:00"],
     "byte": ["", "YQ=="],
     "duration": ["10s"],
 }

@@ -336,7 +336,7 @@ def _number(go: str) -> Decoder:
     return decode_number
 
 
-def _canonical_string(canonical_spelling: Callable[[str], str]) -> Callable[[str], Decoder]:
+def _canonical_string(canonical_spelling: Callable[[str], str | None]) -> Callable[[str], Decoder]:
     """Return a decoder of strings that have a canonical form."""
 
     def spelled(go: str) -> Decoder:

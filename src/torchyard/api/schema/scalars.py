@@ -27,6 +27,9 @@ _ELEMENTS = (
     ("05", r"\d\d(?:[.,]\d+)?"),
     ("Z07:00", r"Z|[+-]\d\d:\d\d"),
 )
+# Go stores this moment as the absence of a time, which is null in JSON.
+_ZERO = datetime(1, 1, 1, tzinfo=UTC)
+_MICRO_SECONDS = r"\d\d[.,]\d{6}"  # a layout with zeros takes exactly as many digits
 _RANGES = (("month", 1, 12), ("day", 1, 31), ("hour", 0, 23), ("minute", 0, 59), ("second", 0, 59))
 
 
@@ -40,12 +43,15 @@ def moment(text: str) -> datetime:
     return _moment(text)
 
 
-def _moment(text: str) -> datetime:
+def _moment(text: str, *, micro: bool = False) -> datetime:
     rest, parts = text, []
     for name, pattern in _ELEMENTS:
-        match = re.match(pattern, rest, re.ASCII)
+        match = re.match(_MICRO_SECONDS if micro and name == "05" else pattern, rest, re.ASCII)
         if match is None:
-            raise ValueError(f'parsing time "{text}" as "{_LAYOUT}": cannot parse "{rest}" as "{name}"')
+            has_seconds = micro and name == "05" and re.match(r"\d\d", rest, re.ASCII)
+            element, rest = (".000000", rest[2:]) if has_seconds else (name, rest)
+            layout = _MICRO_LAYOUT if micro else _LAYOUT
+            raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{element}"')
         parts.append(match[0])
         rest = rest[match.end() :]
     if rest:
@@ -62,20 +68,23 @@ def _moment(text: str) -> datetime:
         raise ValueError(f'parsing time "{text}": day out of range') from None
 
 
-def time(text: str) -> str:
+def time(text: str) -> str | None:
     """Return whole seconds in UTC, as metav1.Time is written."""
     parsed = moment(text)
     if parsed.microsecond == 0 and text[-1] == "Z" and len(text) == 20:
-        return text
-    return f"{_utc(parsed):%Y-%m-%dT%H:%M:%S}Z"
+        return text if parsed.year > 1 else _seconds(parsed)
+    return _seconds(parsed)
 
 
-def micro_time(text: str) -> str:
+def _seconds(parsed: datetime) -> str | None:
+    moment = _utc(parsed).replace(microsecond=0)
+    return None if moment == _ZERO else f"{moment.isoformat()[:19]}Z"
+
+
+def micro_time(text: str) -> str | None:
     """Return microseconds in UTC, as metav1.MicroTime is written."""
-    try:
-        return f"{_utc(moment(text)):%Y-%m-%dT%H:%M:%S.%f}Z"
-    except ValueError as error:
-        raise ValueError(str(error).replace(_LAYOUT, _MICRO_LAYOUT)) from None
+    moment = _utc(_moment(text, micro=True))
+    return None if moment == _ZERO else f"{moment.isoformat(timespec='microseconds')[:26]}Z"
 
 
 def _utc(parsed: datetime) -> datetime:

@@ -14,6 +14,7 @@ from torchyard.apiserver.request.computation import LARGE_BYTES, compute
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import JSON, Response
 from torchyard.apiserver.wire import discovery, openapi
+from torchyard.apiserver.wire.negotiate import check_document
 
 Document = dict[str, Any]
 
@@ -38,8 +39,10 @@ class DiscoveryHandler:
         return sorted(paths)
 
     def discovery(self, path: str, request: Request) -> Response:
-        path = _normalized(path)
-        version = discovery.accepted(request.headers.get("Accept", "")) if path in ("/api", "/apis") else None
+        path, accept = _normalized(path), request.headers.get("Accept", "")
+        version = discovery.accepted(accept) if path in ("/api", "/apis") else None
+        if version is None:
+            check_document(accept)
         host = request.headers.get("Host", "") if path == "/api" and version is None else ""
         key = (path, version or "", host)
         cached = self._documents.get(key)

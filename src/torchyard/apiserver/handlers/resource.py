@@ -34,7 +34,7 @@ from torchyard.apiserver.verbs.watch import watch
 from torchyard.apiserver.wire import body as bodies
 from torchyard.apiserver.wire.encode import ObjectEncoder
 from torchyard.apiserver.wire.in_process import InProcessEncoder
-from torchyard.apiserver.wire.negotiate import ResponseFormat, negotiate
+from torchyard.apiserver.wire.negotiate import Content, ResponseFormat, check_metadata, negotiate
 
 DELETE_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
 
@@ -65,7 +65,7 @@ class ResourceHandler:
         return await _encoded(encoder, record)
 
     async def _list(self, ctx: RequestContext, request: Request) -> Response:
-        encoder = self._encoder(ctx, request)
+        encoder = self._encoder(ctx, request, "list")
         page = await list_records(self.registry, ctx)
         metadata: Object = {"resourceVersion": str(page.revision)}
         if page.token:
@@ -77,7 +77,7 @@ class ResourceHandler:
     async def _watch(self, ctx: RequestContext, request: Request) -> Response:
         if "watch" not in ctx.resource.verbs:
             raise errors.method_not_allowed()
-        encoder = self._encoder(ctx, request)
+        encoder = self._encoder(ctx, request, None)
         if request.in_process:
             return Response(200, events=watch(self.registry, ctx, InProcessEncoder(encoder)))
         return Response(200, watch(self.registry, ctx, encoder), encoder.content_type)
@@ -123,7 +123,7 @@ class ResourceHandler:
     async def _delete_collection(self, ctx: RequestContext, request: Request) -> Response:
         options = read_delete_options(await ctx.compute(_options_body, request), request.query)
         page = await delete_collection(self.registry, ctx, options)
-        encoder = self._encoder(ctx, request)
+        encoder = self._encoder(ctx, request, "list")
         metadata = {"resourceVersion": str(page.revision)}
         return Response(200, await _encode_list(encoder, page.records, metadata), encoder.content_type)
 
@@ -141,9 +141,12 @@ class ResourceHandler:
         """200 with the object of a record."""
         return await _encoded(self._encoder(ctx, request), record)
 
-    def _encoder(self, ctx: RequestContext, request: Request) -> ObjectEncoder:
+    def _encoder(self, ctx: RequestContext, request: Request, content: Content | None = "object") -> ObjectEncoder:
         """The encoder for the format that the client accepts; raises 406 if none of its formats is served."""
-        format = negotiate(request.headers.get("Accept", ""))
+        accept = request.headers.get("Accept", "")
+        format = negotiate(accept)
+        if format.form == "metadata" and content is not None:  # an event of a watch may have either form
+            check_metadata(accept, content, _go_type(ctx.resource, content))
         include: IncludeObject = "Metadata"
         if format.form == "table":
             include = include_object(request.query.get("includeObject"))
@@ -173,6 +176,14 @@ async def _encoded(encoder: ObjectEncoder, record: Record, *, is_new: bool = Fal
 
 async def _encode_list(encoder: ObjectEncoder, records: list[Record], metadata: Object) -> bytes:
     return await compute(encoder.cost(records), encoder.encode_list, records, metadata)
+
+
+def _go_type(resource: Resource, content: Content) -> str:
+    """The type in a real server's memory, which its errors name."""
+    suffix = "List" if content == "list" else ""
+    if resource.custom is not None:
+        return f"*unstructured.Unstructured{suffix}"
+    return f"*{resource.group.partition('.')[0] or 'core'}.{resource.kind}{suffix}"
 
 
 def _options_body(request: Request) -> Object | None:

@@ -26,8 +26,9 @@ class Response:
     upgraded: Any = None
 
 
-def error_response(error: StatusError) -> Response:
-    """The Status of an error."""
+def error_response(error: StatusError, *, is_indented: bool = False) -> Response:
+    """The Status of an error. As upstream, a client that does not accept plain objects gets it indented."""
     if isinstance(error, PageNotFound):
         return Response(error.status, error.text, TEXT)
-    return Response(error.status, orjson.dumps(error.body()), JSON, headers=dict(error.headers))
+    body = orjson.dumps(error.body(), option=orjson.OPT_INDENT_2 if is_indented else None)
+    return Response(error.status, body, JSON, is_raw=is_indented, headers=dict(error.headers))

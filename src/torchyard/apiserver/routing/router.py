@@ -32,6 +32,7 @@ from torchyard.apiserver.request.warnings import limited_warnings
 from torchyard.apiserver.routing.stored_get import StoredGets, StoredObject
 from torchyard.apiserver.subresources.handlers import SUBRESOURCE_HANDLERS
 from torchyard.apiserver.virtual.handlers import VIRTUAL_HANDLERS
+from torchyard.apiserver.wire.negotiate import accepts_document
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class Router:
         try:
             return await self._handle(request, route, resource)
         except StatusError as error:
-            return error_response(error)
+            return error_response(error, is_indented=not accepts_document(request.headers.get("Accept", "")))
         except RecursionError:
             return error_response(errors.bad_request("the document is nested too deeply"))
         except Exception:

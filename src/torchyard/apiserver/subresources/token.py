@@ -12,6 +12,7 @@ from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.verbs.metadata import check_namespace
 from torchyard.apiserver.wire import body as bodies
+from torchyard.apiserver.wire.negotiate import check_document
 
 GVK = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 
@@ -19,6 +20,7 @@ GVK = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 async def request_token(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "create":
         raise errors.method_not_allowed()
+    check_document(request.headers.get("Accept", ""))
     token_request = await ctx.compute(
         bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""), GVK
     )

@@ -16,6 +16,7 @@ from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.subresources.binding import bind
 from torchyard.apiserver.virtual import resource_metrics
 from torchyard.apiserver.wire import body as bodies
+from torchyard.apiserver.wire.negotiate import check_document
 
 Handler = Callable[[ResourceHandler, RequestContext, Request], Awaitable[Response]]
 Evaluate = Callable[[ResourceHandler, RequestContext, Object], Object]
@@ -27,6 +28,7 @@ def _review(evaluate: Evaluate) -> Handler:
     async def handle(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
         if ctx.verb != "create":
             raise errors.method_not_allowed()
+        check_document(request.headers.get("Accept", ""))
         review = await ctx.compute(bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""))
         review["status"] = evaluate(resources, ctx, review)
         if ctx.resource.plural == "selfsubjectrulesreviews":

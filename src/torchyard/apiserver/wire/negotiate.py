@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 from torchyard.api import errors
 
 Form = Literal["object", "table", "metadata"]
+# What a response holds: objects that are served as tables and metadata too, or a document that is not.
+Content = Literal["object", "list", "document"]
 
 # What a real server lists in a 406, without protobuf.
 ACCEPTED = ("application/json", "application/yaml")
@@ -25,6 +27,7 @@ class ResponseFormat(NamedTuple):
 
 
 PLAIN = ResponseFormat()
+_ONLY_FOR: dict[str, Content] = {"PartialObjectMetadata": "object", "PartialObjectMetadataList": "list"}
 _FORMS: dict[str, Form] = {
     "Table": "table",
     "PartialObjectMetadata": "metadata",
@@ -50,6 +53,46 @@ def negotiate(accept: str) -> ResponseFormat:
         if form and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
             return ResponseFormat(form, parameters["v"])
     raise errors.not_acceptable(ACCEPTED)
+
+
+def check_document(accept: str) -> None:
+    """Raise 406 for a client that accepts only tables or metadata of something that is neither object nor list."""
+    if not accepts_document(accept):
+        raise errors.not_acceptable(ACCEPTED)
+
+
+@lru_cache(maxsize=256)
+def accepts_document(accept: str) -> bool:
+    """Whether a client accepts JSON or YAML that is neither a table nor only metadata."""
+    if not accept:
+        return True
+    clauses = [clause for clause in accept.split(",") if "as=" not in clause.replace(" ", "")]
+    try:
+        return bool(clauses) and negotiate(",".join(clauses)).form == "object"
+    except errors.StatusError:
+        return False
+
+
+def check_metadata(accept: str, content: Content, go_type: str) -> None:
+    """Raise 406 for the metadata of an object where there is a list, and the other way round."""
+    kind = _requested_kind(accept)
+    if kind in _ONLY_FOR and content != _ONLY_FOR[kind]:
+        article = "a list" if content == "list" else "not a list"
+        message = f"you requested {kind}, but the requested object is {article} ({go_type})"
+        raise errors.StatusError(406, "NotAcceptable", message)
+
+
+@lru_cache(maxsize=256)
+def _requested_kind(accept: str) -> str:
+    """The kind that the first served clause asks for."""
+    for clause in accept.split(","):
+        try:
+            negotiate(clause.strip())
+        except errors.StatusError:
+            continue
+        parameters = dict(_pair(parameter) for parameter in clause.split(";")[1:] if "=" in parameter)
+        return parameters.get("as", "")
+    return ""
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,7 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema import builtin
 from torchyard.api.schema.document import cannot_handle
 from torchyard.api.schema.protobuf import Field, message_fields
+from torchyard.api.schema.scalars import micro_time, time
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
@@ -237,11 +238,11 @@ def _integers(data: bytes, *numbers: int) -> list[int]:
 
 
 def _time(data: bytes, _: int) -> str | None:
-    return f"{_timestamp(data):%Y-%m-%dT%H:%M:%S}Z" if data else None
+    return time(f"{_timestamp(data).isoformat()[:19]}Z") if data else None
 
 
 def _micro_time(data: bytes, _: int) -> str | None:
-    return f"{_timestamp(data):%Y-%m-%dT%H:%M:%S.%f}Z" if data else None
+    return micro_time(f"{_timestamp(data).isoformat(timespec='microseconds')[:26]}Z") if data else None
 
 
 def _timestamp(data: bytes) -> datetime:
