@@ -11,5 +11,6 @@ Read in this order, the way of a request:
 - `request`: requests and responses without their transport;
 - `access`: authentication, RBAC, admission plugins and webhooks;
 - `apply`, `patch`, `cel`: server-side apply, patch formats and CEL as pure functions;
+- `service_network`: connections to pods and Services;
 - `metrics`, `store`, `golang`: request metrics; objects on disk and in memory; text as Go writes it.
 """

@@ -26,6 +26,7 @@ from torchyard.node.images import python
 from torchyard.node.images.store import ImageStore
 from torchyard.node.network.addresses import PodIPAllocator
 from torchyard.node.network.cluster_services import ClusterServices
+from torchyard.node.network.dialer import ClusterDialer
 from torchyard.node.network.outbound import OutboundRelay
 from torchyard.node.pod import peers
 from torchyard.node.pod.sandbox import PodSandbox
@@ -98,6 +99,7 @@ class NodeAgent:
         self._worker_failures: dict[str, int] = {}  # by uid
         self.metrics = ResourceMetrics(settings.pods)
         self._node: Object = {}
+        self.dialer = ClusterDialer.of_node(settings.root, settings.network, has_network=self.machine.network)
 
     async def run(self) -> None:
         cgroups.prepare(self.machine.cgroups)

@@ -37,4 +37,5 @@ async def make_agent(settings: NodeSettings, client: Client, registry: Registry)
     registry.streams = PodStreamHandler(NodeStreams(settings.pods))
     agent = await asyncio.to_thread(NodeAgent, client, settings)
     registry.usage = agent
+    registry.dialer = agent.dialer.connect
     return agent

@@ -17,6 +17,7 @@ from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAt
 from torchyard.apiserver.registry.catalog import storage_group
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.service_network.resolver import ServiceResolver
 
 GROUP = "admissionregistration.k8s.io"
 
@@ -38,7 +39,11 @@ class DynamicAdmission:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._webhooks = WebhookDispatcher(
-            self._configurations, self._namespace, equivalents=self._equivalents, resolve=self._resolve
+            self._configurations,
+            self._namespace,
+            equivalents=self._equivalents,
+            resolve=ServiceResolver(registry.lookup).resolve,
+            dial=registry.dial,
         )
         self._policies = PolicyValidator(
             in_loop(lambda: self._configurations("validatingadmissionpolicies")),
@@ -121,29 +126,3 @@ class DynamicAdmission:
         group, _, version = api_version.rpartition("/")
         resource = self._registry.catalog.kind(group, version, kind)
         return self._registry.lookup.list(group, resource.plural, namespace) if resource is not None else ()
-
-    async def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        """The address of the first ready endpoint of a Service's port."""
-        service = self._registry.lookup.get("", "services", namespace, name)
-        if service is None:
-            raise LookupError(f'service "{name}" not found')
-        service_port = next(
-            (candidate for candidate in service["spec"].get("ports") or () if candidate["port"] == port), None
-        )
-        if service_port is None:
-            raise LookupError(f'no service port {port} found for service "{name}"')
-        for endpoint_slice in self._registry.lookup.list("discovery.k8s.io", "endpointslices", namespace):
-            if (endpoint_slice["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
-                continue
-            target = next(
-                (
-                    candidate
-                    for candidate in endpoint_slice.get("ports") or ()
-                    if candidate.get("name", "") == service_port.get("name", "")
-                ),
-                None,
-            )
-            for endpoint in endpoint_slice.get("endpoints") or ():
-                if target is not None and (endpoint.get("conditions") or {}).get("ready", True):
-                    return str(endpoint["addresses"][0]), int(target["port"])
-        raise LookupError(f'no endpoints available for service "{name}"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from torchyard.apiserver.registry.lookup import StoreLookup
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.service_network.dialer import Dialer, dial_machine_network
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.store import Store
 from torchyard.core.pod.logs import LogOptions
@@ -112,6 +114,8 @@ class Registry:
     # Logs of pods that stand for parts of this process and run on no node: by namespace and name.
     own_logs: dict[tuple[str, str], Callable[[LogOptions], AsyncGenerator[bytes, None]]] = field(default_factory=dict)
     usage: UsageSource | None = None
+    # Opens connections to pods; a node replaces it with its own.
+    dialer: Dialer = dial_machine_network
     clock: Callable[[], datetime] = utc_now
     random: Random = field(default_factory=Random)
     # The controllers that run in this plane, by their names in kube-controller-manager. An object whose controller is
@@ -124,6 +128,10 @@ class Registry:
 
     def __post_init__(self) -> None:
         self.lookup = StoreLookup(self.store)
+
+    async def dial(self, host: str, port: int) -> socket.socket:
+        """Connect to a pod or another address of the cluster. Raises OSError."""
+        return await self.dialer(host, port)
 
     def key(self, resource: Resource, namespace: str, name: str) -> str:
         return object_key(resource, namespace, name)

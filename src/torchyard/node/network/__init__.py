@@ -5,6 +5,7 @@ Reading order:
 - `addresses`: the address ranges of the cluster, and which address each pod has
 - `names`: DNS names from Services and EndpointSlices; /etc/hosts and /etc/resolv.conf
 - `connection_limit`: how many connections the node holds for pods
+- `dialer`: connects to addresses of the cluster from the node
 - `dns`: the cluster's DNS server
 - `proxy`, `udp_proxy`: service addresses over TCP and UDP (kube-proxy's task)
 - `cluster_services`: keeps names and proxy in step with the API

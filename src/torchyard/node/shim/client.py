@@ -46,13 +46,13 @@ class ShimTimeout(YardError):
 
 
 class ShimRequestError(YardError):
-    """The reply is an error. `reply_code` is one of the codes in `wire`."""
+    """The reply is an error. `reply_code` is one of the codes in `wire`, `errno` that of a failed system call."""
 
     code = "ShimRequestError"
 
-    def __init__(self, message: str, *, reply_code: str = "") -> None:
+    def __init__(self, message: str, *, reply_code: str = "", errno: int = 0) -> None:
         super().__init__(message)
-        self.reply_code = reply_code
+        self.reply_code, self.errno = reply_code, errno
 
 
 class ExecFailed(YardError):
@@ -155,7 +155,7 @@ async def request(
         except TimeoutError as error:
             raise _timeout(directory, name) from error
     if "error" in reply:
-        raise ShimRequestError(reply["error"], reply_code=reply.get("code", ""))
+        raise ShimRequestError(reply["error"], reply_code=reply.get("code", ""), errno=reply.get("errno", 0))
     return reply, received
 
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import functools
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,9 +18,12 @@ import orjson
 from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from torchyard.api.objects import Object
+from torchyard.apiserver.service_network.connector import DialingConnector
+from torchyard.apiserver.service_network.dialer import Dialer, dial_machine_network
+from torchyard.apiserver.service_network.resolver import NoReadyEndpoint
 
 # From a service's namespace, name and port to the address and port of an endpoint. Raises LookupError without one.
-ServiceResolver = Callable[[str, str, int], Awaitable[tuple[str, int]]]
+ResolveService = Callable[[str, str, int], Awaitable[tuple[str, int]]]
 
 MAX_RESPONSE_BYTES = 3 * 1024 * 1024
 _HEADERS = {
@@ -40,16 +44,21 @@ class _BadStatus(ValueError):
 
 
 class WebhookClient:
-    """Calls webhooks over persistent connections. `close` it when done; it reopens on the next call."""
+    """Calls webhooks over persistent connections. `close` it when done; it reopens on the next call.
 
-    def __init__(self, resolve: ServiceResolver | None = None) -> None:
-        self._resolve = resolve
+    `resolve` and `dial` find and reach the endpoints of Services, which are in the pods' network.
+    """
+
+    def __init__(self, resolve: ResolveService | None = None, dial: Dialer = dial_machine_network) -> None:
+        self._resolve, self._dial = resolve, dial
         self._session: aiohttp.ClientSession | None = None
+        self._service_session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        sessions, self._session, self._service_session = (self._session, self._service_session), None, None
+        for session in sessions:
+            if session is not None:
+                await session.close()
 
     async def call(self, config: Object, body: bytes, seconds: int) -> bytes:
         """POST a review and return the response body. Raises WebhookCallError."""
@@ -61,8 +70,9 @@ class WebhookClient:
                 address, port = await self._address(service)
                 literal = f"[{address}]" if ":" in address else address
                 url = f"https://{literal}:{port}{urlsplit(display_url).path}?timeout={seconds}s"
+            session = self._sessions(is_service=bool(service))
             async with asyncio.timeout(seconds):
-                return await self._post(url, host or "", config.get("caBundle") or "", body)
+                return await _post(session, url, host or "", config.get("caBundle") or "", body)
         except _BadStatus as error:
             raise WebhookCallError(str(error)) from None
         except aiohttp.ClientPayloadError:
@@ -79,34 +89,47 @@ class WebhookClient:
             raise LookupError(f'service "{name}" not found')
         return await self._resolve(service.get("namespace") or "", name, service.get("port") or 443)
 
-    async def _post(self, url: str, host: str, bundle: str, body: bytes) -> bytes:
-        """Send the request again if a persistent connection turns out to be closed: webhooks close idle ones."""
-        while True:
-            attempt = _Attempt()
-            try:
-                return await self._post_once(url, host, bundle, body, attempt)
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                if not attempt.is_reused:
-                    raise
-
-    async def _post_once(self, url: str, host: str, bundle: str, body: bytes, attempt: _Attempt) -> bytes:
+    def _sessions(self, *, is_service: bool) -> aiohttp.ClientSession:
+        if is_service:
+            if self._service_session is None:
+                self._service_session = _session(DialingConnector(self._dial, keep_alive=True))
+            return self._service_session
         if self._session is None:
-            self._session = _session()
-        async with self._session.post(
-            url,
-            data=body,
-            headers=_HEADERS,
-            ssl=_context(bundle),
-            server_hostname=host if not _is_address(host) else None,
-            allow_redirects=False,
-            trace_request_ctx=attempt,
-        ) as response:
-            try:
-                content = await _read_body(response.content)
-            except BaseException:
-                _abort(response)
+            # Some Python versions leave a TLS connection half closed when the peer is silent; aiohttp knows which.
+            # No limit on connections: calls of a slow webhook must not keep those of another one waiting.
+            self._session = _session(aiohttp.TCPConnector(limit=0, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED))
+        return self._session
+
+
+async def _post(session: aiohttp.ClientSession, url: str, host: str, bundle: str, body: bytes) -> bytes:
+    """Send the request again if a persistent connection turns out to be closed: webhooks close idle ones."""
+    while True:
+        attempt = _Attempt()
+        try:
+            return await _post_once(session, url, host, bundle, body, attempt=attempt)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if not attempt.is_reused:
                 raise
-            return _check_status(response.status, response.headers.get("Content-Type", "application/json"), content)
+
+
+async def _post_once(
+    session: aiohttp.ClientSession, url: str, host: str, bundle: str, body: bytes, *, attempt: _Attempt
+) -> bytes:
+    async with session.post(
+        url,
+        data=body,
+        headers=_HEADERS,
+        ssl=_context(bundle),
+        server_hostname=host if not _is_address(host) else None,
+        allow_redirects=False,
+        trace_request_ctx=attempt,
+    ) as response:
+        try:
+            content = await _read_body(response.content)
+        except BaseException:
+            _abort(response)
+            raise
+        return _check_status(response.status, response.headers.get("Content-Type", "application/json"), content)
 
 
 @dataclass
@@ -114,16 +137,14 @@ class _Attempt:
     is_reused: bool = False  # whether the request went over a connection that had been used before
 
 
-def _session() -> aiohttp.ClientSession:
+def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
     async def reused(_session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: object) -> None:
         context.trace_request_ctx.is_reused = True
 
     traces = aiohttp.TraceConfig()
     traces.on_connection_reuseconn.append(reused)
     return aiohttp.ClientSession(
-        # Some Python versions leave a TLS connection half closed when the peer is silent; aiohttp knows which.
-        # No limit on connections: calls of a slow webhook must not keep those of another one waiting.
-        connector=aiohttp.TCPConnector(limit=0, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED),
+        connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         # asyncio loses what it has not yet decrypted when the peer closes while reading is paused.
@@ -228,6 +249,10 @@ def _go_error_text(error: Exception) -> str:
             "certificate has expired": "certificate has expired or is not yet valid",
         }
         return f"tls: failed to verify certificate: x509: {go_reasons.get(reason, reason)}"
+    if isinstance(error, NoReadyEndpoint):
+        return str(error)
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, socket.gaierror):
+        return f"dial tcp: lookup {error.host}: no such host"
     if isinstance(error, aiohttp.ClientConnectorError):
         refused = isinstance(error.os_error, ConnectionRefusedError)
         reason = "connect: connection refused" if refused else str(error.os_error)

@@ -20,10 +20,11 @@ from torchyard.apiserver.access.webhooks.admission_review import (
     InvalidWebhookResponse,
     UndecodablePatch,
 )
-from torchyard.apiserver.access.webhooks.client import ServiceResolver, WebhookCallError, WebhookClient
+from torchyard.apiserver.access.webhooks.client import ResolveService, WebhookCallError, WebhookClient
 from torchyard.apiserver.access.webhooks.matching import EquivalentsGetter, Matcher, NamespaceGetter
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 from torchyard.apiserver.patch import json_patch
+from torchyard.apiserver.service_network.dialer import Dialer, dial_machine_network
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,10 @@ class MutationResult:
 
 
 class WebhookDispatcher:
-    """Calls admission webhooks. `resolve` finds a service's address, `equivalents` other versions of a resource."""
+    """Calls admission webhooks. `resolve` finds a service's endpoint and `dial` connects to it.
+
+    `equivalents` returns other versions of a resource.
+    """
 
     def __init__(
         self,
@@ -49,11 +53,12 @@ class WebhookDispatcher:
         namespace: NamespaceGetter,
         *,
         equivalents: EquivalentsGetter = lambda resource: (),
-        resolve: ServiceResolver | None = None,
+        resolve: ResolveService | None = None,
+        dial: Dialer = dial_machine_network,
     ) -> None:
         self._configurations = configurations
         self._matcher = Matcher(namespace, equivalents)
-        self._client = WebhookClient(resolve)
+        self._client = WebhookClient(resolve, dial)
 
     async def close(self) -> None:
         await self._client.close()
