@@ -1,6 +1,6 @@
 """Our JobSets, refusals and other objects of TrainJobs are those that upstream's Trainer 2.3.0 was recorded to make.
 
-`recorded.json` is written by `record`. Where we differ knowingly, `DIFFERENCES` says how.
+`recorded.json` is written by `record`. `REFUSED_EARLIER`, `NOT_CHECKED` and `SAME_ADDRESS` name the cases that differ.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Modules in reading order:
 
 - `objects`: the type of a Kubernetes object
+- `metadata`: owner references and deletion, as controllers use them
 - `group_version`: GroupVersionKind and GroupVersionResource
 - `gvr`: the GroupVersionResource of each built-in kind that several packages use
 - `errors`: the base exception, and API errors as `Status` objects
@@ -22,6 +23,7 @@ Modules in reading order:
 - `selectors/`: label and field selectors
 - `schema/`: the schemas of all kinds, decoding, protobuf
 - `diff`: the difference between two objects, for messages
+- `go_format`: values in messages as Go's fmt and encoding/json print them
 - `merge_patch`: computing a merge patch
 - `torchrun`: the environment variables of torchrun
 - `patch`: applying strategic merge patches

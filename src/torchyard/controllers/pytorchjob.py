@@ -16,6 +16,7 @@ from typing import NamedTuple
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SECRETS, SERVICES
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.controllers.loop import Controller, Observe
@@ -24,7 +25,6 @@ from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import ChildDeletion, PyTorchJobDecision, decide
 from torchyard.core.pytorchjob.token import make_token_secret, needs_token
 from torchyard.core.pytorchjob.view import VOLCANO, PyTorchJobSettings, PyTorchJobView
-from torchyard.core.training.pods import is_terminating
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of

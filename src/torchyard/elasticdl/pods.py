@@ -9,6 +9,7 @@ import math
 import shlex
 from typing import Any
 
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.elasticdl import flag_values
 from torchyard.elasticdl.flag_values import BadFlag
@@ -76,7 +77,7 @@ def service(args: argparse.Namespace, owner: Object) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata | {"ownerReferences": [owner_reference(owner)]},
+        "metadata": metadata | {"ownerReferences": [controller_reference(owner, "v1", "Pod")]},
         "spec": spec,
     }
 
@@ -114,7 +115,7 @@ def worker(args: argparse.Namespace, index: int, *, owner: Object, variables: di
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata | {"ownerReferences": [owner_reference(owner)]},
+        "metadata": metadata | {"ownerReferences": [controller_reference(owner, "v1", "Pod")]},
         "spec": spec,
     }
     return apply_cluster_spec(pod, "worker", args.cluster_spec_json)
@@ -129,18 +130,6 @@ def index_of(pod: Object) -> int:
     """Return the index of a worker pod; -1 if its label was changed to something else."""
     text = (pod["metadata"].get("labels") or {}).get(INDEX, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-
-
-def owner_reference(owner: Object) -> Object:
-    metadata = owner["metadata"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "blockOwnerDeletion": True,
-        "controller": True,
-    }
 
 
 def _variables(args: dict[str, str]) -> list[Object]:

@@ -16,11 +16,12 @@ from tests.support import effort
 from tests.support.jobs import NOW, stored
 
 from torchyard.api.job.status import is_finished, is_true, validate_job_status
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 from torchyard.core.job.decide import JobDecision, decide
-from torchyard.core.job.view import JobView, has_ended, is_active, is_terminating, is_tracked, phase
+from torchyard.core.job.view import JobView, has_ended, is_active, is_tracked, phase
 
 PHASES = ["Running", "Succeeded", "Failed"]
 

@@ -3,5 +3,5 @@
 Read in this order:
 
 - `strategic_merge`, `strategic_merge_lists`: strategic merge patch.
-- `go_format`, `patch_errors`: values and errors in kube-apiserver's words; the other patch formats share them.
+- `patch_errors`: errors in kube-apiserver's words; the other patch formats share them.
 """

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from torchyard.api.errors import bad_request
+from torchyard.api.go_format import format_type
 from torchyard.api.objects import Object
-from torchyard.api.patch.go_format import format_type
 from torchyard.api.patch.patch_errors import invalid_patch
 from torchyard.api.patch.strategic_merge_lists import (
     DIRECTIVE,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torchyard.api.errors import StatusError
-from torchyard.api.patch.go_format import format_type, format_v
+from torchyard.api.go_format import format_type, format_v
 from torchyard.api.patch.patch_errors import invalid_patch, unprocessable
 
 DIRECTIVE = "$patch"

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import orjson
 
 from torchyard.api import errors, field_errors
+from torchyard.api.go_format import json_type
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema import builtin
 from torchyard.api.schema.decode import DecodeError, decode
@@ -100,7 +101,7 @@ def _unreadable_kind(obj: dict[str, Any]) -> str:
         if value.__class__ is not str and value is not None:
             return (
                 "couldn't get version/kind; json parse error: "
-                f"json: cannot unmarshal {_json_type_name(value)} into Go struct field .{name} of type string"
+                f"json: cannot unmarshal {json_type(value)} into Go struct field .{name} of type string"
             )
     if (obj.get("apiVersion") or "").count("/") > 1:
         return f"unexpected GroupVersion string: {obj['apiVersion']}"
@@ -169,20 +170,7 @@ def _unrecognized_object(body: bytes, kind: str, reason: str) -> errors.StatusEr
 
 def _not_an_object(value: Any) -> str:
     header = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-    return f"json: cannot unmarshal {_json_type_name(value)} into Go value of type {header}"
-
-
-def _json_type_name(value: Any) -> str:
-    match value:
-        case bool():
-            return "bool"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case dict():
-            return "object"
-    return "array"
+    return f"json: cannot unmarshal {json_type(value)} into Go value of type {header}"
 
 
 _IN_OBJECT = "after object key:value pair"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 
 GROUP, VERSION = "trainer.kubeflow.org", "v1alpha1"
@@ -52,11 +53,6 @@ def hostfile_name(job: str) -> str:
     return f"{job}-mpi-hostfile"
 
 
-def first_node(job: str, replicated_job: str = NODE) -> str:
-    """The host name of the first pod of a replicated job, in the JobSet's headless service."""
-    return f"{job}-{replicated_job}-0-0.{job}"
-
-
 def runtime_reference(job: Object) -> Object:
     """The runtime of a job, with the defaults of the schema. Values of wrong types, which it rejects, are left out."""
     spec = job.get("spec")
@@ -79,12 +75,5 @@ def is_managed_here(job: Object) -> bool:
 
 
 def owner_reference(job: Object) -> Object:
-    metadata = job["metadata"]
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "name": metadata["name"],
-        "uid": metadata.get("uid", ""),
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    # A TrainJob that is only converted has no uid.
+    return controller_reference({"metadata": {"uid": "", **job["metadata"]}}, API_VERSION, KIND)

@@ -5,6 +5,7 @@ from __future__ import annotations
 POD_TEMPLATE_HASH = "pod-template-hash"
 CONTROLLER_REVISION_HASH = "controller-revision-hash"
 TEMPLATE_GENERATION = "pod-template-generation"
+TEMPLATE_GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"  # of the DaemonSet
 STATEFUL_SET_POD_NAME = "statefulset.kubernetes.io/pod-name"
 POD_INDEX = "apps.kubernetes.io/pod-index"
 REVISION_HASH = "controller.kubernetes.io/hash"  # of a ControllerRevision of a StatefulSet

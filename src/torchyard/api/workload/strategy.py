@@ -9,13 +9,12 @@ from torchyard.api.pod.strategy import drop_disabled_fields
 from torchyard.api.pod.warnings import template_warnings
 from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
-from torchyard.api.workload import defaults, status, validation
+from torchyard.api.workload import defaults, labels, status, validation
 from torchyard.api.workload.templates import same_template
 
 _ALL_REVISIONS = (
     "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
 )
-TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class _TemplateStrategy(StatusSubresourceStrategy):
@@ -136,8 +135,8 @@ class DaemonSetStrategy(_TemplateStrategy):
         defaults.default_daemon_set(obj)
         # as in upstream, whose conversion writes it whenever it reads a daemon set, so the reader owns the field
         annotations = obj["metadata"].get("annotations") or {}
-        if TEMPLATE_GENERATION not in annotations:
-            obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: "0"}
+        if labels.TEMPLATE_GENERATION_ANNOTATION not in annotations:
+            obj["metadata"]["annotations"] = {**annotations, labels.TEMPLATE_GENERATION_ANNOTATION: "0"}
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
@@ -155,7 +154,7 @@ class DaemonSetStrategy(_TemplateStrategy):
     def _count(obj: Object, generation: int) -> None:
         """Count template changes: a field of old API versions, kept as an annotation."""
         annotations = dict(obj["metadata"].get("annotations") or {})
-        annotations[TEMPLATE_GENERATION] = str(generation)
+        annotations[labels.TEMPLATE_GENERATION_ANNOTATION] = str(generation)
         obj["metadata"]["annotations"] = annotations
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -170,7 +169,7 @@ class DaemonSetStrategy(_TemplateStrategy):
 
 def _template_generation(daemon_set: Object) -> int:
     """The annotation's number; as upstream, anything but a 64-bit integer counts as 0, and none as 1."""
-    text = (daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "1"
+    text = (daemon_set["metadata"].get("annotations") or {}).get(labels.TEMPLATE_GENERATION_ANNOTATION) or "1"
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torchyard.api.errors import StatusError
-from torchyard.api.patch.go_format import format_q
+from torchyard.api.go_format import format_q
 from torchyard.apiserver.apply.fieldset import FieldPath, FieldSet, members
 from torchyard.apiserver.apply.managers import UPDATE, Manager
 from torchyard.apiserver.apply.path_elements import format_path, step_order

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from torchyard.api.patch.go_format import format_q, format_v
+from torchyard.api.go_format import format_q, format_v
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.apply.fieldset import SELF, FieldPath, FieldSet
 

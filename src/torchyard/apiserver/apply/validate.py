@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torchyard.api.patch.go_format import format_sharp_v, format_type, format_v
+from torchyard.api.go_format import format_sharp_v, format_type, format_v
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.apply.path_elements import UnkeyedItemError, format_step, item_step
 from torchyard.apiserver.apply.values import ANY

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from torchyard.api.errors import StatusError, bad_request
-from torchyard.api.patch.go_format import json_type
+from torchyard.api.go_format import json_type
 from torchyard.api.patch.patch_errors import unprocessable
 
 MAX_OPERATIONS = 10_000

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import orjson
 
 from torchyard.api import errors, field_errors
+from torchyard.api.go_format import format_v, json_type
 from torchyard.api.objects import Object
 from torchyard.api.patch import strategic_merge
-from torchyard.api.patch.go_format import format_v, json_type
 from torchyard.api.patch.patch_errors import YamlConversionError, too_deep
 from torchyard.api.schema.document import syntax_error
 from torchyard.api.schema.strict import duplicates_in, may_have_duplicates

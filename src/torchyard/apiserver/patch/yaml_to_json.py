@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from torchyard.api.patch.go_format import format_sharp_v, format_v
+from torchyard.api.go_format import format_sharp_v, format_v
 from torchyard.api.patch.patch_errors import YamlConversionError
 
 _INT64 = range(-(2**63), 2**63)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 
 from torchyard.api.errors import StatusError
+from torchyard.api.go_format import format_type
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
-from torchyard.api.patch.go_format import format_type
 from torchyard.api.schema import document
 from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.api.schema.types import Type

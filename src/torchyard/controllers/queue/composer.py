@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from torchyard.api.errors import YardError
 from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.gvr import POD_PRIORITY_CLASSES, PRIORITY_CLASSES
@@ -45,14 +46,7 @@ class WorkloadComposer:
     def compose(self, job: Object, *, replaces: Object | None = None) -> Object:
         """`replaces`: the workload of the same running job that the new one is to replace."""
         job_metadata, integration, elastic = job["metadata"], self._integration, is_elastic(job)
-        owner = {
-            "apiVersion": self._gvr.api_version,
-            "kind": integration.kind,
-            "name": job_metadata["name"],
-            "uid": job_metadata["uid"],
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
+        owner = controller_reference(job, self._gvr.api_version, integration.kind)
         metadata: Object = {
             "name": names.workload_name(
                 integration.kind,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.workload import labels, messages
 from torchyard.controllers.loop import Controller
@@ -17,7 +18,6 @@ from torchyard.controllers.workload.pod_writer import PodWriter
 from torchyard.controllers.workload.revision_writer import History, RevisionWriter
 from torchyard.core.workload.daemonset import DaemonSetDecision, DaemonSetView, decide
 from torchyard.core.workload.daemonset_nodes import make_pod
-from torchyard.core.workload.pods import is_terminating
 from torchyard.core.workload.revisions import expired
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder

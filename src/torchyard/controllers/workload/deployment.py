@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import DEPLOYMENTS, PODS, REPLICA_SETS
+from torchyard.api.metadata import controller_of
 from torchyard.api.objects import Object
 from torchyard.api.workload import messages
 from torchyard.controllers.loop import Controller
@@ -15,7 +16,6 @@ from torchyard.controllers.workload.ownership import Ownership, with_kind
 from torchyard.controllers.workload.pod_writer import is_namespace_terminating
 from torchyard.core.workload.deployment import DeploymentDecision, after_collision, after_failed_creation, decide
 from torchyard.core.workload.deployment_view import DeploymentView
-from torchyard.core.workload.pods import controller_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_owner, key_of

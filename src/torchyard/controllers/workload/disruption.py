@@ -16,6 +16,7 @@ from torchyard.api.gvr import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
+from torchyard.api.metadata import controller_of
 from torchyard.api.objects import Object
 from torchyard.api.workload import messages
 from torchyard.controllers.loop import Controller
@@ -24,7 +25,6 @@ from torchyard.controllers.orphans import selector_key
 from torchyard.controllers.service_pods import label_keys
 from torchyard.controllers.workload.ownership import with_kind
 from torchyard.core.workload.budget import BudgetView, after_failure, decide, needs_scales, owners
-from torchyard.core.workload.pods import controller_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_namespace, key_of

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.metadata import controller_of, controller_reference, is_terminating
 from torchyard.api.objects import Object
 from torchyard.controllers.concurrency import gather_all
 from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.controllers.orphans import orphan_keys, workload_selector_keys
 from torchyard.core.workload.adoption import Predicate, match, selector_of
-from torchyard.core.workload.pods import controller_of, is_terminating, owner_reference
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, Key, by_owner
 
@@ -31,7 +31,7 @@ class Ownership:
         self.cache = MutationCache(dependents, "owner", by_owner)
 
     def reference(self, owner: Object) -> Object:
-        return owner_reference(owner, self._owners.ref, self._kind)
+        return controller_reference(owner, self._owners.ref.api_version, self._kind)
 
     def owner_of(self, dependent: Object) -> Object | None:
         """The owner of an object, if it is of this kind and exists."""

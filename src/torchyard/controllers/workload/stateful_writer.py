@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PODS
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.workload import messages
 from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.controllers.workload.pod_writer import PodWriter
-from torchyard.core.workload.pods import is_terminating
 from torchyard.core.workload.statefulset_pods import (
     claim_owners,
     is_stale,

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from torchyard.api.job import cron_messages as messages
 from torchyard.api.job.schedule import parse_schedule
 from torchyard.api.job.status import is_true
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.core.cronjob.schedule import Due, latest, next_after
@@ -155,16 +156,7 @@ def make_job(cron: Object, moment: datetime, zone: tzinfo = UTC) -> Object:
             "namespace": metadata["namespace"],
             "labels": dict(template_metadata.get("labels") or {}),
             "annotations": {**(template_metadata.get("annotations") or {}), messages.SCHEDULED_FOR: local},
-            "ownerReferences": [
-                {
-                    "apiVersion": "batch/v1",
-                    "kind": "CronJob",
-                    "name": metadata["name"],
-                    "uid": metadata["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [controller_reference(cron, "batch/v1", "CronJob")],
         },
         "spec": template["spec"],
     }

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from torchyard.api import selectors
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
-from torchyard.core.job.view import is_terminating
 
 
 class Adoption(NamedTuple):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torchyard.api.job import labels, messages
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.core.events import Event
 from torchyard.core.job import indexes, policies
@@ -17,7 +18,7 @@ from torchyard.core.job.backoff import NO_FAILURES, Backoff
 from torchyard.core.job.counts import Counts
 from torchyard.core.job.pod_plan import PodDeletion, PodPlan
 from torchyard.core.job.status import JobStatus
-from torchyard.core.job.view import JobView, is_terminating, is_tracked, phase, restarts, uid
+from torchyard.core.job.view import JobView, is_tracked, phase, restarts, uid
 
 # The most uids that a status holds. A pass creates or deletes at most as many pods.
 MOST_UNCOUNTED = 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api.job import labels
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.core.job import policies
 from torchyard.core.job.view import JobView, number
@@ -12,14 +13,7 @@ _LONGEST_PREFIX = 58  # The longest prefix of a generated name; five random char
 
 
 def owner_reference(job: Object) -> Object:
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": job["metadata"]["name"],
-        "uid": job["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return controller_reference(job, "batch/v1", "Job")
 
 
 def make_pod(view: JobView, index: int | None = None, replaced: Object | None = None) -> Object:

@@ -9,6 +9,7 @@ from typing import Any
 
 from torchyard.api.conditions import has_true_condition
 from torchyard.api.job import labels
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 
@@ -95,10 +96,6 @@ def phase(pod: Object) -> str:
 
 def has_ended(pod: Object) -> bool:
     return phase(pod) in ("Succeeded", "Failed")
-
-
-def is_terminating(obj: Object) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def is_active(pod: Object) -> bool:

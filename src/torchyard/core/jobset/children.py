@@ -6,6 +6,7 @@ import copy
 
 from torchyard.api.jobset import names
 from torchyard.api.jobset.volume_claims import mounts_volume
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.core.jobset.identity import identity, placement
 
@@ -96,14 +97,7 @@ def make_claims(jobset: Object) -> list[Object]:
 
 
 def owner_reference(jobset: Object) -> Object:
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "name": jobset["metadata"]["name"],
-        "uid": jobset["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return controller_reference(jobset, names.API_VERSION, names.KIND)
 
 
 def _select_labelled_nodes(pod: Object, namespace: str, job: str) -> None:

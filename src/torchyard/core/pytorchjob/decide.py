@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.pytorchjob.validation import validate
@@ -17,7 +18,7 @@ from torchyard.core.pytorchjob.failures import Failures, is_past_backoff
 from torchyard.core.pytorchjob.replicas import make_pod, make_service, owner_reference
 from torchyard.core.pytorchjob.status import PyTorchJobStatus
 from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Restarts, Slot
-from torchyard.core.training.pods import is_terminating, phase
+from torchyard.core.training.pods import phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.view import PyTorchJobView, exit_code
-from torchyard.core.training.pods import container_restarts, is_terminating, phase
+from torchyard.core.training.pods import container_restarts, phase
 
 
 def events(view: PyTorchJobView) -> list[Event]:

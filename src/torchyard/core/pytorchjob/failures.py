@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.pytorchjob.view import PyTorchJobView, Restarts, exit_code
-from torchyard.core.training.pods import container_restarts, is_terminating, phase
+from torchyard.core.training.pods import container_restarts, phase
 
 
 def is_retryable(code: int | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import main_container
@@ -12,14 +13,7 @@ from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, S
 
 
 def owner_reference(job: Object) -> Object:
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "name": job["metadata"]["name"],
-        "uid": job["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return controller_reference(job, names.API_VERSION, names.KIND)
 
 
 def make_pod(view: PyTorchJobView, slot: Slot, settings: PyTorchJobSettings) -> Object:

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from torchyard.api.conditions import is_true
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.core.pytorchjob.view import PyTorchJobView
-from torchyard.core.training.pods import is_terminating, phase
+from torchyard.core.training.pods import phase
 
 _EXCLUSIVE = {messages.RUNNING: messages.RESTARTING, messages.RESTARTING: messages.RUNNING}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 
@@ -26,14 +27,13 @@ def token_variable(job: Object) -> Object:
 
 def make_token_secret(job: Object, token: str) -> Object:
     metadata = job["metadata"]
-    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata["name"], "uid": metadata["uid"]}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
             "name": token_secret_name(job),
             "namespace": metadata["namespace"],
-            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+            "ownerReferences": [controller_reference(job, names.API_VERSION, names.KIND)],
         },
         "type": "Opaque",
         "immutable": True,

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from torchyard.api.conditions import has_true_condition
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -41,14 +42,7 @@ def _slice(service: Object, pods: list[Object], number: int) -> Object:
     labels = {**(metadata.get("labels") or {}), SERVICE_NAME: metadata["name"], MANAGED_BY: MANAGER}
     if spec.get("clusterIP") == "None":
         labels[HEADLESS] = ""
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = controller_reference(service, "v1", "Service")
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",

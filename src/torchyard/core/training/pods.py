@@ -9,10 +9,6 @@ def phase(pod: Object) -> str:
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
-def is_terminating(obj: Object) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
-
-
 def exit_code(pod: Object, container: str) -> int | None:
     """The exit code of a container, if it has ended."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():

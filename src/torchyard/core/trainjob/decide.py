@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from torchyard.api import conditions
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.api.trainjob import messages, names
 from torchyard.core.events import Event
-from torchyard.core.training.pods import is_terminating
 from torchyard.core.trainjob.status import is_finished, next_status
 from torchyard.core.trainjob.view import TrainJobView
 

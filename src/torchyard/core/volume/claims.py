@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.api.volume.admission import default_class
@@ -18,7 +19,6 @@ from torchyard.core.volume.view import (
     annotations_of,
     class_of,
     is_for,
-    is_terminating,
     names_class,
     storage_class,
     waits_for_consumer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.core.volume.view import CLAIM, claims_of
 
@@ -9,14 +10,7 @@ from torchyard.core.volume.view import CLAIM, claims_of
 def ephemeral_claims(pod: Object) -> list[Object]:
     """The claims to create for a pod. The pod owns them, so they are deleted with it."""
     metadata = pod["metadata"]
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = controller_reference(pod, "v1", "Pod")
     names = claims_of(pod)
     claims = []
     for volume in pod["spec"].get("volumes") or ():

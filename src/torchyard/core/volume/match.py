@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from torchyard.api import selectors
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.core.volume.view import (
@@ -12,7 +13,6 @@ from torchyard.core.volume.view import (
     attributes_class,
     class_of,
     is_for,
-    is_terminating,
     phase,
     requested_size,
     size,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.volume.admission import CLAIM_PROTECTION, VOLUME_PROTECTION
-from torchyard.core.volume.view import claims_of, is_terminating, phase
+from torchyard.core.volume.view import claims_of, phase
 
 
 def claim_is_used(claim: Object, pods: Iterable[Object]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.core.scheduling.filters import matches_term
@@ -21,7 +22,6 @@ from torchyard.core.volume.view import (
     claims_of,
     class_of,
     is_for,
-    is_terminating,
     phase,
     storage_class,
     waits_for_consumer,

@@ -89,10 +89,6 @@ def class_names(storage_class_object: Object) -> set[str]:
     return {storage_class_object["metadata"]["name"], *(alias.strip() for alias in aliases)} - {""}
 
 
-def is_terminating(obj: Object) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
-
-
 def is_for(volume: Object, claim: Object) -> bool:
     """Whether the volume's claimRef refers to this claim: by name, and by uid once it is set."""
     reference, metadata = volume["spec"].get("claimRef"), claim["metadata"]

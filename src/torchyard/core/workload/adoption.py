@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from torchyard.api import selectors
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
-from torchyard.core.workload.pods import is_terminating
 
 Predicate = Callable[[Object], bool]
 

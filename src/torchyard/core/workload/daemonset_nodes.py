@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from torchyard.api.gvr import DAEMON_SETS
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.api.workload import labels
 from torchyard.core.scheduling.filters import fits_node_affinity, tolerates
 from torchyard.core.scheduling.node_info import REQUIRED, NodeInfo
-from torchyard.core.workload.pods import owner_reference, pod_from_template
+from torchyard.core.workload.pods import pod_from_template
 
-_GENERATION = "deprecated.daemonset.template.generation"
 # A daemon runs on nodes that are not ready or short of something, because it may be what helps them.
 _TOLERATED = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -55,7 +55,8 @@ def _tolerations(template: Object) -> list[Object]:
 def make_pod(daemon_set: Object, node: str, hash_: str) -> Object:
     """The pod for a node. The scheduler binds it; an affinity to the node's name lets it choose no other."""
     template = daemon_set["spec"]["template"]
-    pod = pod_from_template(daemon_set, template, owner_reference(daemon_set, DAEMON_SETS, "DaemonSet"))
+    reference = controller_reference(daemon_set, DAEMON_SETS.api_version, "DaemonSet")
+    pod = pod_from_template(daemon_set, template, reference)
     pod["metadata"]["labels"] |= {
         labels.TEMPLATE_GENERATION: template_generation(daemon_set),
         labels.CONTROLLER_REVISION_HASH: hash_,
@@ -66,7 +67,7 @@ def make_pod(daemon_set: Object, node: str, hash_: str) -> Object:
 
 
 def template_generation(daemon_set: Object) -> str:
-    return str((daemon_set["metadata"].get("annotations") or {}).get(_GENERATION) or "1")
+    return str((daemon_set["metadata"].get("annotations") or {}).get(labels.TEMPLATE_GENERATION_ANNOTATION) or "1")
 
 
 def _with_node_name(affinity: Object, node: str) -> Object:

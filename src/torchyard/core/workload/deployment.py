@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.workload import labels, messages
 from torchyard.core.events import Event
@@ -29,7 +30,7 @@ from torchyard.core.workload.deployment_view import (
     size,
     with_annotations,
 )
-from torchyard.core.workload.pods import has_ended, is_terminating
+from torchyard.core.workload.pods import has_ended
 
 
 @dataclass(slots=True)

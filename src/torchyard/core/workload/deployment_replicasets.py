@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api.gvr import DEPLOYMENTS
+from torchyard.api.metadata import controller_reference, is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.workload import labels
 from torchyard.core.workload.deployment_view import (
@@ -15,7 +16,6 @@ from torchyard.core.workload.deployment_view import (
     total_size,
 )
 from torchyard.core.workload.hashes import template_hash
-from torchyard.core.workload.pods import is_terminating, owner_reference
 
 # The longest annotation of earlier revisions, in characters.
 _HISTORY_LENGTH = 2000
@@ -35,7 +35,7 @@ def make_replica_set(view: DeploymentView, old: list[Object]) -> Object:
             "name": f"{view.name}-{hash_}",
             "namespace": deployment["metadata"]["namespace"],
             "labels": own_labels,
-            "ownerReferences": [owner_reference(deployment, DEPLOYMENTS, "Deployment")],
+            "ownerReferences": [controller_reference(deployment, DEPLOYMENTS.api_version, "Deployment")],
             "uid": "",
         },
         "spec": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from torchyard.api import conditions
-from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.metadata import is_terminating
 from torchyard.api.names import subdomain_problems
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
@@ -13,10 +13,6 @@ from torchyard.api.times import parse_rfc3339
 
 def phase(pod: Object) -> str:
     return str((pod.get("status") or {}).get("phase") or "")
-
-
-def is_terminating(obj: Object) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def has_ended(pod: Object) -> bool:
@@ -61,26 +57,6 @@ def seconds_until_available(pod: Object, min_ready_seconds: int, now: datetime) 
 def earliest(*delays: float | None) -> float | None:
     """The shortest of some delays; None if there is none."""
     return min((delay for delay in delays if delay is not None), default=None)
-
-
-def controller_of(obj: Object) -> Object | None:
-    """The owner reference to the controller of an object."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            controller: Object = reference
-            return controller
-    return None
-
-
-def owner_reference(owner: Object, ref: GroupVersionResource, kind: str) -> Object:
-    return {
-        "apiVersion": ref.api_version,
-        "kind": kind,
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
 
 
 def name_prefix(name: str) -> str:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Collection, Iterable
 
 from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.api.workload import labels
 from torchyard.api.workload.templates import same_template
 from torchyard.core.workload.hashes import revision_hash, template_hash
-from torchyard.core.workload.pods import owner_reference
 
 _LONGEST_PREFIX = 223
 
@@ -40,7 +40,7 @@ def make_revision(owner: Object, ref: GroupVersionResource, kind: str, number: i
         "name": f"{owner['metadata']['name'][:_LONGEST_PREFIX]}-{hash_}",
         "namespace": owner["metadata"]["namespace"],
         "labels": own,
-        "ownerReferences": [owner_reference(owner, ref, kind)],
+        "ownerReferences": [controller_reference(owner, ref.api_version, kind)],
     }
     if owner["metadata"].get("annotations"):
         metadata["annotations"] = dict(owner["metadata"]["annotations"])

@@ -10,15 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
-from torchyard.core.workload.pods import (
-    earliest,
-    has_ended,
-    is_available,
-    is_terminating,
-    phase,
-    seconds_until_available,
-)
+from torchyard.core.workload.pods import earliest, has_ended, is_available, phase, seconds_until_available
 from torchyard.core.workload.revisions import with_template_of
 from torchyard.core.workload.statefulset_pods import (
     is_created,

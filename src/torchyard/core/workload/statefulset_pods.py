@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from torchyard.api.gvr import STATEFUL_SETS
+from torchyard.api.metadata import controller_reference, is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.workload import labels
-from torchyard.core.workload.pods import is_ready, is_terminating, owner_reference, phase, pod_from_template
+from torchyard.core.workload.pods import is_ready, phase, pod_from_template
 
 _parent_and_ordinal = re.compile(r"(.*)-([0-9]+)").fullmatch
 _INT32 = 2**31 - 1
@@ -52,7 +53,7 @@ def revision_of(pod: Object) -> str:
 
 def make_pod(stateful_set: Object, number: int, revision: str) -> Object:
     """The pod of an ordinal, from the template of `stateful_set` (which may be an earlier one)."""
-    reference = owner_reference(stateful_set, STATEFUL_SETS, "StatefulSet")
+    reference = controller_reference(stateful_set, STATEFUL_SETS.api_version, "StatefulSet")
     pod = pod_from_template(stateful_set, stateful_set["spec"]["template"], reference)
     name = f"{stateful_set['metadata']['name']}-{number}"
     pod["metadata"]["name"] = name
@@ -132,22 +133,10 @@ def claim_owners(stateful_set: Object, pod: Object, claim: Object) -> list[Objec
     before: list[Object] = list(claim["metadata"].get("ownerReferences") or ())
     owners = [owner for owner in before if owner["uid"] not in ours]
     if goes_when_deleted:
-        owners.append(owner_reference(stateful_set, STATEFUL_SETS, "StatefulSet"))
+        owners.append(controller_reference(stateful_set, STATEFUL_SETS.api_version, "StatefulSet"))
     if goes_when_scaled:
-        owners.append(_pod_reference(pod))
+        owners.append(controller_reference(pod, "v1", "Pod"))
     return before if _uids(before) == _uids(owners) else owners
-
-
-def _pod_reference(pod: Object) -> Object:
-    metadata = pod["metadata"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
 
 
 def _uids(owners: list[Object]) -> set[str]:

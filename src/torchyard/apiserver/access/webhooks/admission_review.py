@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
+from torchyard.api.go_format import json_type
 from torchyard.api.objects import Object
-from torchyard.api.patch.go_format import json_type
 from torchyard.api.quoting import quote
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.webhooks.response_decoder import ResponseTypeError, decode_response

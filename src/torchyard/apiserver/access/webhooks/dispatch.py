@@ -10,8 +10,8 @@ from typing import Any
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
+from torchyard.api.go_format import json_type
 from torchyard.api.objects import Object
-from torchyard.api.patch.go_format import json_type
 from torchyard.api.quoting import quote
 from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.apiserver.access.webhooks import admission_review

@@ -9,8 +9,8 @@ import base64
 import binascii
 from typing import Any, NamedTuple
 
+from torchyard.api.go_format import json_type
 from torchyard.api.objects import Object
-from torchyard.api.patch.go_format import json_type
 
 
 class ResponseTypeError(ValueError):

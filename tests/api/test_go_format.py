@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.api.patch import go_format
+from torchyard.api import go_format
 
 PRINTED: list[tuple[Any, str, str, str]] = [
     (None, "<nil>", "interface {}(nil)", "<nil>"),
