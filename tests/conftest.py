@@ -22,7 +22,7 @@ HOUSEKEEPING = ",".join(
     f"{name}-controller"
     for name in (
         *("garbage-collector", "namespace", "serviceaccount", "root-ca-certificate-publisher"),
-        "clusterrole-aggregation",
+        *("clusterrole-aggregation", "certificatesigningrequest-signing"),
     )
 )
 # Static tokens for both servers: users without any rights.
@@ -50,7 +50,10 @@ def kube(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     """A real kube-apiserver with namespace, service-account and garbage-collection controllers, one per test worker."""
     if not real.has("kube-controller-manager"):
         pytest.skip("this Kubernetes has no kube-controller-manager")
-    with Kubernetes(tmp_path_factory.mktemp("kube"), controllers=HOUSEKEEPING, users=USERS) as server:
+    directory = tmp_path_factory.mktemp("kube")
+    authority = directory / "clients" / "ca"  # signs client certificates that the server accepts
+    flags = ("--cluster-signing-cert-file", f"{authority}.crt", "--cluster-signing-key-file", f"{authority}.key")
+    with Kubernetes(directory, controllers=HOUSEKEEPING, users=USERS, manager_flags=flags) as server:
         yield server
 
 

@@ -27,6 +27,10 @@ STATEFUL_SETS = GroupVersionResource("apps", "v1", "statefulsets")
 DAEMON_SETS = GroupVersionResource("apps", "v1", "daemonsets")
 CONTROLLER_REVISIONS = GroupVersionResource("apps", "v1", "controllerrevisions")
 REPLICATION_CONTROLLERS = GroupVersionResource("", "v1", "replicationcontrollers")
+CERTIFICATE_SIGNING_REQUESTS = GroupVersionResource(
+    "certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False
+)
+SUBJECT_ACCESS_REVIEWS = GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False)
 POD_DISRUPTION_BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 ENDPOINT_SLICES = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 LEASES = GroupVersionResource("coordination.k8s.io", "v1", "leases")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchyard.api.access import policies, requests, webhooks
+from torchyard.api.access import certificate_requests, flow_control, policies, webhooks
 from torchyard.api.access import strategy as access
 from torchyard.api.cluster import strategy as cluster
 from torchyard.api.device import strategy as device
@@ -52,12 +52,12 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("autoscaling", "horizontalpodautoscalers"): HorizontalPodAutoscalerStrategy(),
     ("batch", "cronjobs"): job.CronJobStrategy(),
     ("batch", "jobs"): job.JobStrategy(),
-    ("certificates.k8s.io", "certificatesigningrequests"): requests.CertificateSigningRequestStrategy(),
+    ("certificates.k8s.io", "certificatesigningrequests"): certificate_requests.CertificateSigningRequestStrategy(),
     ("coordination.k8s.io", "leases"): cluster.LeaseStrategy(),
     ("discovery.k8s.io", "endpointslices"): service.EndpointSliceStrategy(),
     ("events.k8s.io", "events"): event.EventsV1Strategy(),
-    ("flowcontrol.apiserver.k8s.io", "flowschemas"): requests.FlowSchemaStrategy(),
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): requests.PriorityLevelConfigurationStrategy(),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"): flow_control.FlowSchemaStrategy(),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): flow_control.PriorityLevelConfigurationStrategy(),
     (_NETWORKING, "ingressclasses"): service.IngressClassStrategy(),
     (_NETWORKING, "ingresses"): service.IngressStrategy(),
     (_NETWORKING, "ipaddresses"): addresses.IPAddressStrategy(),

@@ -14,8 +14,8 @@ Start with `loop`, the contract of every controller. Then, in reading order:
 - `node_lifecycle`, `pod_eviction`: unreachable nodes, taints and their pods.
 - `service_pods`, `endpoints`, `endpointslices`: services.
 - `autoscaler`: HorizontalPodAutoscalers.
-- `namespaces`, `namespace_objects`, `quotas`, `token_secrets`, `role_aggregation`, `garbage_collector`: the rest of
-kube-controller-manager that a plane needs.
+- `namespaces`, `namespace_objects`, `quotas`, `token_secrets`, `certificate_requests`, `role_aggregation`,
+`garbage_collector`: the rest of kube-controller-manager that a plane needs.
 - `operator_pod`: the pod that represents these controllers on a plane.
 - `queue`: quota in queues, as Kueue manages it.
 """

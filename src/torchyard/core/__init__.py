@@ -9,7 +9,7 @@ Nothing here does I/O, sleeps or reads the clock. Each kind has a package; a con
 - `scheduling`, `volume`: the node of a pod, and the volume of a claim.
 - `node`: taints, unreachable nodes and eviction.
 - `autoscaler`: replicas that follow their load.
-- `service`, `account`, `quota`, `garbagecollector`: the other control loops of a cluster.
+- `service`, `account`, `certificate`, `quota`, `garbagecollector`: the other control loops of a cluster.
 - `queue`: quota in queues, as Kueue manages it.
 - `run`: what `yard run` reports about a job.
 """

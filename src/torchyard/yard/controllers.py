@@ -19,6 +19,12 @@ from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.controllers.autoscaler import AutoscalerController
+from torchyard.controllers.certificate_requests import (
+    CertificateApprover,
+    CertificateRequestCleaner,
+    CertificateSigner,
+    IssueCertificate,
+)
 from torchyard.controllers.cronjob import CronJobController
 from torchyard.controllers.endpoints import EndpointsController
 from torchyard.controllers.endpointslices import EndpointSliceController
@@ -74,6 +80,7 @@ class Dependencies:
     registry: Registry
     authority: str
     sign: Callable[[dict[str, Any], str], str]  # the token of an account, for a secret of this name
+    issue: IssueCertificate
     settings: PlaneSettings
 
 
@@ -166,6 +173,13 @@ def _history(deps: Dependencies) -> Part:
 
 
 BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
+    CertificateApprover.name: lambda deps: CertificateApprover(deps.client, deps.informers).run,
+    CertificateRequestCleaner.name: lambda deps: (
+        CertificateRequestCleaner(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
+    CertificateSigner.name: lambda deps: (
+        CertificateSigner(deps.client, deps.informers, issue=deps.issue, clock=deps.registry.clock).run
+    ),
     "clusterrole-aggregation-controller": lambda deps: RoleAggregationController(deps.client, deps.informers).run,
     "cronjob-controller": lambda deps: CronJobController(deps.client, deps.informers, clock=deps.registry.clock).run,
     "daemonset-controller": lambda deps: (
@@ -256,9 +270,10 @@ def controllers(
     recorder: EventRecorder,
     authority: str,
     sign: Callable[[dict[str, Any], str], str],
+    issue: IssueCertificate,
 ) -> Iterator[tuple[str, Part]]:
     """The parts that run the selected controllers, by name, and those that feed them."""
-    deps = Dependencies(client, informers, recorder, registry, authority, sign, settings)
+    deps = Dependencies(client, informers, recorder, registry, authority, sign, issue, settings)
     for name in sorted(registry.controllers):
         makers = {name: BUILDERS[name]} if name in BUILDERS else {}
         for part, make in (makers | _ATTACHED.get(name, {})).items():

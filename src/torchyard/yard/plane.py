@@ -8,7 +8,7 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -216,8 +216,14 @@ class Plane:
             recorder=self._recorder,
             authority=CertificateDir(self.settings.credentials).authority.read_text(),
             sign=self.server.access_control.service_account_tokens.issue_for_secret,
+            issue=self._issue_certificate,
         ):
             self._start_part(name, part)
+
+    def _issue_certificate(self, request: bytes, usages: Sequence[str], start: datetime, end: datetime) -> bytes:
+        from torchyard.apiserver.access.request_signing import sign_request  # loads cryptography
+
+        return sign_request(CertificateDir(self.settings.credentials).load("ca"), request, usages, start, end)
 
     def _start_watchdog(self) -> None:
         """Record callbacks that block the event loop."""

@@ -12,6 +12,9 @@ SCHEDULER = "scheduler"
 LOCAL_QUEUES = "local-queues"
 # Every controller. Their modules, which `controllers` imports, are not needed to know their names.
 KNOWN = (
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
     "clusterrole-aggregation-controller",
     "cronjob-controller",
     "daemonset-controller",

@@ -9,6 +9,7 @@ Modules in reading order:
 - `user_roles`: roles that add custom kinds to view, edit and admin
 - `webhooks`: webhook configurations and APIServices
 - `policies`: ValidatingAdmissionPolicy and its binding
-- `requests`: CertificateSigningRequest, FlowSchema, PriorityLevelConfiguration
+- `certificate_requests`: CertificateSigningRequest
+- `flow_control`: FlowSchema, PriorityLevelConfiguration
 - `columns`: table columns
 """

@@ -13,6 +13,7 @@ Read in this order:
 - `bootstrap_policy`: the default roles and bindings, from `policy.txt`.
 - `certificate_dir`, `certificates`, `certificate_check`, `tls`: the certificate authority, its certificates, when they
   are renewed, and the server's TLS context.
+- `request_signing`: signs certificate requests of others.
 - `admission/`: the built-in admission plugins.
 - `webhooks/`: admission webhooks and ValidatingAdmissionPolicies.
 """

@@ -175,7 +175,7 @@ def _sign(
     now: datetime,
 ) -> x509.Certificate:
     issuer = x509.load_pem_x509_certificate(authority.certificate)
-    issuer_key = _load_key(authority.key)
+    issuer_key = load_key(authority.key)
     builder = _builder(request.subject, issuer.subject, public_key, life=life, now=now)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
@@ -254,7 +254,7 @@ def _read_certificate(path: Path) -> x509.Certificate | None:
 def _key(path: Path) -> ec.EllipticCurvePrivateKey:
     """The private key at `path`, generated when missing."""
     try:
-        return _load_key(path.read_bytes())
+        return load_key(path.read_bytes())
     except FileNotFoundError:
         key = ec.generate_private_key(ec.SECP256R1())
         write(path, _key_pem(key))
@@ -266,7 +266,8 @@ def _key(path: Path) -> ec.EllipticCurvePrivateKey:
         ) from error
 
 
-def _load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """A private key of this module: an elliptic-curve key in PEM."""
     key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise TypeError("an elliptic-curve key was expected")

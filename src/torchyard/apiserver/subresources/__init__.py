@@ -5,6 +5,7 @@ Read in this order:
 - `status`, `scale`: of every kind that has them;
 - `binding`, `eviction`, `pod_parts`, `pod_streams`: of pods;
 - `finalize`: of namespaces;
+- `certificate_status`: of certificate requests;
 - `token`: of service accounts;
 - `pending_workloads`: of queues (Kueue's visibility API);
 - `refused`: subresources of a real server that this one does not have.

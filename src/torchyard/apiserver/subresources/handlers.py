@@ -10,6 +10,7 @@ from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.subresources import pending_workloads
 from torchyard.apiserver.subresources.binding import bind
+from torchyard.apiserver.subresources.certificate_status import change_status
 from torchyard.apiserver.subresources.eviction import evict
 from torchyard.apiserver.subresources.finalize import finalize
 from torchyard.apiserver.subresources.pod_parts import change_part
@@ -24,7 +25,8 @@ Handler = Callable[[ResourceHandler, RequestContext, Request], Awaitable[Respons
 SUBRESOURCE_HANDLERS: dict[tuple[str, str, str], Handler] = {
     ("*", "*", "status"): status,
     ("*", "*", "scale"): scale,
-    ("certificates.k8s.io", "certificatesigningrequests", "approval"): status,
+    ("certificates.k8s.io", "certificatesigningrequests", "approval"): change_status,
+    ("certificates.k8s.io", "certificatesigningrequests", "status"): change_status,
     ("", "namespaces", "finalize"): finalize,
     ("", "pods", "binding"): bind,
     ("", "pods", "eviction"): evict,
