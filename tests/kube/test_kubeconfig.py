@@ -90,6 +90,7 @@ def test_all_other_fields_of_a_context(tmp_path: Path) -> None:
     connection = load(put(tmp_path / "config", config(cluster=cluster, user=user)))
     assert connection == Connection(
         server="https://x",
+        context="a",
         insecure=True,
         server_name="real.example",
         proxy="http://proxy:3128",

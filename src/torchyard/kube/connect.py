@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from torchyard.kube.client import Client
@@ -21,9 +21,11 @@ async def open_client(connection: Connection, name: str) -> AsyncIterator[Client
 
 
 @asynccontextmanager
-async def open_transport(connection: Connection, name: str) -> AsyncIterator[HttpTransport]:
+async def open_transport(
+    connection: Connection, name: str, *, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[HttpTransport]:
     """Yield a transport, for what is no request of a client, and close it at the end."""
-    transport = HttpTransport(connection, user_agent=name)
+    transport = HttpTransport(connection, user_agent=name, headers=headers)
     try:
         yield transport
     finally:

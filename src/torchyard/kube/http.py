@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
+
+from multidict import CIMultiDict
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
@@ -56,10 +58,19 @@ class WebSocket:
         await self._socket.close()
 
 
+class OpenedStream(NamedTuple):
+    """A response that has begun. Its chunks must be read to their end or closed."""
+
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+    chunks: AsyncGenerator[bytes, None]
+
+
 class HttpTransport:
     """Keeps connections open, and renews credentials after a 401.
 
     `limiter` bounds the concurrent requests, `observe` is called for every response; neither applies to streams.
+    `headers` are sent with every request.
     """
 
     def __init__(
@@ -70,16 +81,19 @@ class HttpTransport:
         limit: int = 100,
         limiter: ConcurrencyLimiter | None = None,
         observe: Observe | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._limiter, self._observe = limiter or ConcurrencyLimiter(maximum=limit), observe
         self._connection = connection
         self._credentials = Credentials(connection)
-        self._agent = user_agent
         self._limit = limit
         parts = urlsplit(connection.server)
         self._host, self._prefix = parts.hostname or "", parts.path.rstrip("/")
         self._port, self._is_plain = parts.port or (80 if parts.scheme == "http" else 443), parts.scheme == "http"
-        self._fixed_headers = (f"Host: {parts.netloc.rpartition('@')[2]}", f"User-Agent: {user_agent}")
+        impersonated = [(name, value) for name, values in connection.impersonate.items() for value in values]
+        self._own_headers = [("User-Agent", user_agent), *(headers or {}).items(), *impersonated]
+        own_lines = (f"{name}: {value}" for name, value in self._own_headers)
+        self._fixed_headers = (f"Host: {parts.netloc.rpartition('@')[2]}", *own_lines)
         self._fields_credential: Credential | None = None
         self._known_fields: dict[tuple[str, str], bytes] = {}  # of that credential
         self._pool: ConnectionPool | None = None
@@ -160,6 +174,33 @@ class HttpTransport:
                 raise self._unreachable(error) from error
             finally:
                 _abort(response)
+
+    async def open_stream(self, path: str, *, accept: str = JSON) -> OpenedStream:
+        """Begin a streamed response, whatever its status. Unlike `stream`, it returns before the first chunk."""
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
+        async with AsyncExitStack() as opening:
+            request = self._open_request("GET", path, {"Accept": accept}, b"", timeout)
+            response = await opening.enter_async_context(request)
+            if response.status == 401:
+                await opening.aclose()
+                await self._credentials.current(renew=True)
+                request = self._open_request("GET", path, {"Accept": accept}, b"", timeout)
+                response = await opening.enter_async_context(request)
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            chunks = self._chunks(response, opening.pop_all())
+            return OpenedStream(response.status, headers, chunks)
+
+    async def _chunks(self, response: aiohttp.ClientResponse, opened: AsyncExitStack) -> AsyncGenerator[bytes, None]:
+        import aiohttp
+
+        async with opened:
+            try:
+                async for chunk in response.content.iter_any():
+                    yield chunk
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise self._unreachable(error) from error
 
     def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
         return decode_watch_events(self.stream(path, accept=accept))
@@ -251,7 +292,7 @@ class HttpTransport:
             self._retired.append(self._session)
         connector = aiohttp.TCPConnector(ssl=ssl_context(self._connection, credential), limit=self._limit)
         self._session = aiohttp.ClientSession(
-            connector=connector, headers={"User-Agent": self._agent}, auto_decompress=True
+            connector=connector, headers=CIMultiDict(self._own_headers), auto_decompress=True
         )
         self._session_identity = identity
         return self._session

@@ -58,6 +58,7 @@ class Connection:
     password: str = field(default="", repr=False)
     plugin: ExecPlugin | None = None
     impersonate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    context: str = ""  # its name in the kubeconfig
     origin: str = ""  # for messages: the context and the file
 
 
@@ -104,6 +105,7 @@ def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SE
         namespace=namespace_file.read_text().strip() if namespace_file.exists() else "default",
         authority=_file(directory / "ca.crt"),
         token_file=token_file,
+        context="in-cluster",
         origin="the pod's service account",
     )
 
@@ -158,6 +160,7 @@ def connection(config: Config, context: str = "", *, where: str = "the kubeconfi
         password=user.get("password") or "",
         plugin=_plugin(user, where) if user.get("exec") else None,
         impersonate=_impersonate(user),
+        context=name,
         origin=f'context "{name}" of {where}',
     )
 

@@ -45,7 +45,7 @@ from torchyard.apiserver.access.authentication import (
     User,
     read_token_file,
 )
-from torchyard.apiserver.access.certificate_dir import CertificateDir
+from torchyard.apiserver.access.certificate_dir import CertificateDir, own_names
 from torchyard.apiserver.access.rbac import Authorizer
 from torchyard.apiserver.access.service_account_tokens import ISSUER, ServiceAccountTokens
 from torchyard.apiserver.access.tls import renew_certificates, server_context
@@ -76,6 +76,7 @@ from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.local import HandlerResponse, LocalTransport
 from torchyard.kube.supervisor import Part, PartFailure, Supervisor, describe
 from torchyard.yard import python_choice
+from torchyard.yard.console_mount import ConsoleMount
 from torchyard.yard.controller_log import ControllerLog
 from torchyard.yard.listen_address import resolve_listen_address
 from torchyard.yard.lock import PlaneProcess, StateLock
@@ -173,6 +174,7 @@ class Plane:
         credentials = certificate_check.ensure(settings.credentials, names=names)
         self.registry = self._registry(store, chosen)
         self.server = self._server(self.registry, credentials)
+        self.server.mount(ConsoleMount(self.server, settings, frozenset((*names, *own_names()))))
         self._start_watchdog()
         crd_controller = CrdController(self.registry, ADMIN)
         limits = limits_for(open_file_limit(), connections=settings.max_connections)

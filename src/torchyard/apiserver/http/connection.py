@@ -211,10 +211,10 @@ class ServerConnection(asyncio.Protocol):
         """Read the rest of the body, if the user may send this request at all."""
         limits = self._owner.limits
         try:
-            user = self._owner.router.access_control.authenticate(head.headers, self._certificate)
-            flow = self._use_flow(user)
             path, _, query = head.target.partition("?")
-            self._owner.router.authorize(head.method, path, Query(query), user)
+            user = self._owner.router.authenticate(path, head.headers, self._certificate)
+            flow = self._use_flow(user)
+            self._owner.router.authorize(head.method, path, Query(query), user, size=head.content_length)
             if head.content_length > BODY_LIMIT:
                 raise errors.too_large(BODY_LIMIT)
             # Of a chunked body the size is unknown until it is complete.
@@ -354,7 +354,7 @@ class ServerConnection(asyncio.Protocol):
         path, _, query = head.target.partition("?")
         try:
             if user is None:
-                user = router.access_control.authenticate(head.headers, self._certificate)
+                user = router.authenticate(path, head.headers, self._certificate)
             flow = self._flow
             if flow is None or flow.user is not user:
                 flow = self._use_flow(user)

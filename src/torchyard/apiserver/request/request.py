@@ -17,9 +17,10 @@ from torchyard.apiserver.access.authentication import User
 class Query:
     """Query parameters, parsed as a Go server does."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "text")
 
     def __init__(self, text: str = "", values: Mapping[str, list[str]] | None = None) -> None:
+        self.text = text  # as the client wrote it
         self._values: dict[str, list[str]] = dict(values) if values else {}
         if text:
             for name, value in _pairs(text):

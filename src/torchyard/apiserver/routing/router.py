@@ -10,6 +10,8 @@ import logging
 import time
 from functools import partial
 
+from multidict import MultiMapping
+
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.names import path_segment_problems
@@ -18,7 +20,7 @@ from torchyard.api.resources import Resource
 from torchyard.api.selectors import parse_fields
 from torchyard.api.selectors.grammar import EQUALS
 from torchyard.apiserver.access.access_control import AccessControl
-from torchyard.apiserver.access.authentication import User
+from torchyard.apiserver.access.authentication import ANONYMOUS_NAME, User
 from torchyard.apiserver.access.rbac import AuthorizerAttributes
 from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.handlers.resource import ResourceHandler
@@ -29,6 +31,7 @@ from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
 from torchyard.apiserver.request.route import Route, decode_path, parse
 from torchyard.apiserver.request.warnings import limited_warnings
+from torchyard.apiserver.routing.mounted_app import MountedApp
 from torchyard.apiserver.routing.stored_get import StoredGets, StoredObject
 from torchyard.apiserver.subresources.handlers import SUBRESOURCE_HANDLERS
 from torchyard.apiserver.virtual.handlers import VIRTUAL_HANDLERS
@@ -51,6 +54,18 @@ class Router:
         self._metrics = metrics
         self._resources = ResourceHandler(registry, access_control)
         self._stored_gets = StoredGets(registry, access_control)
+        self._mounted: MountedApp | None = None
+
+    def mount(self, app: MountedApp) -> None:
+        """Let an application answer everything below its prefix. It authenticates and authorizes on its own."""
+        self._mounted = app
+
+    def authenticate(self, path: str, headers: MultiMapping[str], certificate: bytes | None) -> User:
+        """The user of a request: by its credentials, else by what the application at its path knows of it."""
+        user = self.access_control.authenticate(headers, certificate)
+        if user.name != ANONYMOUS_NAME or self._mounted is None or not self._mounted.serves(path):
+            return user
+        return self._mounted.authenticate(path, headers) or user
 
     def get_stored(self, path: str, user: User, accept: str) -> StoredObject | None:
         """The object at a path, in a form that needs no work; None if `handle` must answer."""
@@ -61,12 +76,15 @@ class Router:
 
     async def handle(self, request: Request) -> Response:
         start = time.perf_counter()
+        target = request.path
         try:
-            request.path = decode_path(request.path)
+            request.path = decode_path(target)
         except StatusError as error:
             return error_response(error)
         route = parse(request.method, request.path, watch=request.query.flag("watch"))
         if route is None or not route.is_resource:
+            if self._mounted is not None and self._mounted.serves(target):
+                request.path = target  # the application decodes it
             return await self._handle_errors(request, route, None)
         resource = self.registry.catalog.find(route.group, route.version, route.plural)
         response = await self._handle_errors(request, route, resource)
@@ -81,8 +99,14 @@ class Router:
         labels = (route.verb, route.group, route.version, route.plural, subresource, str(response.status))
         self._metrics.count(labels, seconds if is_whole else None)
 
-    def authorize(self, method: str, path: str, query: Query, user: User) -> None:
-        """Raise 403 unless the user may send such a request. `handle` checks this too, with the whole request."""
+    def authorize(self, method: str, path: str, query: Query, user: User, *, size: int = 0) -> None:
+        """Raise 403 unless the user may send such a request. `handle` checks this too, with the whole request.
+
+        `size` is that of the body, negative if it is unknown.
+        """
+        if self._mounted is not None and self._mounted.serves(path):
+            self._mounted.authorize(method, path, query, user, size)
+            return
         request = Request(method, decode_path(path), query, {}, b"", user)
         route = parse(method, request.path, watch=query.flag("watch"))
         if route is None or not route.is_resource:
@@ -103,6 +127,8 @@ class Router:
 
     async def _handle(self, request: Request, route: Route | None, resource: Resource | None) -> Response:
         if route is None or not route.is_resource:
+            if self._mounted is not None and self._mounted.serves(request.path):
+                return await self._mounted.handle(request)
             self._authorize_path(request)
             return await self._non_resource.handle(request, route)
         self._authorize(request, route)

@@ -1,0 +1,105 @@
+"""A backend that forwards to an API server with a kubeconfig's credentials: the rights are those of its user."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal
+from urllib.parse import parse_qs, quote
+
+from torchyard import __version__
+from torchyard.api.errors import PageNotFound, StatusError
+from torchyard.console.request import (
+    ConsoleIdentity,
+    ConsoleResponse,
+    KubernetesRequest,
+    SampleQuery,
+)
+from torchyard.kube.client import Client
+from torchyard.kube.http import HttpTransport
+
+# The only caller: the person who started `yard console`.
+Owner = Literal["owner"]
+OWNER: Owner = "owner"
+
+ReadHistory = Callable[[Client], Awaitable[list[Mapping[str, Any]]]]
+_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+# Nothing else of a response is passed on: no cookies, no credentials, no caching.
+_PASSED_HEADERS = ("retry-after",)
+_SAFE_TYPES = ("application/json", "text/plain", "application/yaml", "application/vnd.kubernetes.protobuf")
+
+
+class ForwardingBackend:
+    """`read_history` lists the jobs that have ended; `context` is the name that the pages show."""
+
+    def __init__(self, transport: HttpTransport, *, context: str, read_history: ReadHistory) -> None:
+        self._transport, self._context, self._read_history = transport, context, read_history
+        self._client = Client(transport, manager="yard-console")
+        self._is_plane: bool | None = None
+
+    async def identity(self, caller: Owner) -> ConsoleIdentity:
+        review = await self._client.raw(
+            "POST", _REVIEW, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        )
+        user = review["status"]["userInfo"]
+        return {
+            "user": user.get("username", ""),
+            "groups": user.get("groups") or [],
+            "context": self._context,
+            "plane": await self.is_plane(),
+            "version": __version__,
+        }
+
+    async def is_plane(self) -> bool:
+        """Whether the API server is a plane's, which serves the console too."""
+        if self._is_plane is None:
+            version = await self._client.raw("GET", "/version")
+            self._is_plane = "+torchyard." in version.get("gitVersion", "")
+        return self._is_plane
+
+    async def kubernetes(self, caller: Owner, request: KubernetesRequest) -> ConsoleResponse:
+        target = f"{request.path}?{request.query}" if request.query else request.path
+        if request.method == "GET" and is_stream(request):
+            opened = await self._transport.open_stream(target, accept=request.accept)
+            content_type = safe_type(opened.headers.get("content-type", ""))
+            if opened.status >= 400:
+                return ConsoleResponse(opened.status, b"".join([chunk async for chunk in opened.chunks]), content_type)
+            return ConsoleResponse(opened.status, opened.chunks, content_type)
+        response = await self._transport.request(
+            request.method, target, body=request.body, content_type=request.content_type, accept=request.accept
+        )
+        headers = {name.title(): response.headers[name] for name in _PASSED_HEADERS if name in response.headers}
+        return ConsoleResponse(
+            response.status, response.body, safe_type(response.headers.get("content-type", "")), headers
+        )
+
+    async def samples(self, caller: Owner, query: SampleQuery) -> dict[str, Any]:
+        """The samples that the plane has, or the operator of a cluster; none if there is neither."""
+        parts = "/".join(quote(part, safe="") for part in query[:3])
+        if await self.is_plane():
+            return await self._client.raw("GET", f"/console/samples/{parts}?since={query.since}")
+        return {"series": [], "lostBefore": None}
+
+    async def history(self, caller: Owner) -> list[Mapping[str, Any]]:
+        if await self.is_plane():
+            try:
+                document = await self._client.raw("GET", "/console/history")
+                return list(document["items"])
+            except (PageNotFound, StatusError) as error:
+                if error.status != 404:  # a plane of an earlier version
+                    raise
+        return await self._read_history(self._client)
+
+
+def is_stream(request: KubernetesRequest) -> bool:
+    """Whether the response may last, or be long."""
+    if request.path.endswith("/log"):
+        return True
+    query = parse_qs(request.query, keep_blank_values=True)
+    return query.get("watch", ["false"])[0].lower() not in ("0", "false")
+
+
+def safe_type(content_type: str) -> str:
+    """The type of a response; bytes for a type that a browser may run: a pod may have written the response."""
+    if content_type.startswith(_SAFE_TYPES):
+        return content_type
+    return "application/octet-stream"

@@ -1,0 +1,53 @@
+"""The console of a plane, and that of `yard console`, which forwards to the same plane: both must behave the same."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.console.browser import Browser
+from tests.support.kubernetes import ROOT, Server
+from tests.support.process import Process
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages as Vite would build them."""
+    directory = tmp_path_factory.mktemp("pages")
+    (directory / "assets").mkdir()
+    (directory / "index.html").write_text("<!doctype html><title>Torchyard</title>" + " " * 2000)
+    (directory / "assets" / "index-Ab3_x9Zq.js").write_text("export {};")
+    (directory / "secret.txt").symlink_to("/etc/hostname")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def local_console(yard: Server, pages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """`yard console` for the administrator of the plane."""
+    log = tmp_path_factory.mktemp("console") / "console.log"
+    command = [sys.executable, "-m", "torchyard.cli", "console", "--no-browser", "--port", "0"]
+    environment = {
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONUNBUFFERED": "1",
+        "TORCHYARD_CONSOLE_PAGES": str(pages),
+    }
+    process = Process([*command, "--kubeconfig", str(yard.kubeconfig)], log, environment)
+    try:
+        process.wait_until(lambda: "#login=" in log.read_text(), "the link")
+        yield process
+    finally:
+        process.stop()
+
+
+@pytest.fixture(params=["plane", "local"])
+def browser(request: pytest.FixtureRequest, yard: Server) -> Browser:
+    """A browser that has not signed in, at the console of the plane or at the local one."""
+    if request.param == "plane":
+        return Browser(yard.url, str(yard.ca))
+    process: Process = request.getfixturevalue("local_console")
+    match = re.search(r"(http://127\.0\.0\.1:\d+)/console/#login=", process.log.read_text())
+    assert match is not None
+    return Browser(match[1])
