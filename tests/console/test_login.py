@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from tests.console.browser import OWN, Browser
@@ -89,7 +90,7 @@ def test_many_watches_share_one_response(signed_in: Browser) -> None:
     response = signed_in.send("POST", "/console/streams", opening, OWN)
     assert response.status == 200
     stream = json.loads(response.readline())["stream"]
-    lines = {}
+    lines: dict[str, dict[str, Any]] = {}
     while len(lines) < 3:
         line = json.loads(response.readline())
         lines.setdefault(line["id"], line)
