@@ -12,7 +12,7 @@ COVERAGE_TESTS ?= tests/api tests/core tests/kube tests/apiserver tests/controll
 WORKERS ?= 2
 FLAKY := build/flaky-tests.txt
 
-.PHONY: venv train-venv frameworks-venv docs-venv test run-tests test-long check coverage demo docs reference lock clean
+.PHONY: venv train-venv frameworks-venv docs-venv test run-tests test-long check coverage demo docs reference console console-test lock clean
 .DEFAULT_GOAL := test
 
 venv: $(VENV)/.ready
@@ -104,6 +104,19 @@ $(FRAMEWORKS_VENV)/.tried: $(TRAIN_VENV)/.tried requirements/train-frameworks.tx
 demo: venv train-venv
 	@$(BIN)/python tools/demo.py $(DEMO)
 
+# The pages of the web console, in src/torchyard/console/static. They need Node.js 20; everything else works without them.
+console: console/node_modules/.ready
+	@cd console && npm run --silent build
+
+# Types, unit tests and the size of the first screen. The tests in a browser are in tests/console.
+console-test: console
+	@cd console && npm run --silent test
+
+console/node_modules/.ready: console/package-lock.json console/package.json
+	@command -v npm >/dev/null || { echo "make console needs Node.js 20 or newer with npm (https://nodejs.org)"; exit 1; }
+	@cd console && npm ci --silent --no-audit --no-fund
+	@touch $@
+
 # The documentation site, in site/. The build needs no network, and a broken link fails it.
 docs: $(DOCS_VENV)/.ready
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
@@ -130,4 +143,4 @@ lock:
 	$(COMPILE) --group docs --no-sources -o requirements/docs.lock
 
 clean:
-	rm -rf $(VENV) $(TRAIN_VENV) $(DOCS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* build dist site
+	rm -rf $(VENV) $(TRAIN_VENV) $(DOCS_VENV) console/node_modules src/torchyard/console/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* build dist site

@@ -1,0 +1,112 @@
+// One row of the list of jobs: what the list shows, filters and sorts by, for every kind.
+import { type Resource, JOB_KINDS, qualified } from '../api/kinds';
+import { conditionsOf, hasController, type KubeObject } from '../api/objects';
+import { type Phase, runState } from './state';
+import { toMs } from './time';
+
+export const QUEUE_LABEL = 'kueue.x-k8s.io/queue-name';
+
+export interface JobRow {
+  key: string;
+  uid: string;
+  kind: string;
+  resource: string;
+  namespace: string;
+  name: string;
+  state: string;
+  phase: Phase;
+  message: string;
+  queue: string;
+  created: number;
+  started: number | undefined;
+  ended: number | undefined;
+  replicas: number;
+  ready: number;
+  elastic: string;
+  labels: Record<string, string>;
+}
+
+/** Undefined for a job that another object controls: its owner is in the list. */
+export function toJobRow(object: KubeObject): JobRow | undefined {
+  if (hasController(object)) return undefined;
+  const kind = JOB_KINDS.find((each) => each.kind === object.kind) as Resource;
+  const { metadata } = object;
+  const state = runState(object);
+  const counts = replicaCounts(object);
+  return {
+    key: `${qualified(kind)}/${metadata.namespace ?? ''}/${metadata.name}`,
+    uid: metadata.uid,
+    kind: kind.kind,
+    resource: qualified(kind),
+    namespace: metadata.namespace ?? '',
+    name: metadata.name,
+    state: state.word,
+    phase: state.phase,
+    message: state.message,
+    queue: metadata.labels?.[QUEUE_LABEL] ?? '',
+    created: toMs(metadata.creationTimestamp) ?? 0,
+    started: startOf(object),
+    ended: state.done ? endOf(object) : undefined,
+    replicas: counts.total,
+    ready: counts.ready,
+    elastic: elasticBounds(object),
+    labels: metadata.labels ?? {},
+  };
+}
+
+export function startOf(object: KubeObject): number | undefined {
+  const status = object.status ?? {};
+  const running = conditionsOf(object).find((one) => one.type === 'Running');
+  return toMs(status.startTime as string | undefined) ?? toMs(running?.lastTransitionTime);
+}
+
+export function endOf(object: KubeObject): number | undefined {
+  const status = object.status ?? {};
+  const ends = conditionsOf(object).filter(
+    (one) => one.status === 'True' && ['Succeeded', 'Complete', 'Completed', 'Failed'].includes(one.type),
+  );
+  const finished = ((status.containerStatuses ?? []) as { state?: { terminated?: { finishedAt?: string } } }[])
+    .map((each) => toMs(each.state?.terminated?.finishedAt))
+    .filter((time) => time !== undefined);
+  return toMs(status.completionTime as string | undefined) ?? toMs(ends[0]?.lastTransitionTime) ?? finished.at(-1);
+}
+
+interface Counts {
+  total: number;
+  ready: number;
+}
+
+function replicaCounts(object: KubeObject): Counts {
+  const spec = object.spec ?? {};
+  const status = object.status ?? {};
+  switch (object.kind) {
+    case 'PyTorchJob': {
+      const wanted = Object.values((spec.pytorchReplicaSpecs ?? {}) as Record<string, { replicas?: number }>);
+      const active = Object.values((status.replicaStatuses ?? {}) as Record<string, { active?: number; succeeded?: number }>);
+      return { total: total(wanted.map((each) => each.replicas ?? 1)), ready: total(active.map((each) => (each.active ?? 0) + (each.succeeded ?? 0))) };
+    }
+    case 'TrainJob': {
+      const jobs = (status.jobsStatus ?? []) as { ready?: number; succeeded?: number }[];
+      return { total: spec.trainer?.numNodes ?? Math.max(1, jobs.length), ready: total(jobs.map((each) => (each.ready ?? 0) + (each.succeeded ?? 0))) };
+    }
+    case 'JobSet': {
+      const wanted = (spec.replicatedJobs ?? []) as { replicas?: number; template?: { spec?: { parallelism?: number } } }[];
+      const jobs = (status.replicatedJobsStatus ?? []) as { ready?: number; succeeded?: number }[];
+      return { total: total(wanted.map((each) => each.replicas ?? 1)), ready: total(jobs.map((each) => (each.ready ?? 0) + (each.succeeded ?? 0))) };
+    }
+    case 'Job':
+      return { total: spec.completions ?? spec.parallelism ?? 1, ready: (status.ready ?? 0) + (status.succeeded ?? 0) };
+    default:
+      return { total: 1, ready: ['Running', 'Succeeded'].includes(status.phase as string) ? 1 : 0 };
+  }
+}
+
+const total = (numbers: number[]): number => numbers.reduce((sum, each) => sum + each, 0);
+
+/** `1–4` for a job whose number of workers may change; empty for others. */
+export function elasticBounds(object: KubeObject): string {
+  const spec = object.spec ?? {};
+  const policy = spec.elasticPolicy as { minReplicas?: number; maxReplicas?: number } | undefined;
+  if (policy) return `${policy.minReplicas ?? 1}–${policy.maxReplicas ?? '…'}`;
+  return object.metadata.annotations?.['kueue.x-k8s.io/elastic-job'] === 'true' ? 'elastic' : '';
+}

@@ -1,0 +1,1 @@
+export const ImagesPage = (): null => null;

@@ -1,0 +1,33 @@
+// The events of a job, its workload and its pods, newest first.
+import type { JSX } from 'preact';
+import { useNow } from '../../api/use';
+import { lastSeen } from '../../model/explain';
+import { dateTime, duration, toMs } from '../../model/time';
+import { Empty } from '../../ui/parts';
+import type { JobData } from './use_job';
+
+export function EventsTab({ data }: { data: JobData }): JSX.Element {
+  const now = useNow(5000);
+  if (!data.events.length) return <Empty>No events. The server keeps them for an hour.</Empty>;
+  return (
+    <div class="card scroll-x" tabIndex={0} role="region" aria-label="Events">
+      <table class="table">
+        <thead><tr><th>Age</th><th>Type</th><th>Reason</th><th>Object</th><th>Message</th></tr></thead>
+        <tbody>
+          {[...data.events].reverse().slice(0, 500).map((event) => {
+            const seen = toMs(lastSeen(event)) ?? now;
+            return (
+              <tr key={event.metadata.uid}>
+                <td class="number muted" title={dateTime(seen)}>{duration(now - seen)}</td>
+                <td><span class={`state ${event.type === 'Warning' ? 'waiting' : 'running'}`}>{event.type}</span></td>
+                <td>{event.reason}{(event.count ?? 1) > 1 ? <span class="muted"> ×{event.count}</span> : null}</td>
+                <td class="muted">{event.involvedObject?.kind}/{event.involvedObject?.name}</td>
+                <td>{event.message}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,139 @@
+// How a job stands: why, its timeline, its replicas, its most telling curves.
+import type { JSX } from 'preact';
+import { useNow } from '../../api/use';
+import type { KubeObject, Pod } from '../../api/objects';
+import { explain } from '../../model/explain';
+import { RESOURCE_NAMES, type Series } from '../../model/metrics';
+import { bytes, short } from '../../model/quantity';
+import { pendingReason, rankOf, restartsOf, shortName, startedAt } from '../../model/replicas';
+import { runState } from '../../model/state';
+import { clock, dateTime, duration, toMs } from '../../model/time';
+import { type Stage, timeline } from '../../model/timeline';
+import { link } from '../../router';
+import { Bar, Empty, State } from '../../ui/parts';
+import { ElasticCard } from './elastic';
+import { Curves } from './metrics';
+import { TrackingLinks } from './tracking';
+import type { JobData } from './use_job';
+import type { Logs } from './use_logs';
+import type { SeriesData } from './use_series';
+
+export interface Body {
+  data: JobData;
+  logs: Logs;
+  series: SeriesData;
+}
+
+export function SummaryTab({ data, logs, series, to }: Body & { to: (tab: string) => string }): JSX.Element {
+  const job = data.job as KubeObject;
+  const why = explain(job, data.pods, data.workload, data.events);
+  const stages = timeline(job, data.pods, data.workload, pulledAt(data), logs.firstStep);
+  const state = runState(job);
+  const curves = series.series.filter((each) => !RESOURCE_NAMES.includes(each.name));
+  return (
+    <div class="stack">
+      <section class="card" aria-labelledby="why">
+        <h2 id="why">Why</h2>
+        <ul class="why">{why.map((line) => <li key={line}>{line}</li>)}</ul>
+        {state.phase === 'failed' && <p><a class="button" href={`${to('logs')}&at=error`}>Go to the first error</a></p>}
+      </section>
+      <section class="card" aria-labelledby="timeline">
+        <h2 id="timeline">Timeline</h2>
+        <Timeline stages={stages} />
+        {logs.progress !== undefined && !state.done && (
+          <div class="row"><div class="grow"><Bar share={logs.progress / 100.01} label="Progress" /></div><span class="number">{logs.progress.toFixed(0)} %</span></div>
+        )}
+        <TrackingLinks job={job} pods={data.pods} />
+      </section>
+      <ElasticCard data={data} series={series} />
+      <section class="card" aria-labelledby="replicas">
+        <h2 id="replicas">Replicas</h2>
+        <Replicas data={data} series={series.series} to={to} />
+      </section>
+      {curves.length > 0 && <Curves series={curves} limit={4} />}
+    </div>
+  );
+}
+
+/** When the last image was there, as the events of the pods say. */
+function pulledAt(data: JobData): number | undefined {
+  const times = data.events.filter((event) => event.reason === 'Pulled').map((event) => toMs(event.lastTimestamp || event.eventTime || event.metadata.creationTimestamp));
+  const known = times.filter((time) => time !== undefined);
+  return known.length ? Math.min(...known) : undefined;
+}
+
+function Timeline({ stages }: { stages: Stage[] }): JSX.Element {
+  const now = useNow(1000);
+  return (
+    <ol class="timeline">
+      {stages.map((stage, index) => {
+        const next = stages.slice(index + 1).find((each) => each.at !== undefined);
+        const past = stage.at !== undefined;
+        const lasts = past ? (next?.at ?? (stage.tone ? undefined : now)) : undefined;
+        return (
+          <li key={stage.name} class={`${past ? 'past' : ''} ${next ? 'through' : ''} ${stage.tone ?? ''}`}>
+            <b>{stage.name}</b>
+            {past ? <span class="muted number" title={dateTime(stage.at as number)}>{clock(stage.at as number)}</span> : <span class="muted">–</span>}
+            {lasts !== undefined && <div class="muted number">{duration(lasts - (stage.at as number))}</div>}
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+function Replicas({ data, series, to }: { data: JobData; series: Series[]; to: (tab: string) => string }): JSX.Element {
+  const now = useNow(2000);
+  if (!data.pods.length) return <Empty>No pods.</Empty>;
+  return (
+    <div class="scroll-x" tabIndex={0} role="region" aria-label="Replicas">
+      <table class="table">
+        <thead>
+          <tr><th>Replica</th><th class="right">Rank</th><th>State</th><th>Node</th><th class="right">Restarts</th><th class="right">CPU</th><th class="right">Memory</th><th class="right">GPUs</th><th class="right">Runs for</th></tr>
+        </thead>
+        <tbody>
+          {data.pods.map((pod) => <Replica key={pod.metadata.uid} pod={pod} job={data.name} series={series} now={now} to={to} />)}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+interface ReplicaProps {
+  pod: Pod;
+  job: string;
+  series: Series[];
+  now: number;
+  to: (tab: string) => string;
+}
+
+function Replica({ pod, job, series, now, to }: ReplicaProps): JSX.Element {
+  const name = shortName(pod.metadata.name, job);
+  const state = runState({ ...pod, kind: 'Pod' });
+  const last = (metric: string): number | undefined => series.find((each) => each.replica === name && each.name === metric)?.points.at(-1)?.[1];
+  const [cpu, memory] = [last('cpu'), last('memory')];
+  const started = startedAt(pod);
+  const finished = (pod.status?.containerStatuses ?? []).map((each) => toMs(each.state?.terminated?.finishedAt)).find((time) => time !== undefined);
+  const word = pod.metadata.deletionTimestamp ? 'Terminating' : state.word;
+  const exit = (pod.status?.containerStatuses ?? []).map((each) => each.state?.terminated).find((each) => each && each.exitCode !== 0);
+  return (
+    <tr>
+      <td><a href={`${to('logs')}&rank=${encodeURIComponent(name)}`}>{name}</a></td>
+      <td class="right number">{rankOf(pod) ?? '–'}</td>
+      <td>
+        <State word={word} phase={state.phase} />
+        {exit && <div class="muted">exit code {exit.exitCode}{exit.reason ? ` (${exit.reason})` : ''}</div>}
+        {pendingReason(pod) && <div class="muted">{pendingReason(pod)}</div>}
+      </td>
+      <td>{pod.spec.nodeName ? <a href={link(['nodes'], { node: pod.spec.nodeName })}>{pod.spec.nodeName}</a> : '–'}</td>
+      <td class="right number">{restartsOf(pod)}</td>
+      <td class="right number">{cpu === undefined ? '–' : short(cpu)}</td>
+      <td class="right number">{memory === undefined ? '–' : bytes(memory)}</td>
+      <td class="right number">{gpusOf(pod)}</td>
+      <td class="right number">{started === undefined ? '–' : duration((finished ?? now) - started)}</td>
+    </tr>
+  );
+}
+
+const gpusOf = (pod: Pod): number =>
+  pod.spec.containers.reduce((sum, each) => sum + Number(each.resources?.limits?.['nvidia.com/gpu'] ?? 0), 0);

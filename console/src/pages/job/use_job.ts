@@ -1,0 +1,51 @@
+// A job with its pods, its workload and its events, live.
+import { useMemo } from 'preact/hooks';
+import { whole } from '../../api/collection';
+import type { ApiError } from '../../api/http';
+import { EVENTS, PODS, type Resource, WORKLOADS } from '../../api/kinds';
+import type { KubeObject, Pod } from '../../api/objects';
+import { useCollection } from '../../api/use';
+import { type KubeEvent, lastSeen } from '../../model/explain';
+import { belongsTo, sortByRank } from '../../model/replicas';
+import { podSelection } from '../../model/state';
+
+export interface JobData {
+  kind: Resource;
+  namespace: string;
+  name: string;
+  job: KubeObject | undefined;
+  pods: Pod[];
+  workload: KubeObject | undefined;
+  events: KubeEvent[];
+  loaded: boolean;
+  error: ApiError | undefined;
+}
+
+// Selects nothing: no object has this name.
+const NOTHING = { fields: 'metadata.name=-' };
+const NO_UID = '00000000-0000-0000-0000-000000000000';
+
+export function useJob(kind: Resource, namespace: string, name: string): JobData {
+  const jobs = useCollection(kind, whole, { namespace, fields: `metadata.name=${name}` });
+  const job = jobs.items.get(`${namespace}/${name}`);
+  const selection = job ? podSelection(job, kind) : NOTHING;
+  const pods = useCollection(PODS, whole, { namespace, ...selection });
+  const labels = `kueue.x-k8s.io/job-uid=${job?.metadata.uid ?? NO_UID}`;
+  const workloads = useCollection(WORKLOADS, whole, { namespace, labels });
+  const events = useCollection(EVENTS, whole, { namespace });
+  return useMemo(() => {
+    const own = job ? sortByRank(([...pods.items.values()] as Pod[]).filter((pod) => belongsTo(pod, job.metadata.uid))) : [];
+    const workload = [...workloads.items.values()].sort((a, b) => (a.metadata.creationTimestamp < b.metadata.creationTimestamp ? 1 : -1))[0];
+    const uids = new Set([job?.metadata.uid, workload?.metadata.uid, ...own.map((pod) => pod.metadata.uid)]);
+    const about = ([...events.items.values()] as KubeEvent[])
+      .filter((event) => uids.has(event.involvedObject?.uid ?? '') || isPart(event, name))
+      .sort((a, b) => (lastSeen(a) < lastSeen(b) ? -1 : 1));
+    return { kind, namespace, name, job, pods: own, workload, events: about, loaded: jobs.loaded, error: jobs.error };
+  }, [jobs.version, pods.version, workloads.version, events.version, kind, namespace, name]);
+}
+
+/** Events of the Jobs and pods of a JobSet or TrainJob that no longer exist. */
+const isPart = (event: KubeEvent, job: string): boolean => {
+  const about = event.involvedObject;
+  return Boolean(about?.name && ['Job', 'JobSet', 'Pod'].includes(about.kind ?? '') && about.name.startsWith(`${job}-`));
+};

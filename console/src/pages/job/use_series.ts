@@ -1,0 +1,81 @@
+// The curves of a job: what the server kept, otherwise what this page read from the logs and from metrics.k8s.io.
+import { useEffect, useMemo, useReducer, useRef } from 'preact/hooks';
+import { getJson } from '../../api/http';
+import { POD_METRICS, qualified, url } from '../../api/kinds';
+import { useGet } from '../../api/use';
+import { type Series, SeriesBuilder } from '../../model/metrics';
+import { parseQuantity } from '../../model/quantity';
+import { shortName } from '../../model/replicas';
+import { runState } from '../../model/state';
+import type { JobData } from './use_job';
+import type { Logs } from './use_logs';
+
+export interface SeriesData {
+  series: Series[];
+  /** Samples before this time (seconds) are lost. */
+  lostBefore: number | undefined;
+  /** The server keeps samples; otherwise curves begin when the page was opened or with the oldest log line. */
+  kept: boolean;
+}
+
+interface Samples {
+  series: Series[];
+  lostBefore: number | null;
+}
+
+interface PodMetricsList {
+  items?: { metadata: { name: string }; containers?: { usage?: Record<string, string> }[] }[];
+}
+
+const PERIOD_MS = 5000;
+
+export function useSeries(data: JobData, logs: Logs): SeriesData {
+  const isDone = data.job ? runState(data.job).done : false;
+  const path = `samples/${[data.namespace, qualified(data.kind), data.name].map(encodeURIComponent).join('/')}?since=0`;
+  const samples = useGet<Samples>(path, isDone ? 0 : PERIOD_MS);
+  const use = useUsage(data, samples.error?.status === 404 && !isDone);
+  return useMemo(() => {
+    if (samples.value) {
+      const { series, lostBefore } = samples.value;
+      return { series: withMissing(series, [...logs.built.series.values()]), lostBefore: lostBefore ?? undefined, kept: true };
+    }
+    return { series: [...logs.built.series.values(), ...use.series.values()], lostBefore: undefined, kept: false };
+  }, [samples.value, logs.built.version, use.version]);
+}
+
+/** Metrics that the server has no samples of yet come from the lines that this page has read. */
+function withMissing(kept: Series[], read: Series[]): Series[] {
+  const names = new Set(kept.map((each) => each.name));
+  return [...kept, ...read.filter((each) => !names.has(each.name))];
+}
+
+function useUsage(data: JobData, enabled: boolean): SeriesBuilder {
+  const [, draw] = useReducer<number, void>((count) => count + 1, 0);
+  const ref = useRef(new SeriesBuilder());
+  const names = useRef(new Set<string>());
+  names.current = new Set(data.pods.map((pod) => pod.metadata.name));
+  useEffect(() => {
+    if (!enabled) return undefined;
+    const ask = (): void => {
+      getJson<PodMetricsList>(url(POD_METRICS, data.namespace))
+        .then((list) => {
+          for (const item of list.items ?? []) {
+            if (!names.current.has(item.metadata.name)) continue;
+            const replica = shortName(item.metadata.name, data.name);
+            const add = (name: string, unit: string): void => {
+              const value = (item.containers ?? []).reduce((sum, each) => sum + parseQuantity(each.usage?.[name]), 0);
+              ref.current.put(replica, name, unit, Date.now() / 1000, value);
+            };
+            add('cpu', 'cores');
+            add('memory', 'bytes');
+          }
+          draw();
+        })
+        .catch(() => clearInterval(timer)); // metrics.k8s.io is not served, or not for this user
+    };
+    const timer = setInterval(ask, PERIOD_MS);
+    ask();
+    return () => clearInterval(timer);
+  }, [enabled, data.namespace, data.name]);
+  return ref.current;
+}

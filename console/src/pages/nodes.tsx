@@ -1,0 +1,1 @@
+export const NodesPage = (): null => null;

@@ -1,0 +1,1 @@
+export const QueuesPage = (): null => null;

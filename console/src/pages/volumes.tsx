@@ -1,0 +1,1 @@
+export const VolumesPage = (): null => null;

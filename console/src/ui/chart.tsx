@@ -1,0 +1,100 @@
+// A plot of one metric, one line a replica. uPlot is loaded when the first plot is drawn.
+import type { JSX } from 'preact';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type uPlot from 'uplot';
+import { prepare } from '../model/curves';
+import type { Series } from '../model/metrics';
+import { bytes, short } from '../model/quantity';
+import { isDark } from '../theme';
+
+const LIGHT = ['#1257b8', '#c2410c', '#1a6b38', '#8a3ab9', '#8a5a00', '#0b6e75', '#b0246b', '#4a5568'];
+const DARK = ['#7fb5ff', '#ff9160', '#6fd391', '#d0a2f7', '#eabf62', '#62d2da', '#ff94c8', '#b6c0cd'];
+const MAX_LINES = 16;
+
+let loading: Promise<typeof uPlot> | undefined;
+const load = (): Promise<typeof uPlot> => (loading ??= Promise.all([import('uplot'), import('uplot/dist/uPlot.min.css')]).then(([module]) => module.default));
+
+export interface ChartProps {
+  title: string;
+  series: Series[];
+  steps?: Series[] | undefined;
+  smooth?: number;
+  logarithmic?: boolean;
+  height?: number;
+  /** The x values are not times: plain numbers. */
+  relative?: ((series: Series) => number) | undefined;
+}
+
+export function Chart({ title, series, steps, smooth = 0, logarithmic = false, height = 170, relative }: ChartProps): JSX.Element {
+  const element = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | undefined>(undefined);
+  const [theme, setTheme] = useState(0);
+  const lines = series.slice(0, MAX_LINES);
+  const unit = lines[0]?.unit ?? '';
+  const points = lines.reduce((sum, each) => sum + each.points.length, 0);
+  const newest = lines[0]?.points.at(-1)?.[0];
+  const data = useMemo(() => prepare(lines, steps, smooth, relative), [points, newest, steps, smooth, lines.length, relative]);
+  const names = lines.map((each) => each.replica || each.name).join('|');
+  const plain = Boolean(steps ?? relative);
+  const format = (value: number): string => (unit === 'bytes' ? bytes(value) : short(value));
+  const colours = isDark() ? DARK : LIGHT;
+
+  useEffect(() => {
+    const changed = (): void => setTheme((turn) => turn + 1);
+    window.addEventListener('themechange', changed);
+    return () => window.removeEventListener('themechange', changed);
+  }, []);
+
+  useEffect(() => {
+    let gone = false;
+    const target = element.current;
+    if (!target) return undefined;
+    const resize = new ResizeObserver(() => plot.current?.setSize({ width: target.clientWidth, height }));
+    void load().then((UPlot) => {
+      if (gone) return;
+      const style = getComputedStyle(document.documentElement);
+      const axis = { stroke: style.getPropertyValue('--muted'), grid: { stroke: style.getPropertyValue('--line'), width: 1 }, ticks: { show: false } };
+      plot.current = new UPlot(
+        {
+          width: target.clientWidth,
+          height,
+          legend: { show: false },
+          cursor: { y: false },
+          scales: { x: { time: !plain }, y: { distr: logarithmic ? 3 : 1 } },
+          axes: [axis, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }],
+          series: [{}, ...lines.map((each, index) => ({ label: each.replica || each.name, stroke: colours[index % colours.length] as string, width: 1.5, spanGaps: true, points: { show: each.points.length < 3 } }))],
+        },
+        data as unknown as uPlot.AlignedData,
+        target,
+      );
+      resize.observe(target);
+    });
+    return () => {
+      gone = true;
+      resize.disconnect();
+      plot.current?.destroy();
+      plot.current = undefined;
+    };
+  }, [names, plain, logarithmic, unit, theme, height]);
+
+  useEffect(() => {
+    plot.current?.setData(data as unknown as uPlot.AlignedData);
+  }, [data]);
+
+  const last = lines.map((each) => each.points.at(-1)?.[1]).filter((value) => value !== undefined);
+  const summary = `${title}: last ${last.slice(0, 4).map(format).join(', ')}`;
+  return (
+    <figure class="chart" aria-label={summary} role="img">
+      <figcaption class="row"><b>{title}</b><span class="muted number">{last.length === 1 ? format(last[0] as number) : ''}</span></figcaption>
+      <div ref={element} />
+      {lines.length > 1 && (
+        <div class="legend">
+          {lines.map((each, index) => (
+            <span key={each.replica} ref={(node) => { if (node) node.style.color = colours[index % colours.length] as string; }}>{each.replica || each.name}</span>
+          ))}
+          {series.length > MAX_LINES && <em>and {series.length - MAX_LINES} more</em>}
+        </div>
+      )}
+    </figure>
+  );
+}

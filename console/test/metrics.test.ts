@@ -1,0 +1,42 @@
+import { describe, expect, it } from 'vitest';
+import { parseMetrics, parseProgress, SeriesBuilder, stepName } from '../src/model/metrics';
+
+describe('metrics of log lines', () => {
+  it.each([
+    ['loss=0.25', [['loss', 0.25]]],
+    ['epoch 3: loss: 0.5, "val_loss": 2.5e-1', [['loss', 0.5], ['val_loss', 0.25]]],
+    ['accuracy = 91.5%', [['accuracy', 91.5]]],
+    ['train/loss=1e-3 lr=-.5', [['train/loss', 0.001], ['lr', -0.5]]],
+    ['12:30:00 started', []],
+    ['run.py:766] hello', []],
+    ['url: http://host:80/x', []],
+    ['grad_norm=inf loss=nan', [['grad_norm', Infinity], ['loss', NaN]]],
+    ['version=1.2.3', []],
+  ])('%s', (line, expected) => expect(parseMetrics(line)).toEqual(expected));
+
+  it('reads only the start of a long line', () => {
+    expect(parseMetrics(`${'a='.repeat(500_000)} loss=1`)).toEqual([]);
+    expect(parseMetrics('=1'.repeat(500_000))).toEqual([]);
+  });
+});
+
+describe('progress of log lines', () => {
+  it.each([
+    [' 45%|####    | 9/20', 45],
+    ['Train Epoch: 1 [640/60000 (1%)] Loss: 2.3', 1],
+    ['step 5/20', 25],
+    ['Epoch 2 of 4', 50],
+    ['accuracy 91%', undefined],
+    ['step 7/0', undefined],
+  ])('%s', (line, share) => expect(parseProgress(line)).toBe(share));
+});
+
+it('keeps series bounded and in order', () => {
+  const builder = new SeriesBuilder();
+  for (let step = 0; step < 20_000; step += 1) builder.add('worker-0', step, `step=${step} loss=1`);
+  const points = builder.series.get('loss worker-0')?.points ?? [];
+  expect(points.length).toBeLessThanOrEqual(4001);
+  expect(points.at(-1)).toEqual([19_999, 1]);
+  expect(points.every(([x], index) => index === 0 || x > (points[index - 1]?.[0] ?? 0))).toBe(true);
+  expect(stepName(['loss', 'step'])).toBe('step');
+});
