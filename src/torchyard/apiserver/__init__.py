@@ -7,6 +7,7 @@ Read in this order, the way of a request:
 - `crd`: custom resources; `lifecycle`: bootstrap and periodic cleanup; `admission`: plugins, webhooks, quota;
 - `verbs`: get, list, watch, create, update, patch, delete;
 - `wire`: wire formats, discovery, OpenAPI; `streams`: log, exec, attach, port-forward;
+- `proxy`: requests that pods answer;
 - `registry`: the served resources, and what the verbs need;
 - `request`: requests and responses without their transport;
 - `access`: authentication, RBAC, admission plugins and webhooks;

@@ -30,7 +30,7 @@ from torchyard.apiserver.http.request_reader import RequestReader
 from torchyard.apiserver.http.response_writer import SINGLE_WRITE_BYTES, ResponseWriter
 from torchyard.apiserver.http.write_buffer import WriteBuffer
 from torchyard.apiserver.request.request import Query, Request
-from torchyard.apiserver.request.response import Response, error_response
+from torchyard.apiserver.request.response import Response, StreamAborted, error_response
 from torchyard.apiserver.request.route import parse
 from torchyard.apiserver.routing.router import Router
 
@@ -336,6 +336,9 @@ class ServerConnection(asyncio.Protocol):
                 self.idle_since = time.monotonic()
         except asyncio.CancelledError:  # the server stops, or the client of a stream is gone
             keep_alive = False
+        except StreamAborted as aborted:
+            log.info("proxied response aborted: target=%s error=%r", head.target, str(aborted))
+            keep_alive = False
         except Exception:
             log.exception("response failed: method=%s target=%s", head.method, head.target)
             keep_alive = False
@@ -376,7 +379,9 @@ class ServerConnection(asyncio.Protocol):
         finally:
             self._is_waiting = False
         try:
-            return await router.handle(Request(head.method, path, Query(query), head.headers, body, user))
+            request = Request(head.method, path, Query(query), head.headers, body, user)
+            request.target, request.remote = head.target, self.address
+            return await router.handle(request)
         finally:
             self.idle_since = end = time.monotonic()
             queue.finish(flow, share, end - start)

@@ -23,6 +23,7 @@ _content_length = re.compile(r"[0-9]{1,9}")
 # With one of these a request is not plain: a chunked body, another protocol, a 100 Continue.
 _SPECIAL_HEADERS = ("Transfer-Encoding", "Upgrade", "Expect")
 _UPGRADED_SUBRESOURCES = ("/exec", "/attach", "/portforward")
+_proxy_path = re.compile("/api/v1/namespaces/[^/]+/(?:pods|services)/[^/]+/proxy(?:/|$)")
 _head_end = re.compile(rb"\n\r?\n")
 _token = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _version = re.compile(rb"HTTP/([0-9])\.([0-9])")
@@ -40,7 +41,7 @@ class RequestHead(NamedTuple):
     keep_alive: bool
     is_http_1_0: bool = False
     expects_continue: bool = False
-    is_upgrade: bool = False  # of the connection, for exec, attach and port-forward
+    is_upgrade: bool = False  # goes to aiohttp: exec, attach, port-forward, and streams through proxies
 
 
 class MalformedRequest(Exception):
@@ -154,12 +155,18 @@ def parse_head(data: bytes) -> RequestHead:
         keep_alive="keep-alive" in tokens if is_http_1_0 else "close" not in tokens,
         is_http_1_0=is_http_1_0,
         expects_continue=expects_continue and not is_http_1_0,
-        is_upgrade="Upgrade" in decoded and length == 0 and _may_upgrade(target),
+        is_upgrade=_needs_stream(target, length) or ("Upgrade" in decoded and length == 0 and _may_upgrade(target)),
     )
 
 
 def _may_upgrade(target: str) -> bool:
-    return target.partition("?")[0].rstrip("/").endswith(_UPGRADED_SUBRESOURCES)
+    path = target.partition("?")[0]
+    return path.rstrip("/").endswith(_UPGRADED_SUBRESOURCES) or _proxy_path.match(path) is not None
+
+
+def _needs_stream(target: str, length: int) -> bool:
+    """Whether the body goes to a pod and is too large, or of unknown size, to be read first."""
+    return (length == CHUNKED or length > BODY_LIMIT) and _proxy_path.match(target.partition("?")[0]) is not None
 
 
 def _parse_request_line(line: bytes) -> tuple[str, str, tuple[int, int]]:

@@ -132,13 +132,15 @@ class ResponseWriter:
         """Write chunks as they come until the stream or the client ends."""
         self.is_streaming = True
         send, transport = self._send, self._transport
-        is_chunked = not head.is_http_1_0
+        is_chunked = not head.is_http_1_0 and response.length is None
         async with contextlib.aclosing(body) as chunks:
             lines = ("Transfer-Encoding: chunked",) if is_chunked else ()
+            if response.length is not None:
+                lines = (f"Content-Length: {response.length}",)
             if not keep_alive:
                 lines = (*lines, "Connection: close")
             start = format_response_head(response, *lines)
-            send(transport, start if is_chunked else b"HTTP/1.0" + start[8:])
+            send(transport, b"HTTP/1.0" + start[8:] if head.is_http_1_0 else start)
             async for chunk in chunks:
                 if len(chunk) > SINGLE_WRITE_BYTES:
                     await self._write_large_chunk(chunk, flow, is_chunked=is_chunked)

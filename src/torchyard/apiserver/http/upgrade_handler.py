@@ -6,8 +6,10 @@ Loaded by the first such request. A connection serves one of them and is closed 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import AsyncGenerator
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -20,7 +22,7 @@ from torchyard.apiserver.http.connection_table import ConnectionTable
 from torchyard.apiserver.http.json_layout import lay_out
 from torchyard.apiserver.http.response_head import content_length_lines, format_response_head
 from torchyard.apiserver.request.request import Query, Request
-from torchyard.apiserver.request.response import Response, error_response
+from torchyard.apiserver.request.response import Response, StreamAborted, error_response
 from torchyard.apiserver.routing.router import Router
 
 log = logging.getLogger(__name__)
@@ -103,6 +105,9 @@ class UpgradeHandler:
             body=b"",
             user=user,
             incoming=incoming,
+            target=incoming.raw_path,
+            remote=incoming.remote or "",
+            body_stream=incoming.content.iter_any() if incoming.can_read_body else None,
         )
         response = await self._router.handle(request)
         if isinstance(response.upgraded, web.StreamResponse):
@@ -131,6 +136,8 @@ class WrittenResponse(web.StreamResponse):
 
 async def _write(incoming: BaseRequest, response: Response) -> WrittenResponse:
     """Write a response to a request that did not upgrade its connection, which is closed then."""
+    if not isinstance(response.body, bytes):
+        return await _write_stream(incoming, response, response.body)
     body, tail = await lay_out(response, incoming.headers, incoming.raw_path.partition("?")[2])
     body += tail
     head = format_response_head(response, *content_length_lines(response, len(body)), "Connection: close")
@@ -139,4 +146,26 @@ async def _write(incoming: BaseRequest, response: Response) -> WrittenResponse:
         await incoming.writer.write(b"" if incoming.method == "HEAD" else body)
     except ConnectionResetError:
         log.debug("client is gone: path=%s", incoming.path)
+    return WrittenResponse()
+
+
+async def _write_stream(
+    incoming: BaseRequest, response: Response, body: AsyncGenerator[bytes, None]
+) -> WrittenResponse:
+    """Write the response of a pod to a request whose body was streamed to it."""
+    is_chunked = response.length is None
+    length_line = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {response.length}"
+    writer = incoming.writer
+    try:
+        async with contextlib.aclosing(body) as chunks:
+            await writer.write(format_response_head(response, length_line, "Connection: close"))
+            async for chunk in chunks:
+                if chunk:
+                    await writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if is_chunked else chunk)
+            if is_chunked:
+                await writer.write(b"0\r\n\r\n")
+    except ConnectionResetError:
+        log.debug("client is gone: path=%s", incoming.path)
+    except StreamAborted as aborted:
+        log.info("proxied response aborted: path=%s error=%r", incoming.path, str(aborted))
     return WrittenResponse()

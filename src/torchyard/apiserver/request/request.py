@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -86,3 +86,7 @@ class Request:
     incoming: Any = None
     # From a client in this process, which receives watch events as objects instead of bytes.
     in_process: bool = False
+    # For proxies: path and query as they were sent, the client's address, and a body that is not read yet.
+    target: str = ""
+    remote: str = ""
+    body_stream: AsyncIterator[bytes] | None = None

@@ -13,6 +13,10 @@ from torchyard.api.errors import PageNotFound, StatusError
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 
 
+class StreamAborted(Exception):
+    """The source of a streamed body has ended before the body: the client's connection is closed."""
+
+
 @dataclass(slots=True)
 class Response:
     status: int = 200
@@ -21,6 +25,9 @@ class Response:
     is_raw: bool = False  # the body is not a serialized object: it ends without a newline
     events: AsyncGenerator[list[dict[str, Any]], None] | None = None  # replaces the body for in-process clients
     headers: dict[str, str] = field(default_factory=dict)
+    # Of a proxied response: all of its headers but those of the connection, and the length of a body in chunks.
+    raw_headers: list[tuple[str, str]] | None = None
+    length: int | None = None
     warnings: list[str] = field(default_factory=list)
     # The transport's own response of a request that upgraded its connection.
     upgraded: Any = None

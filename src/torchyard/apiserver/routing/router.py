@@ -138,7 +138,8 @@ class Router:
             raise errors.no_such_path()
         if route.rest and route.subresource != "proxy":
             raise errors.no_such_path()
-        if request.method == "HEAD" or (route.verb == "watch" and request.method != "GET"):
+        is_proxy = route.subresource == "proxy"
+        if (request.method == "HEAD" and not is_proxy) or (route.verb == "watch" and request.method != "GET"):
             raise errors.method_not_allowed()
         if route.namespace and not resource.namespaced and (route.group or route.plural != "namespaces"):
             raise errors.no_such_path()
@@ -156,7 +157,7 @@ class Router:
         )
         if resource.custom is not None and resource.custom.deprecation:
             ctx.warn(resource.custom.deprecation)
-        if route.verb in ("create", "update", "patch"):
+        if route.verb in ("create", "update", "patch") and not is_proxy:
             read_options(ctx)
             if route.verb != "create":
                 ctx.authorize_create = partial(self._authorize_create, request, route)
@@ -193,7 +194,7 @@ class Router:
             ) or SUBRESOURCE_HANDLERS.get(("*", "*", ctx.subresource))
             if ctx.subresource not in resource.subresources or handler is None:
                 raise errors.no_such_path()
-            if ctx.verb not in resource.subresources[ctx.subresource].verbs:
+            if ctx.subresource != "proxy" and ctx.verb not in resource.subresources[ctx.subresource].verbs:
                 raise errors.method_not_allowed()
             if not ctx.name:
                 raise errors.bad_request("name must be provided")

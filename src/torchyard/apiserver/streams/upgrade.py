@@ -134,10 +134,15 @@ class HijackedResponse(web.StreamResponse):
 
 def upgrade_raw(incoming: BaseRequest, headers: dict[str, str]) -> RawDuplex:
     """Respond with 101 and switch to another protocol."""
+    lines = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in headers.items())]
+    return hijack(incoming, ("\r\n".join(lines) + "\r\n\r\n").encode())
+
+
+def hijack(incoming: BaseRequest, head: bytes) -> RawDuplex:
+    """Write the head of a response and continue the connection as a stream of bytes."""
     transport = incoming.transport
     assert transport is not None
-    lines = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in headers.items())]
     duplex = RawDuplex(transport)
-    transport.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    transport.write(head)
     transport.set_protocol(duplex)
     return duplex

@@ -15,6 +15,7 @@ from torchyard.apiserver.subresources.eviction import evict
 from torchyard.apiserver.subresources.finalize import finalize
 from torchyard.apiserver.subresources.pod_parts import change_part
 from torchyard.apiserver.subresources.pod_streams import stream
+from torchyard.apiserver.subresources.proxy import proxy
 from torchyard.apiserver.subresources.refused import refuse
 from torchyard.apiserver.subresources.scale import scale
 from torchyard.apiserver.subresources.status import status
@@ -40,6 +41,6 @@ SUBRESOURCE_HANDLERS: dict[tuple[str, str, str], Handler] = {
     (pending_workloads.GROUP, "clusterqueues", pending_workloads.PENDING): pending_workloads.pending_workloads,
     (pending_workloads.GROUP, "localqueues", pending_workloads.PENDING): pending_workloads.pending_workloads,
     ("", "nodes", "proxy"): refuse,
-    ("", "pods", "proxy"): refuse,
-    ("", "services", "proxy"): refuse,
+    ("", "pods", "proxy"): proxy,
+    ("", "services", "proxy"): proxy,
 }

@@ -1,0 +1,9 @@
+"""`pods/proxy` and `services/proxy`: HTTP requests that the API server passes to a pod, as kube-apiserver does.
+
+Read in this order:
+- `location`: from `[scheme:]name[:port]` to the address of a pod;
+- `url_rewriter`, `html_rewriter`: links and redirects of the pod, so that they lead through the proxy again;
+- `content_sniffer`: the content type of a response that has none;
+- `reverse_proxy`: requests with their bodies, and the responses;
+- `upgrade_proxy`: requests that upgrade their connection, such as WebSockets.
+"""

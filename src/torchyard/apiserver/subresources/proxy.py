@@ -1,0 +1,109 @@
+"""`pods/proxy` and `services/proxy`: requests of any method that a pod answers."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from multidict import CIMultiDict
+
+from torchyard.api import errors
+from torchyard.apiserver.handlers.resource import ResourceHandler
+from torchyard.apiserver.proxy.location import ProxyTarget, pod_target, service_target
+from torchyard.apiserver.proxy.url_rewriter import escape_path, join_path, join_with_slash
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.proxy.reverse_proxy import ProxyRequest
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+# Before the path that the pod gets: /api/v1/namespaces/NAMESPACE/RESOURCE/NAME/proxy
+_PREFIX_SEGMENTS = 8
+_BEARER_PREFIX = "base64url.bearer.authorization.k8s.io."
+
+
+async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
+    if request.method not in _METHODS:
+        raise errors.method_not_allowed()
+    raw_path, _, query = (request.target or request.path).partition("?")
+    path, rest = _split_path(raw_path)
+    registry = resources.registry
+    options = {"kind": ctx.resource.subresources["proxy"].gvk.kind, "apiVersion": "v1"}
+    await registry.admission.review(registry, ctx, "CONNECT", {**options, **({"path": rest} if rest else {})})
+    find_target = pod_target if ctx.resource.plural == "pods" else service_target
+    target = find_target(registry.lookup, ctx.namespace, ctx.name)
+    question = f"?{query}" if query else ""
+    if not rest and request.method in ("GET", "HEAD") and not _is_upgrade(request):
+        headers = [("Cache-Control", "no-cache, private"), ("Location", f"{escape_path(path)}/{question}")]
+        return Response(301, raw_headers=headers)
+    await _load_client()
+    from torchyard.apiserver.proxy.reverse_proxy import forward
+
+    proxy_request = _proxy_request(request, target, path, rest, question)
+    if _is_upgrade(request) and request.incoming is not None:
+        from torchyard.apiserver.proxy.upgrade_proxy import forward_upgrade
+
+        return await forward_upgrade(proxy_request, registry.dial, request.incoming)
+    return await forward(proxy_request, registry.dial)
+
+
+async def _load_client() -> None:
+    """Import aiohttp, which takes a good part of a second, in a thread: the first request through a proxy pays."""
+    name = "torchyard.apiserver.proxy.upgrade_proxy"
+    if name not in sys.modules:
+        await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, name)
+
+
+def _split_path(raw_path: str) -> tuple[bytes, str]:
+    """The decoded path of the request, and what follows `/proxy` in it, cleaned, as text."""
+    path = unquote_to_bytes(raw_path)
+    segments = path.split(b"/")[_PREFIX_SEGMENTS:]
+    rest = "/" + "/".join(segment.decode("utf-8", "surrogateescape") for segment in segments) if segments else ""
+    return path, join_with_slash("", rest)
+
+
+def _proxy_request(request: Request, target: ProxyTarget, path: bytes, rest: str, question: str) -> ProxyRequest:
+    from torchyard.apiserver.proxy.reverse_proxy import ProxyRequest
+
+    own_path = path.decode("utf-8", "surrogateescape")
+    suffix = f"{rest}/" if own_path.endswith("/") and not rest.endswith("/") else rest
+    prefix = own_path.removesuffix(suffix) if suffix else own_path
+    escaped = escape_path(rest.encode("utf-8", "surrogateescape")) or "/"
+    forwarded_uri = join_path(prefix, escaped) + ("/" if escaped.endswith("/") else "")
+    return ProxyRequest(
+        target=target,
+        method=request.method,
+        path=f"{escaped}{question}",
+        headers=_client_headers(request),
+        body=request.body_stream or request.body,
+        prefix=prefix,
+        forwarded_uri=forwarded_uri,
+        remote=request.remote,
+    )
+
+
+def _client_headers(request: Request) -> CIMultiDict[str]:
+    """The headers of the client without its credentials."""
+    headers = CIMultiDict(request.headers.items())
+    for name in {
+        name for name in headers if name.lower() == "authorization" or name.lower().startswith("impersonate-")
+    }:
+        headers.popall(name, None)
+    protocols = [
+        protocol.strip() for value in headers.getall("Sec-WebSocket-Protocol", ()) for protocol in value.split(",")
+    ]
+    forwarded = [protocol for protocol in protocols if not protocol.startswith(_BEARER_PREFIX)]
+    if forwarded != protocols:
+        headers.popall("Sec-WebSocket-Protocol", None)
+        if forwarded:
+            headers["Sec-WebSocket-Protocol"] = ", ".join(forwarded)
+    return headers
+
+
+def _is_upgrade(request: Request) -> bool:
+    return "upgrade" in request.headers.get("Connection", "").lower() and "Upgrade" in request.headers
