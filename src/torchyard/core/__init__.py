@@ -11,5 +11,6 @@ Nothing here does I/O, sleeps or reads the clock. Each kind has a package; a con
 - `autoscaler`: replicas that follow their load.
 - `service`, `account`, `certificate`, `quota`, `garbagecollector`: the other control loops of a cluster.
 - `queue`: quota in queues, as Kueue manages it.
+- `samples`: curves of jobs, bounded in size.
 - `run`: what `yard run` reports about a job.
 """

@@ -9,6 +9,7 @@ from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.routing.router import Router
+from torchyard.yard.sample_collector import SampleCollector
 from torchyard.yard.settings import PlaneSettings
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ PREFIX = "/console"
 class ConsoleMount:
     """`hosts` are the names of this server: those of its certificate."""
 
-    def __init__(self, router: Router, settings: PlaneSettings, hosts: frozenset[str]) -> None:
-        self._router, self._settings, self._hosts = router, settings, hosts
+    def __init__(
+        self, router: Router, settings: PlaneSettings, samples: SampleCollector, *, hosts: frozenset[str]
+    ) -> None:
+        self._router, self._settings, self._samples, self._hosts = router, settings, samples, hosts
         self._loaded: PlaneConsole | None = None
 
     def serves(self, path: str) -> bool:
@@ -40,5 +43,5 @@ class ConsoleMount:
         if self._loaded is None:
             from torchyard.yard.plane_console import PlaneConsole
 
-            self._loaded = PlaneConsole(self._router, self._settings, self._hosts)
+            self._loaded = PlaneConsole(self._router, self._settings, self._samples, hosts=self._hosts)
         return self._loaded

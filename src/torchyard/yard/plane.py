@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -81,6 +81,8 @@ from torchyard.yard.controller_log import ControllerLog
 from torchyard.yard.listen_address import resolve_listen_address
 from torchyard.yard.lock import PlaneProcess, StateLock
 from torchyard.yard.open_files import open_file_limit
+from torchyard.yard.sample_collector import SampleCollector
+from torchyard.yard.sample_store import SampleStore
 from torchyard.yard.selection import KNOWN, LOCAL_QUEUES, SCHEDULER, select_controllers
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 from torchyard.yard.status import PARTS_PATH, PlanePart
@@ -174,7 +176,9 @@ class Plane:
         credentials = certificate_check.ensure(settings.credentials, names=names)
         self.registry = self._registry(store, chosen)
         self.server = self._server(self.registry, credentials)
-        self.server.mount(ConsoleMount(self.server, settings, frozenset((*names, *own_names()))))
+        keep = timedelta(days=max(1, settings.history_days))
+        samples = SampleCollector(self.registry, SampleStore(settings.samples), keep=keep)
+        self.server.mount(ConsoleMount(self.server, settings, samples, hosts=frozenset((*names, *own_names()))))
         self._start_watchdog()
         crd_controller = CrdController(self.registry, ADMIN)
         limits = limits_for(open_file_limit(), connections=settings.max_connections)
@@ -197,6 +201,7 @@ class Plane:
         self._start_part("crds", crd_controller.run)
         self._start_part("certificates", partial(renew_certificates, credentials, context, names=names))
         self._start_part("upkeep", Compactor(self.registry).run)
+        self._start_part("samples", samples.run)
         self._start_part("owned-objects", partial(owned.run, ADMIN))
         await owned.checked()
 

@@ -29,7 +29,9 @@ from torchyard.console.request import (
     SampleQuery,
 )
 from torchyard.console.sessions import ConsoleSessions
+from torchyard.core.samples.owners import RESOURCES, sampled_jobs
 from torchyard.yard.history import HistoryStore
+from torchyard.yard.sample_collector import SampleCollector
 from torchyard.yard.settings import PlaneSettings
 
 # Cookies with this prefix are accepted by browsers only over TLS.
@@ -46,10 +48,12 @@ class ConsoleCredential:
 
 
 class PlaneConsole:
-    def __init__(self, router: Router, settings: PlaneSettings, hosts: frozenset[str]) -> None:
+    def __init__(
+        self, router: Router, settings: PlaneSettings, samples: SampleCollector, *, hosts: frozenset[str]
+    ) -> None:
         self._router = router
         sessions: ConsoleSessions[ConsoleCredential] = ConsoleSessions(COOKIE)
-        backend = PlaneBackend(router, settings)
+        backend = PlaneBackend(router, settings, samples)
         self._app: ConsoleApp[User, ConsoleCredential] = ConsoleApp(backend, sessions, hosts=hosts | LOOPBACK_HOSTS)
 
     def authenticate(self, headers: Mapping[str, str]) -> User | None:
@@ -111,8 +115,8 @@ class PlaneConsole:
 class PlaneBackend:
     """What the console needs of the plane, with the rights of the caller."""
 
-    def __init__(self, router: Router, settings: PlaneSettings) -> None:
-        self._router, self._settings = router, settings
+    def __init__(self, router: Router, settings: PlaneSettings, samples: SampleCollector) -> None:
+        self._router, self._settings, self._samples = router, settings, samples
 
     async def identity(self, caller: User) -> ConsoleIdentity:
         return {
@@ -143,7 +147,10 @@ class PlaneBackend:
     async def samples(self, caller: User, query: SampleQuery) -> dict[str, Any]:
         plural, _, group = query.resource.partition(".")
         self._check_get(caller, group, plural, query.namespace, query.name)
-        return {"series": [], "lostBefore": None}
+        jobs = sampled_jobs(query.namespace, query.resource, query.name)
+        if not jobs:
+            raise errors.bad_request(f"{query.resource} has no samples; use one of {', '.join(RESOURCES)}")
+        return self._samples.table.document(jobs, query.since)
 
     async def history(self, caller: User) -> list[Mapping[str, Any]]:
         # in a thread: a busy database makes its reader wait

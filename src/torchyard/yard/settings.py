@@ -110,6 +110,11 @@ class PlaneSettings:
         return self.state / "history"
 
     @property
+    def samples(self) -> Path:
+        """Curves of jobs, for the console."""
+        return self.state / "samples.db"
+
+    @property
     def python_choice(self) -> Path:
         """The path of the interpreter that the last `yard up --python` chose."""
         return self.state / "python"

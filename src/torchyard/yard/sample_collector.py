@@ -1,0 +1,57 @@
+"""Records what the replicas of jobs use, and saves the samples of all sources."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from torchyard.api import quantity
+from torchyard.api.objects import Object
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.core.samples.owners import sampled_replica
+from torchyard.core.samples.table import SampleTable
+from torchyard.yard.sample_store import SampleStore, take_changes
+
+_USAGE_SECONDS = 10.0
+_SAVE_EVERY = 3  # measurements
+
+
+class SampleCollector:
+    """`table` is where other sources record; `run` until cancelled, which saves what was not saved."""
+
+    def __init__(
+        self, registry: Registry, store: SampleStore, *, keep: timedelta, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._registry, self._store, self._keep, self._clock = registry, store, keep, clock
+        self.table = SampleTable()
+
+    async def run(self) -> None:
+        self.table = await asyncio.to_thread(self._store.load)
+        try:
+            while True:
+                for _ in range(_SAVE_EVERY):
+                    await asyncio.sleep(_USAGE_SECONDS)
+                    self.measure()
+                self.table.remove_older(self._clock() - self._keep.total_seconds())
+                await asyncio.to_thread(self._store.save, *take_changes(self.table))
+        finally:
+            self._store.save(*take_changes(self.table))
+
+    def measure(self) -> None:
+        usage = self._registry.usage
+        if usage is None:
+            return
+        now = self._clock()
+        for pod in usage.usage_metrics("pods"):
+            self._record_pod(pod, now)
+
+    def _record_pod(self, pod: Object, now: float) -> None:
+        metadata = pod["metadata"]
+        job, replica = sampled_replica(metadata["namespace"], metadata["name"], metadata.get("labels") or {})
+        usages = [container["usage"] for container in pod["containers"]]
+        cpu = sum(quantity.parse(usage["cpu"]).nano / 1e9 for usage in usages)
+        memory = sum(quantity.parse(usage["memory"]).value for usage in usages)
+        self.table.record(job, replica, "cpu", now, cpu, unit="cores")
+        self.table.record(job, replica, "memory", now, memory, unit="bytes")
