@@ -25,6 +25,7 @@ Modules in reading order:
 - `diff`: the difference between two objects, for messages
 - `go_format`: values in messages as Go's fmt and encoding/json print them
 - `merge_patch`: computing a merge patch
+- `progress`: where jobs show their progress
 - `torchrun`: the environment variables of torchrun
 - `patch`: applying strategic merge patches
 - `manifests`: reading manifests, and explaining what is wrong with them

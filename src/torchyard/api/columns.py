@@ -40,3 +40,6 @@ class Columns:
     columns: tuple[Column, ...]
     cells: Callable[[dict[str, Any], datetime], list[Cell]]
     conditions: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None
+    # A last column that a table has only if one of its rows fills it: `optional_cell(object)` is not empty.
+    optional: Column | None = None
+    optional_cell: Callable[[dict[str, Any]], str] = lambda _obj: ""

@@ -122,9 +122,16 @@ def table(
     """
     api_version = f"meta.k8s.io/{version}"
     cells, conditions = columns.cells, columns.conditions
+    shown = columns.columns
+    if columns.optional is not None:
+        objects = list(objects)
+        if any(columns.optional_cell(obj) for obj in objects):
+            shown = (*shown, columns.optional)
     rows: list[Object] = []
     for obj in objects:
         row: Object = {"cells": cells(obj, now)}
+        if len(shown) > len(columns.columns):
+            row["cells"].append(columns.optional_cell(obj))
         if conditions is not None and (row_conditions := conditions(obj)):
             row["conditions"] = row_conditions
         if include == "Metadata":
@@ -136,6 +143,6 @@ def table(
         "kind": "Table",
         "apiVersion": api_version,
         "metadata": metadata or {},
-        "columnDefinitions": [column.definition() for column in columns.columns] if definitions else None,
+        "columnDefinitions": [column.definition() for column in shown] if definitions else None,
         "rows": rows,
     }

@@ -38,7 +38,7 @@ class JobTable:
         ]
 
     def _header(self) -> list[str]:
-        columns = ["NAME", "KIND", "STATE", "REPLICAS", "QUEUE", "AGE"]
+        columns = ["NAME", "KIND", "STATE", "REPLICAS", "QUEUE", "AGE", "PROGRESS"]
         return [*(["NAMESPACE"] if self._with_namespace else []), *columns, *(["MESSAGE"] if self._wide else [])]
 
     def _row(self, summary: JobSummary) -> list[str]:
@@ -49,6 +49,7 @@ class JobTable:
             f"{summary.ready}/{summary.replicas}",
             summary.queue,
             human_duration(summary.age),
+            summary.progress,
         ]
         return [
             *([summary.namespace] if self._with_namespace else []),
@@ -97,9 +98,10 @@ def _key(summary: JobSummary) -> tuple[str, str, str]:
 
 
 def _same(before: JobSummary | None, after: JobSummary) -> bool:
-    return before is not None and (before.state, before.ready, before.replicas, before.queue) == (
+    return before is not None and (before.state, before.ready, before.replicas, before.queue, before.progress) == (
         after.state,
         after.ready,
         after.replicas,
         after.queue,
+        after.progress,
     )

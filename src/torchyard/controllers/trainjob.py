@@ -24,6 +24,7 @@ from torchyard.core.training.failures import container_failures
 from torchyard.core.trainjob.decide import TrainJobDecision, decide, needs_objects, updates_jobset
 from torchyard.core.trainjob.snapshot import make_snapshot, runtime_of
 from torchyard.core.trainjob.status import is_finished
+from torchyard.core.trainjob.status_server import StatusServer
 from torchyard.core.trainjob.view import TrainJobView
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
@@ -54,8 +55,9 @@ class TrainJobController:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         workers: int = 8,
         observe: Observe = lambda _result, _seconds: None,
+        status_server: StatusServer | None = None,
     ) -> None:
-        """`selector` limits the TrainJobs."""
+        """`selector` limits the TrainJobs; to `status_server` their nodes report their progress."""
         self._client, self._clock = client, clock
         self.recorder = EventRecorder(client, names.CONTROLLER, clock=clock)
         self._jobs = informers.for_resource(TRAINJOBS, labels=selector, indexes={"key": by_key})
@@ -63,7 +65,7 @@ class TrainJobController:
         self._failures = FirstFailures(client, informers)
         self._job_cache = MutationCache(self._jobs, "key", by_key)
         self._jobset_cache = MutationCache(self._jobsets, "key", by_key)
-        self._objects = TrainJobObjects(client)
+        self._objects = TrainJobObjects(client, status_server)
         sources = [self._jobs, self._jobsets, self._failures.pods]
         self.controller = Controller(names.CONTROLLER, self._reconcile, sources, workers=workers, observe=observe)
         self._jobs.on_change(lambda _change, job, _before: self.controller.queue.add(key_of(job)))

@@ -21,6 +21,7 @@ from torchyard.core.trainjob import mpi
 from torchyard.core.trainjob.jobset import make_jobset, pod_counts
 from torchyard.core.trainjob.patches import patched_template
 from torchyard.core.trainjob.pod_groups import pod_groups
+from torchyard.core.trainjob.status_server import StatusServer, authority_config_map
 from torchyard.kube.client import Client
 
 _MAX_REMEMBERED = 16384
@@ -29,8 +30,9 @@ _MAX_REMEMBERED = 16384
 class TrainJobObjects:
     """`make` the objects of a job. The JobSet comes last: its pods need the others."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, server: StatusServer | None = None) -> None:
+        """`server` is where the nodes report their progress."""
+        self._client, self._server = client, server
         # What was applied last, so that a job that waits in a queue costs no writes.
         self._applied: OrderedDict[str, bytes] = OrderedDict()
 
@@ -47,13 +49,16 @@ class TrainJobObjects:
         errs = validate(job, runtime)
         if errs:
             raise YardError("; ".join(str(err) for err in errs))
-        jobset = make_jobset(job, runtime)
+        jobset = make_jobset(job, runtime, self._server)
         digest = hashlib.sha256(orjson.dumps(jobset, option=orjson.OPT_SORT_KEYS)).digest()
         uid = job["metadata"]["uid"]
         if current is not None and self._applied.get(uid) == digest:
             return current
         if names.MPI in policy:
             await self._make_mpi(job, runtime, policy, jobset)
+        authority = None if self._server is None else authority_config_map(self._server, job)
+        if authority is not None:
+            await self._apply(CONFIG_MAPS, authority)
         for group in pod_groups(job, runtime, jobset):
             await self._apply(_pod_groups(group), group)
         written = await self._apply(JOBSETS, jobset)

@@ -5,6 +5,7 @@ Nothing here does I/O, sleeps or reads the clock. Each kind has a package; a con
 
 - `events`: the event that a decision asks for.
 - `job`, `cronjob`, `jobset`, `pytorchjob`, `trainjob`: training and batch jobs; `training`: what the last two share.
+- `progress`: how far trainings are: their reports, and what their jobs show of them.
 - `pod`: what the kubelet starts and stops, and a pod's status.
 - `scheduling`, `volume`: the node of a pod, and the volume of a claim.
 - `node`: taints, unreachable nodes and eviction.

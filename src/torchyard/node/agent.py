@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import ENDPOINT_SLICES, LEASES, NODES, PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339_micro
+from torchyard.core.progress.reports import ProgressReport
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.kube.supervisor import Part, run_parts
@@ -24,6 +26,7 @@ from torchyard.node.devices import nvidia
 from torchyard.node.events import NodeEventRecorder
 from torchyard.node.images import python
 from torchyard.node.images.store import ImageStore
+from torchyard.node.logs.progress import ProgressScanner
 from torchyard.node.network.addresses import PodIPAllocator
 from torchyard.node.network.cluster_services import ClusterServices
 from torchyard.node.network.dialer import ClusterDialer
@@ -56,8 +59,14 @@ class NodeAgent:
     """`run` until cancelled; `ready` is set when pods can start."""
 
     def __init__(
-        self, client: Client, settings: NodeSettings, *, machine: machine_features.MachineFeatures | None = None
+        self,
+        client: Client,
+        settings: NodeSettings,
+        *,
+        machine: machine_features.MachineFeatures | None = None,
+        report_progress: Callable[[ProgressReport], None] | None = None,
     ) -> None:
+        """`report_progress` gets what the pods of jobs print about their progress; None: their logs are not read."""
         self._client, self._settings = client, settings
         self.machine = machine or machine_features.detect()
         self.ready = asyncio.Event()
@@ -98,6 +107,7 @@ class NodeAgent:
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
         self._worker_failures: dict[str, int] = {}  # by uid
         self.metrics = ResourceMetrics(settings.pods)
+        self._progress = ProgressScanner(settings.pods, report_progress) if report_progress is not None else None
         self._node: Object = {}
         self.dialer = ClusterDialer.of_node(settings.root, settings.network, has_network=self.machine.network)
 
@@ -126,6 +136,8 @@ class NodeAgent:
                 "status": self._refresh_status,
                 "metrics": self.metrics.run,
             }
+            if self._progress is not None:
+                parts["progress"] = self._progress.run
             if self.machine.network:
                 parts["proxy"] = services.run
             if self.machine.network and not self.machine.outbound_missing:
@@ -148,6 +160,8 @@ class NodeAgent:
 
     def _pod_changed(self, change: str, pod: Object, _: Object | None) -> None:
         uid = pod["metadata"]["uid"]
+        if self._progress is not None:
+            self._progress.observe(change, pod)
         running = self._workers.get(uid)
         if change == "DELETED":
             if running:

@@ -32,13 +32,14 @@ from torchyard.controllers.ephemeral_volumes import EphemeralVolumeController
 from torchyard.controllers.garbage_collector import GarbageCollector
 from torchyard.controllers.job import JobController
 from torchyard.controllers.job_history import JobHistoryController
-from torchyard.controllers.jobset import JobSetController
+from torchyard.controllers.jobset import JOBSETS, JobSetController
 from torchyard.controllers.local_provisioner import LocalVolumeProvisioner
 from torchyard.controllers.namespace_objects import default_service_account, root_ca_publisher
 from torchyard.controllers.namespaces import NamespaceController
 from torchyard.controllers.node_lifecycle import NodeLifecycleController
 from torchyard.controllers.operator_pod import OperatorPodController
 from torchyard.controllers.pod_eviction import PodGarbageCollector, TaintEvictionController
+from torchyard.controllers.progress import ProgressController
 from torchyard.controllers.pytorchjob import JOBS as PYTORCHJOBS
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.quotas import QuotaController
@@ -58,6 +59,7 @@ from torchyard.controllers.workload.statefulset import StatefulSetController
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG, PyTorchJobSettings
 from torchyard.core.queue.kueue_configuration import load_queue_settings
 from torchyard.core.queue.settings import QueueSettings
+from torchyard.core.trainjob.status_server import plane_status_server
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer_factory import InformerFactory
@@ -121,7 +123,9 @@ def _jobsets(deps: Dependencies) -> Part:
 
 
 def _trainjobs(deps: Dependencies) -> Part:
-    controller = TrainJobController(deps.client, deps.informers, clock=deps.registry.clock)
+    controller = TrainJobController(
+        deps.client, deps.informers, clock=deps.registry.clock, status_server=plane_status_server()
+    )
 
     async def run() -> None:
         await create_runtimes(deps.client)
@@ -156,6 +160,13 @@ def _queues(deps: Dependencies) -> Part:
     )
     deps.registry.metrics_sources.append(queues.metrics.text)
     return queues.run
+
+
+def _progress(deps: Dependencies) -> Part:
+    jobsets = deps.informers.for_resource(JOBSETS) if "jobset" in deps.registry.controllers else None
+    controller = ProgressController(deps.client, jobsets)
+    deps.registry.progress.subscribe(controller.observe)
+    return controller.run
 
 
 async def _nothing() -> None:
@@ -254,7 +265,7 @@ BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
 }
 # Started together with another part; cannot be selected alone.
 _ATTACHED: dict[str, dict[str, Callable[[Dependencies], Part]]] = {
-    "job-controller": {"job-history": _history},
+    "job-controller": {"job-history": _history, "progress": _progress},
     "pytorchjob": {
         "operator-pod": lambda deps: OperatorPodController(deps.client, deps.informers, deps.registry.clock).run
     },

@@ -35,7 +35,7 @@ def node_settings(settings: PlaneSettings, port: int) -> NodeSettings:
 async def make_agent(settings: NodeSettings, client: Client, registry: Registry) -> NodeAgent:
     """Inspect the machine and connect the node to the API server. The agent is not running yet."""
     registry.streams = PodStreamHandler(NodeStreams(settings.pods))
-    agent = await asyncio.to_thread(NodeAgent, client, settings)
+    agent = await asyncio.to_thread(NodeAgent, client, settings, report_progress=registry.progress.publish)
     registry.usage = agent
     registry.dialer = agent.dialer.connect
     return agent

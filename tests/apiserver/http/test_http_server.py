@@ -41,6 +41,9 @@ class Echo:
             raise errors.unauthorized()
         return self.user
 
+    def authenticate(self, _method: str, _path: str, headers: Mapping[str, str], certificate: bytes | None) -> User:
+        return self._authenticate(headers, certificate)
+
     def _static_user(self, headers: Mapping[str, str], certificate: bytes | None) -> User | None:
         return self.user if headers.get("Authorization") == "Bearer static" else None
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from torchyard.api.columns import Cell, Column, Columns
 from torchyard.api.objects import Object
+from torchyard.api.progress import progress_text_of
 from torchyard.api.table_cells import (
     AGE,
     CONTAINERS,
@@ -76,6 +77,9 @@ JOBS = Columns(
         SELECTOR,
     ),
     _job_cells,
+    # Ours: a Job of a training shows its progress. Other Jobs have kube-apiserver's table.
+    optional=Column("Progress", description="How far the training is, as it reports."),
+    optional_cell=progress_text_of,
 )
 
 

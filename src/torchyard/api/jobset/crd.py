@@ -6,6 +6,7 @@ from functools import cache
 
 from torchyard.api.jobset import names
 from torchyard.api.objects import Object
+from torchyard.api.progress import ANNOTATION_COLUMN
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.structural import (
     BOOLEAN,
@@ -210,7 +211,8 @@ def definition_object() -> Object:
         "storage": True,
         "schema": {"openAPIV3Schema": with_description("A group of Jobs that run as one workload.", schema)},
         "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path} for name, (kind, path) in columns.items()
+            *({"name": name, "type": kind, "jsonPath": path} for name, (kind, path) in columns.items()),
+            ANNOTATION_COLUMN,
         ],
         "subresources": {"status": {}},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from torchyard.api.objects import Object
+from torchyard.api.progress import ANNOTATION_COLUMN
 from torchyard.api.pytorchjob import names
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.structural import (
@@ -158,6 +159,7 @@ def definition_object() -> Object:
         "additionalPrinterColumns": [
             {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+            ANNOTATION_COLUMN,
         ],
         "subresources": {
             "status": {},

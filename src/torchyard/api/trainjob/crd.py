@@ -173,6 +173,8 @@ def _status() -> Object:
     fields = {
         "conditions": map_list(condition_schema(), "type", maxItems=8),
         "jobsStatus": with_description("Counts of each replicated job.", map_list(jobs, maxItems=100)),
+        # Ours: `trainerStatus` for people. A column cannot join fields.
+        "progress": with_description("Progress as a text: percent, time left, loss.", STRING),
         # Ours: the deadline counts from here. The conditions do not tell, because a running job has none.
         "resumeTime": with_description("When the job was resumed the last time.", TIME),
         # Ours. Upstream's column shows the last condition, and a running job has none.
@@ -218,6 +220,7 @@ def definition_object() -> Object:
     columns = [
         {"name": "State", "type": "string", "jsonPath": ".status.state"},
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Progress", "type": "string", "jsonPath": ".status.progress"},
     ]
     return custom_resource(
         names.KIND, names.PLURAL, schema, additionalPrinterColumns=columns, subresources={"status": {}}

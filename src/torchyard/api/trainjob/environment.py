@@ -29,3 +29,8 @@ RESERVED: dict[str, tuple[str, ...]] = {
     names.MPI: (OMPI_HOSTFILE, OMPI_KEEP_FQDN, OMPI_SLOTS, OMPI_RSH_ARGS),
     names.XGBOOST: (DMLC_TRACKER_URI, DMLC_TRACKER_PORT, DMLC_TASK_ID, DMLC_NUM_WORKER),
 }
+
+# Where the nodes report their progress, and the files that they need for it.
+STATUS_SERVER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
+STATUS_SERVER_AUTHORITY = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
+STATUS_SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - a variable's name

@@ -53,6 +53,19 @@ def hostfile_name(job: str) -> str:
     return f"{job}-mpi-hostfile"
 
 
+def tls_config_name(job: str) -> str:
+    return f"{job}-tls-config"
+
+
+def status_audience(namespace: str, job: str) -> str:
+    """The audience of the token with which the nodes of a job report their progress."""
+    return f"{API_VERSION}/namespaces/{namespace}/{PLURAL}/{job}/status"
+
+
+def status_path(namespace: str, job: str) -> str:
+    return f"/apis/{status_audience(namespace, job)}"
+
+
 def runtime_reference(job: Object) -> Object:
     """The runtime of a job, with the defaults of the schema. Values of wrong types, which it rejects, are left out."""
     spec = job.get("spec")

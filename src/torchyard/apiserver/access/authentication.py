@@ -214,6 +214,12 @@ class RequestAuthenticator:
             return ANONYMOUS
         raise unauthorized()
 
+    def user_of_audience(self, headers: MultiMapping[str], audience: str) -> User | None:
+        """The user of a bearer token that is valid for this audience; None without one."""
+        token = bearer_token(headers)
+        response = self._authenticate_token(token, (audience,))[0] if token is not None else None
+        return response.user if response is not None else None
+
     def static_user(self, headers: MultiMapping[str]) -> User | None:
         """The user of a static token, which is valid as long as the server runs; None for all other credentials."""
         token = bearer_token(headers)

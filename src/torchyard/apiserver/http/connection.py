@@ -212,7 +212,7 @@ class ServerConnection(asyncio.Protocol):
         limits = self._owner.limits
         try:
             path, _, query = head.target.partition("?")
-            user = self._owner.router.authenticate(path, head.headers, self._certificate)
+            user = self._owner.router.authenticate(head.method, path, head.headers, self._certificate)
             flow = self._use_flow(user)
             self._owner.router.authorize(head.method, path, Query(query), user, size=head.content_length)
             if head.content_length > BODY_LIMIT:
@@ -357,7 +357,7 @@ class ServerConnection(asyncio.Protocol):
         path, _, query = head.target.partition("?")
         try:
             if user is None:
-                user = router.authenticate(path, head.headers, self._certificate)
+                user = router.authenticate(head.method, path, head.headers, self._certificate)
             flow = self._flow
             if flow is None or flow.user is not user:
                 flow = self._use_flow(user)

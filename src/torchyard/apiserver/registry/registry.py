@@ -21,6 +21,7 @@ from torchyard.apiserver.service_network.dialer import Dialer, dial_machine_netw
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.store import Store
 from torchyard.core.pod.logs import LogOptions
+from torchyard.core.progress.reports import ProgressReports
 
 # (group, plural)
 ResourceKey = tuple[str, str]
@@ -123,6 +124,8 @@ class Registry:
     controllers: frozenset[str] = frozenset()
     # Metrics of other parts of this process in Prometheus' text format, appended to the server's own.
     metrics_sources: list[Callable[[], bytes]] = field(default_factory=list)
+    # Every report of a training's progress passes here, at the endpoint of TrainJobs or read from logs by the node.
+    progress: ProgressReports = field(default_factory=ProgressReports)
     # CustomResourceDefinitions whose objects are being deleted: no new objects are accepted.
     terminating: set[str] = field(default_factory=set)
 

@@ -19,11 +19,18 @@ from torchyard.api.quoting import quote
 from torchyard.api.resources import Resource
 from torchyard.api.selectors import parse_fields
 from torchyard.api.selectors.grammar import EQUALS
+from torchyard.api.trainjob import names as trainjobs
 from torchyard.apiserver.access.access_control import AccessControl
 from torchyard.apiserver.access.authentication import ANONYMOUS_NAME, User
 from torchyard.apiserver.access.rbac import AuthorizerAttributes
 from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.handlers.resource import ResourceHandler
+from torchyard.apiserver.handlers.status_reports import (
+    authenticate_report,
+    authorize_report,
+    handle_report,
+    reported_job,
+)
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext, document_size, read_options
@@ -60,8 +67,11 @@ class Router:
         """Let an application answer everything below its prefix. It authenticates and authorizes on its own."""
         self._mounted = app
 
-    def authenticate(self, path: str, headers: MultiMapping[str], certificate: bytes | None) -> User:
+    def authenticate(self, method: str, path: str, headers: MultiMapping[str], certificate: bytes | None) -> User:
         """The user of a request: by its credentials, else by what the application at its path knows of it."""
+        job = self._reported_job(method, path)
+        if job is not None:
+            return authenticate_report(self.access_control, headers, certificate, job)
         user = self.access_control.authenticate(headers, certificate)
         if user.name != ANONYMOUS_NAME or self._mounted is None or not self._mounted.serves(path):
             return user
@@ -108,6 +118,10 @@ class Router:
             self._mounted.authorize(method, path, query, user, size)
             return
         request = Request(method, decode_path(path), query, {}, b"", user)
+        job = self._reported_job(method, request.path)
+        if job is not None:
+            authorize_report(self.access_control, user, job)
+            return
         route = parse(method, request.path, watch=query.flag("watch"))
         if route is None or not route.is_resource:
             self._authorize_path(request)
@@ -116,6 +130,10 @@ class Router:
 
     async def _handle_errors(self, request: Request, route: Route | None, resource: Resource | None) -> Response:
         try:
+            job = self._reported_job(request.method, request.path)
+            if job is not None:
+                authorize_report(self.access_control, request.user, job)
+                return handle_report(self.registry, request, job)
             return await self._handle(request, route, resource)
         except StatusError as error:
             return error_response(error, is_indented=not accepts_document(request.headers.get("Accept", "")))
@@ -165,6 +183,10 @@ class Router:
         if ctx.warnings:
             response.warnings = limited_warnings((*ctx.warnings, *response.warnings))
         return response
+
+    def _reported_job(self, method: str, path: str) -> tuple[str, str] | None:
+        """The TrainJob of a report, if this plane runs TrainJobs."""
+        return reported_job(method, path) if trainjobs.SINGULAR in self.registry.controllers else None
 
     def _authorize_path(self, request: Request) -> None:
         attributes = AuthorizerAttributes(request.method.lower(), path=request.path)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from torchyard.api.objects import Object
+from torchyard.api.progress import progress_text_of
 from torchyard.core.run.state import run_state
 from torchyard.core.run.waiting import queue_name
 
@@ -23,6 +24,7 @@ class JobSummary:
     queue: str
     age: timedelta
     message: str = ""
+    progress: str = ""
 
 
 def summarize(obj: Object, now: datetime) -> JobSummary:
@@ -40,6 +42,7 @@ def summarize(obj: Object, now: datetime) -> JobSummary:
         queue_name(obj),
         now - datetime.fromisoformat(metadata["creationTimestamp"]),
         state.message,
+        progress_text_of(obj),
     )
 
 

@@ -17,13 +17,15 @@ from torchyard.core.trainjob import mpi
 from torchyard.core.trainjob.patches import patched_template
 from torchyard.core.trainjob.pod_groups import pod_metadata
 from torchyard.core.trainjob.policies import TrainingParameters, policy_environment, torch_environment
+from torchyard.core.trainjob.status_server import StatusServer, report_mount, report_variables, report_volume
 
 
-def make_jobset(job: Object, runtime: Object) -> Object:
+def make_jobset(job: Object, runtime: Object, server: StatusServer | None = None) -> Object:
+    """`server` is where the nodes report their progress; None: nowhere."""
     template = patched_template(runtime, job)
     counts = pod_counts(job, runtime, template["spec"])
     name = job["metadata"]["name"]
-    builder = _Builder(job, runtime, template["spec"], counts)
+    builder = _Builder(job, runtime, template["spec"], counts, server)
     metadata: Object = {"name": name, "namespace": job["metadata"]["namespace"]}
     metadata |= {field: values for field, values in template["metadata"].items() if values}
     metadata["ownerReferences"] = [names.owner_reference(job)]
@@ -64,8 +66,10 @@ def elastic_minimum(job: Object, runtime: Object) -> int | None:
 class _Builder:
     """Builds the replicated jobs of one TrainJob."""
 
-    def __init__(self, job: Object, runtime: Object, jobset_spec: Object, counts: dict[str, int]) -> None:
-        self._job, self._counts = job, counts
+    def __init__(
+        self, job: Object, runtime: Object, jobset_spec: Object, counts: dict[str, int], server: StatusServer | None
+    ) -> None:
+        self._job, self._counts, self._server = job, counts, server
         self._name: str = job["metadata"]["name"]
         self._policy: Object = runtime["spec"].get("mlPolicy") or {}
         self._groups: Object = runtime["spec"].get("podGroupPolicy") or {}
@@ -105,6 +109,8 @@ class _Builder:
         spec["containers"] = [self._container(runtime_job["name"], step, each) for each in spec.get("containers") or ()]
         if names.MPI in self._policy and (volumes := mpi.volumes(self._name, runtime_job["name"])):
             spec["volumes"] = _upserted(spec.get("volumes") or (), volumes)
+        if step == names.TRAINER and self._server is not None:
+            self._add_reports(spec, self._server)
         metadata = dict(pods.get("metadata") or {})
         for field, values in pod_metadata(self._groups, self._name).items():
             metadata[field] = {**(metadata.get(field) or {}), **values}
@@ -119,6 +125,19 @@ class _Builder:
             },
         }
         return {**replicated, "replicas": 1} if step in names.CONTAINERS else replicated
+
+    def _add_reports(self, spec: Object, server: StatusServer) -> None:
+        """What every container of a node needs to report its progress."""
+        variables = report_variables(server, self._job)
+        spec["containers"] = [
+            {
+                **container,
+                "env": _upserted(container.get("env") or (), variables),
+                "volumeMounts": _upserted(container.get("volumeMounts") or (), [report_mount()]),
+            }
+            for container in spec["containers"]
+        ]
+        spec["volumes"] = _upserted(spec.get("volumes") or (), [report_volume(server, self._job)])
 
     def _container(self, job: str, step: str, container: Object) -> Object:
         container = dict(container)

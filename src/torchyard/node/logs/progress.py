@@ -1,0 +1,161 @@
+"""Reports the progress that the containers of jobs print, from the ends of their logs.
+
+One loop looks at the sizes of all logs twice a second and reads only what was added: a follower of each log would cost
+more than the trainings' reports are worth. Of a program that prints much, only the end is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from torchyard.api.objects import Object
+from torchyard.api.times import TimeError, parse_rfc3339
+from torchyard.core.progress.lines import LineParser, LineReport, epochs_of
+from torchyard.core.progress.owners import job_of, rank_of
+from torchyard.core.progress.reports import LOG, JobReference, ProgressReport
+from torchyard.node.pod.pod_dir import PodDir
+
+_SCAN_SECONDS = 0.5
+_MAX_BYTES, _MAX_LINES = 64 * 1024, 100  # of one log in one scan
+_WITHOUT_PAUSE = 50  # logs to look at before other tasks run
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class _ContainerLog:
+    """Where to go on in the log of a container's current attempt."""
+
+    epochs: int | None
+    id: str = ""
+    path: str = ""
+    inode: int = 0
+    position: int = 0
+    parser: LineParser = field(default_factory=LineParser)
+
+
+@dataclass(slots=True)
+class _PodLogs:
+    job: JobReference
+    replica: str
+    rank: int
+    directory: PodDir
+    containers: dict[str, _ContainerLog]
+    has_ended: bool = False
+
+
+class ProgressScanner:
+    """`observe` the pods of the node; `run` until cancelled."""
+
+    def __init__(self, pods: Path, publish: Callable[[ProgressReport], None]) -> None:
+        self._root, self._publish = pods, publish
+        self._pods: dict[str, _PodLogs] = {}
+        self._done: set[str] = set()  # pods whose logs are read to the end
+
+    def observe(self, change: str, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        if change == "DELETED":
+            self._done.discard(uid)
+            logs = self._pods.pop(uid, None)
+            if logs is not None:
+                self._scan(logs)
+            return
+        if uid in self._done:
+            return
+        logs = self._pods.get(uid)
+        if logs is None:
+            job = job_of(pod)
+            if job is None:
+                return
+            containers = {each["name"]: _ContainerLog(epochs_of(each)) for each in pod["spec"]["containers"]}
+            directory = PodDir(self._root / uid)
+            logs = self._pods[uid] = _PodLogs(job, pod["metadata"]["name"], rank_of(pod), directory, containers)
+        status = pod.get("status") or {}
+        for container in status.get("containerStatuses") or ():
+            self._begin_attempt(logs, container)
+        logs.has_ended = status.get("phase") in _ENDED
+
+    def _begin_attempt(self, logs: _PodLogs, status: Object) -> None:
+        container, id = logs.containers.get(status["name"]), status.get("containerID") or ""
+        if container is None or not id or id == container.id:
+            return
+        if container.path:
+            self._scan_container(logs, container)  # the end of the attempt before
+        numbers = logs.directory.attempt_numbers(status["name"])
+        if numbers:
+            container.id, container.path = id, str(logs.directory.log(status["name"], numbers[-1]))
+            container.inode = container.position = 0
+            container.parser = LineParser(container.epochs)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(_SCAN_SECONDS)
+            for number, (uid, logs) in enumerate(list(self._pods.items()), 1):
+                is_last = logs.has_ended
+                self._scan(logs)
+                if is_last and self._pods.pop(uid, None) is not None:
+                    self._done.add(uid)
+                    now = datetime.now(UTC)
+                    self._publish(ProgressReport(logs.job, logs.replica, logs.rank, now, LOG, is_last=True))
+                if number % _WITHOUT_PAUSE == 0:
+                    await asyncio.sleep(0)
+
+    def _scan(self, logs: _PodLogs) -> None:
+        for container in logs.containers.values():
+            if container.path:
+                self._scan_container(logs, container)
+
+    def _scan_container(self, logs: _PodLogs, container: _ContainerLog) -> None:
+        try:
+            status = os.stat(container.path)  # noqa: PTH116 - for every log, twice a second
+        except FileNotFoundError:
+            return
+        if status.st_ino != container.inode:  # the first look, or the log was rotated
+            container.inode, container.position = status.st_ino, 0
+        if status.st_size <= container.position:
+            return
+        lines = _read_lines(container, status.st_size)
+        reports = [
+            (time, report)
+            for time, text in lines
+            if (report := container.parser.parse(text, time.timestamp())) is not None
+        ]
+        for time, report in reports:
+            self._publish(_progress_report(logs, time, report))
+
+
+def _progress_report(logs: _PodLogs, time: datetime, report: LineReport) -> ProgressReport:
+    percent = None if report.percent is None else int(report.percent)
+    return ProgressReport(logs.job, logs.replica, logs.rank, time, LOG, percent, report.remaining, report.metrics)
+
+
+def _read_lines(container: _ContainerLog, size: int) -> list[tuple[datetime, str]]:
+    """The lines that were added, with their times; the last ones if they are many. An incomplete one waits."""
+    start = max(container.position, size - _MAX_BYTES)
+    with Path(container.path).open("rb") as file:
+        file.seek(start)
+        data = file.read(size - start)
+    end = data.rfind(b"\n") + 1
+    lines = data[:end].splitlines()
+    if start > container.position:
+        lines = lines[1:]  # it began before
+    container.position = start + end
+    parsed = (_parse_line(line) for line in lines[-_MAX_LINES:])
+    return [line for line in parsed if line is not None]
+
+
+def _parse_line(line: bytes) -> tuple[datetime, str] | None:
+    """The time and the text of a line in the format of container runtimes: `TIME stdout F TEXT`."""
+    time, _, rest = line.partition(b" ")
+    _, _, rest = rest.partition(b" ")
+    _, _, text = rest.partition(b" ")
+    if not text:
+        return None
+    try:
+        return parse_rfc3339(time.decode()).astimezone(UTC), text.decode(errors="replace")
+    except (TimeError, UnicodeDecodeError):
+        return None  # a line that was cut when the disk was full

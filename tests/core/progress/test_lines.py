@@ -1,0 +1,115 @@
+"""What the lines of a training's log report."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchyard.core.progress.lines import LineParser, LineReport, epochs_of
+
+
+def parsed(*lines: str, epochs: int | None = None) -> LineReport | None:
+    """The report of the last line; the lines are a second apart."""
+    parser = LineParser(epochs)
+    report = None
+    for at, line in enumerate(lines):
+        report = parser.parse(line, float(at))
+    return report
+
+
+@pytest.mark.parametrize(
+    ("line", "percent", "metrics"),
+    [
+        (
+            "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.30",
+            1,
+            {"Epoch": "1", "Loss": "2.3"},
+        ),
+        ("Train Epoch: 2 [30000/60000 (50%)] loss=0.3", 50, {"Epoch": "2", "loss": "0.3"}),
+        (" 45%|####      | 9/20 [00:03<00:04,  2.90it/s]", 45, {}),
+        (
+            "Epoch 0:  50%|█████     | 5/10 [00:00<00:00, 45.1it/s, v_num=0, train_loss=0.700]",
+            50,
+            {"train_loss": "0.7"},
+        ),
+        ("{'loss': 1.234, 'grad_norm': 2.5, 'learning_rate': 5e-05, 'epoch': 0.33}", None, {"loss": "1.234"}),
+        ("{'loss': '1.234', 'epoch': '0.33'}", None, {"loss": "1.234", "epoch": "0.33"}),
+        ("epoch=3 loss=0.25", None, {"epoch": "3", "loss": "0.25"}),
+        ("step 90/200 loss=0.25", 45, {"loss": "0.25"}),
+        ("epoch 3/10 loss: 0.5", 30, {"loss": "0.5"}),
+        ("progress: 45%", 45, {}),
+    ],
+)
+def test_programs_report_percent_and_metrics(line: str, percent: int | None, metrics: dict[str, str]) -> None:
+    report = parsed(line)
+    assert report is not None
+    assert (None if report.percent is None else int(report.percent)) == percent
+    assert metrics.items() <= report.metrics.items()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "val accuracy: 12.5%",
+        "Test set: Average loss: 0.0491, Accuracy: 9834/10000 (98%)",
+        "validation step 5/10",
+        "Validation DataLoader 0:  45%|####    | 9/20 [00:03<00:04]",
+        "Sanity Checking DataLoader 0: 100%|####| 2/2 [00:00<00:00]",
+        "Loading checkpoint shards: 100%|####| 2/2 [00:00<00:00]",
+        "Map:  12%|#   | 120/1000 [00:00<00:04, 200 examples/s]",
+        "the disk is 45% full",
+    ],
+)
+def test_what_is_not_the_progress_of_the_training_is_no_percentage(line: str) -> None:
+    report = parsed(line)
+    assert report is None or report.percent is None
+
+
+@pytest.mark.parametrize("line", ["listening on port: 29500", "rank=0 world_size=4", "12:30:00 started", "pid: 12"])
+def test_numbers_that_measure_no_training_are_no_metrics(line: str) -> None:
+    assert parsed(line) is None
+
+
+def test_the_last_drawing_of_a_bar_counts_and_tells_the_time_that_is_left() -> None:
+    line = "\r 10%|#   | 2/20 [00:01<00:09]\r 45%|####   | 9/20 [00:03<01:04]\r       \r{'loss': 0.5, 'epoch': 0.4}"
+    assert parsed(line) == LineReport(45.0, 64, {"loss": "0.5", "epoch": "0.4"})
+
+
+def test_the_bar_of_an_evaluation_between_the_steps_is_ignored() -> None:
+    report = parsed(" 50%|##  | 10/20 [00:03<00:03]", "100%|####| 2/2 [00:00<00:00]", "{'eval_loss': 0.5}")
+    assert report is not None
+    assert report.percent is None
+
+
+def test_the_share_of_an_epoch_becomes_the_share_of_the_training_where_the_epochs_are_known() -> None:
+    assert parsed("Train Epoch: 2 [30000/60000 (50%)]", epochs=4) == LineReport(37.5, None, {"Epoch": "2"})
+    lightning = "Epoch 0: 100%|##| 10/10", "Epoch 1:  50%|#  | 5/10"
+    assert (parsed(*lightning, epochs=2) or LineReport()).percent == 75
+    assert (parsed("epoch=0 loss=1.0", "epoch=1 loss=0.5", epochs=4) or LineReport()).percent == 50
+    assert (parsed("{'loss': 1.0, 'epoch': 0.5}", epochs=2) or LineReport()).percent == 25
+
+
+def test_the_time_that_is_left_follows_the_speed_so_far() -> None:
+    assert (parsed("step 10/100", "step 20/100") or LineReport()).remaining == 8
+    assert (parsed("step 10/100") or LineReport()).remaining is None
+    assert (parsed("step 10/100", "step 100/100") or LineReport()).remaining == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "epochs"),
+    [
+        (["python", "train.py", "--epochs", "10"], 10),
+        (["python", "train.py", "--num_train_epochs=3"], 3),
+        (["bash", "-c", "torchrun train.py --max-epochs 7 --lr 1"], 7),
+        (["python", "train.py", "--epochs", "many"], None),
+        (["python", "train.py"], None),
+    ],
+)
+def test_the_command_may_name_the_number_of_epochs(words: list[str], epochs: int | None) -> None:
+    assert epochs_of({"command": words[:1], "args": words[1:]}) == epochs
+    assert epochs_of({}) is None
+
+
+def test_lines_of_any_kind_and_length_are_parsed_in_bounded_time() -> None:
+    parser = LineParser()
+    for line in ("\r" * 10000, "9" * 20000, "epoch " * 5000, "loss=" * 5000, "|" * 20000, "50%|" + "#" * 20000):
+        parser.parse(line, 0.0)

@@ -1,0 +1,86 @@
+"""Progress from the logs of a node's pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support.waiting import first_answer
+
+from torchyard.api.objects import Object
+from torchyard.core.progress.reports import ProgressReport
+from torchyard.node.logs.progress import ProgressScanner
+
+
+async def until(condition: Callable[[], bool], description: str) -> None:
+    async def query() -> bool:
+        return condition()
+
+    await first_answer(query, description)
+
+
+def line(text: str, second: int = 0) -> str:
+    return f"2026-01-01T00:00:{second:02}.000000000Z stdout F {text}\n"
+
+
+class Node:
+    """A scanner of a pod's directory with one container; `reports` are those with a percentage."""
+
+    def __init__(self, root: Path) -> None:
+        self.reports: list[ProgressReport] = []
+        self.scanner = ProgressScanner(root, self.reports.append)
+        self.logs = root / "u" / "containers" / "main"
+        self.logs.mkdir(parents=True)
+
+    def observe(self, phase: str, attempt: int = 0) -> None:
+        (self.logs / f"{attempt}.record").touch()
+        owner = {"kind": "Job", "name": "train", "uid": "j", "controller": True}
+        metadata = {"name": "train-0", "namespace": "ns", "uid": "u", "ownerReferences": [owner]}
+        containers = [{"name": "main", "command": ["train", "--epochs", "2"]}]
+        statuses = [{"name": "main", "containerID": f"id://{attempt}"}]
+        pod: Object = {"metadata": metadata, "spec": {"containers": containers}}
+        pod["status"] = {"phase": phase, "containerStatuses": statuses}
+        self.scanner.observe("MODIFIED", pod)
+
+    def write(self, text: str, attempt: int = 0) -> None:
+        with (self.logs / f"{attempt}.log").open("a") as file:
+            file.write(text)
+
+    def percents(self) -> list[int | None]:
+        return [report.percent for report in self.reports if not report.is_last]
+
+
+async def test_lines_that_are_added_are_reported_once_and_the_end_too(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.observe("Running")
+    node.write(line("Train Epoch: 1 [0/100 (0%)] loss=1.0") + line("Train Epoch: 1 [50/100 (50%)] loss=0.5", 1))
+    task = asyncio.create_task(node.scanner.run())
+    await until(lambda: node.percents() == [0, 25], "the lines")
+    node.write(line("Train Epoch: 2 [0/100 (0%)] loss=0.4", 2)[:-1])
+    node.write("\n" + line("val accuracy: 12.5%", 3))
+    node.observe("Succeeded")
+    await until(lambda: bool(node.reports) and node.reports[-1].is_last, "the end")
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert node.percents() == [0, 25, 50, None]
+    first = node.reports[1]
+    assert (first.job.name, first.replica, dict(first.metrics)["loss"]) == ("train", "train-0", "0.5")
+
+
+async def test_a_restarted_container_is_read_from_its_new_log_and_much_output_only_at_its_end(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.observe("Running")
+    node.write(line("step 1/10"))
+    node.observe("Running", attempt=1)
+    node.write("".join(line(f"step {step}/5000") for step in range(1, 5001)), attempt=1)
+    task = asyncio.create_task(node.scanner.run())
+    await until(lambda: node.percents()[-1:] == [100], "the last line")
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert len(node.reports) <= 101
+    node.scanner.observe("DELETED", {"metadata": {"uid": "u"}})
+    node.scanner.observe("MODIFIED", {"metadata": {"uid": "x", "name": "x", "namespace": "ns"}})
