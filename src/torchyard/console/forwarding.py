@@ -23,8 +23,8 @@ OWNER: Owner = "owner"
 
 ReadHistory = Callable[[Client], Awaitable[list[Mapping[str, Any]]]]
 _REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-# Nothing else of a response is passed on: no cookies, no credentials, no caching.
-_PASSED_HEADERS = ("retry-after",)
+# Nothing else of a response is passed on: no cookies, which pods may set through a proxy, no credentials, no caching.
+PASSED_HEADERS = ("retry-after",)
 _SAFE_TYPES = ("application/json", "text/plain", "application/yaml", "application/vnd.kubernetes.protobuf")
 
 
@@ -67,7 +67,7 @@ class ForwardingBackend:
         response = await self._transport.request(
             request.method, target, body=request.body, content_type=request.content_type, accept=request.accept
         )
-        headers = {name.title(): response.headers[name] for name in _PASSED_HEADERS if name in response.headers}
+        headers = {name.title(): response.headers[name] for name in PASSED_HEADERS if name in response.headers}
         return ConsoleResponse(
             response.status, response.body, safe_type(response.headers.get("content-type", "")), headers
         )

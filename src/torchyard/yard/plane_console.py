@@ -18,7 +18,7 @@ from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.routing.router import Router
 from torchyard.console.app import KUBERNETES, MAX_LOGIN_BYTES, ConsoleApp
-from torchyard.console.forwarding import safe_type
+from torchyard.console.forwarding import PASSED_HEADERS, safe_type
 from torchyard.console.kubernetes_path import check_kubernetes_path
 from torchyard.console.origin import LOOPBACK_HOSTS
 from torchyard.console.request import (
@@ -140,9 +140,8 @@ class PlaneBackend:
             )
         )
         content_type = safe_type(response.content_type)
-        return ConsoleResponse(
-            response.status, response.body, content_type, dict(response.headers), list(response.warnings)
-        )
+        passed = {name: value for name, value in response.headers.items() if name.lower() in PASSED_HEADERS}
+        return ConsoleResponse(response.status, response.body, content_type, passed, list(response.warnings))
 
     async def samples(self, caller: User, query: SampleQuery) -> dict[str, Any]:
         plural, _, group = query.resource.partition(".")
