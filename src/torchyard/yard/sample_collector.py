@@ -1,4 +1,4 @@
-"""Records what the replicas of jobs use, and saves the samples of all sources."""
+"""Records what the replicas of jobs use and report, and saves the samples."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from datetime import timedelta
 from torchyard.api import quantity
 from torchyard.api.objects import Object
 from torchyard.apiserver.registry.registry import Registry
+from torchyard.core.progress.reports import ProgressReport
+from torchyard.core.run.state import short_name
 from torchyard.core.samples.owners import sampled_replica
-from torchyard.core.samples.table import SampleTable
+from torchyard.core.samples.table import SampledJob, SampleTable
 from torchyard.yard.sample_store import SampleStore, take_changes
 
 _USAGE_SECONDS = 10.0
@@ -19,13 +21,14 @@ _SAVE_EVERY = 3  # measurements
 
 
 class SampleCollector:
-    """`table` is where other sources record; `run` until cancelled, which saves what was not saved."""
+    """`run` until cancelled, which saves what was not saved. `table` has the samples."""
 
     def __init__(
         self, registry: Registry, store: SampleStore, *, keep: timedelta, clock: Callable[[], float] = time.time
     ) -> None:
         self._registry, self._store, self._keep, self._clock = registry, store, keep, clock
         self.table = SampleTable()
+        registry.progress.subscribe(self.record_report)
 
     async def run(self) -> None:
         self.table = await asyncio.to_thread(self._store.load)
@@ -38,6 +41,16 @@ class SampleCollector:
                 await asyncio.to_thread(self._store.save, *take_changes(self.table))
         finally:
             self._store.save(*take_changes(self.table))
+
+    def record_report(self, report: ProgressReport) -> None:
+        """Record what a training printed or reported about itself."""
+        job, time = report.job, report.time.timestamp()
+        sampled = SampledJob(job.namespace, job.kind, job.name)
+        replica = short_name(report.replica, job.name)
+        for name, value in report.samples():
+            self.table.record(sampled, replica, name, time, value)
+        if report.percent is not None:
+            self.table.record(sampled, replica, "progress", time, float(report.percent), unit="percent")
 
     def measure(self) -> None:
         usage = self._registry.usage
