@@ -71,8 +71,18 @@ class ForkServer:
 class SmallJob:
     """One job: its coordinator and its workers."""
 
-    def __init__(self, server: ForkServer, argv: list[str], folder: Path, *, workers: int, lease: float = 30.0) -> None:
+    def __init__(  # what decides how a job runs
+        self,
+        server: ForkServer,
+        argv: list[str],
+        folder: Path,
+        *,
+        workers: int,
+        lease: float = 30.0,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self._server, self._argv, self._folder = server, argv, folder
+        self._environment = environment or {}
         self.output = folder / "output"
         limits = WorldLimits(1, 8, 1, workers)
         self._config = CoordinatorConfig("job", TOKEN, folder / "ledger.db", limits=limits, lease=lease)
@@ -95,6 +105,10 @@ class SmallJob:
         """Replace the coordinator by one with the same port and ledger. It knows nothing but what the ledger has."""
         self._call(self.server.close())
         self._call(self._start(replace(self._config, port=self.port)))
+
+    def stall_coordinator(self, seconds: float) -> None:
+        """Keep the coordinator from doing anything for a time, as SIGSTOP does; its port still accepts connections."""
+        self._loop.call_soon_threadsafe(time.sleep, seconds)
 
     def scale(self, workers: int) -> None:
         async def scale() -> None:
@@ -120,6 +134,7 @@ class SmallJob:
             "TORCHYARD_ELASTIC_WORKER": name,
             "TORCHYARD_ELASTIC_MEMORY": str(self._folder / "memory"),
             "ZOO_HOLD": str(self._folder / "go"),
+            **self._environment,
         }
         self.pids[name] = self._server.fork(self._argv, environment, self.output)
         return name

@@ -1,4 +1,7 @@
-"""Random faults on the programs of `programs/zoo.py`, by seed: `-k "[17]"` replays number 17."""
+"""Random faults on the programs of `programs/zoo.py`, by seed: `-k "[17]"` replays number 17.
+
+Where this process may mount a tmpfs, a third of the programs save checkpoints on one that becomes full and empty again.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ import os
 import random
 import re
 import signal
+import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ from tests.elastic.forked_workers import ForkServer, SmallJob
 from tests.elastic.test_programs import NAMES, TOLERANCE, ZOO, reference  # noqa: F401  # a fixture
 
 from torchyard.elastic.chaos import count_applied_records
+from torchyard.elastic.checkpoint.files import newest_valid
 
 pytestmark = pytest.mark.train
 if importlib.util.find_spec("numpy") is None:
@@ -25,14 +30,30 @@ if importlib.util.find_spec("numpy") is None:
 SEEDS = range(500 if os.environ.get("TORCHYARD_TESTS") == "full" else 4)
 LEASE = 2.0
 """Short, so that a stopped worker is expelled; the lease grows if a slow machine needs it."""
+DISK_BYTES = 1 << 20
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[Path | None]:
+    """A disk of one megabyte; None where this process may not mount one."""
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "torchyard-test", str(directory)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        yield None
+        return
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 class Faults:
     """Faults of one job, in a random order."""
 
-    def __init__(self, job: SmallJob, rng: random.Random) -> None:
+    def __init__(self, job: SmallJob, rng: random.Random, disk: Path | None) -> None:
         self._job = job
         self._rng = rng
+        self._filler = disk / "filler" if disk else None
         self._stopped: list[int] = []
 
     def _world(self) -> list[str]:
@@ -80,6 +101,20 @@ class Faults:
     def restart_coordinator(self) -> None:
         self._job.restart_coordinator()
 
+    def stall_coordinator(self) -> None:
+        self._job.stall_coordinator(self._rng.uniform(0.1, 1.5 * LEASE))
+
+    def fill_disk(self) -> None:
+        """Leave no room for checkpoints, until the next call or the end of the faults."""
+        if self._filler is None:
+            return
+        if self._filler.exists():
+            self._filler.unlink()
+            return
+        with self._filler.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+
     def run(self, count: int) -> list[str]:
         """Cause `count` faults, and return their names."""
         kinds: list[Callable[[], None]] = [
@@ -90,6 +125,8 @@ class Faults:
             self.leave,
             self.resize,
             self.restart_coordinator,
+            self.stall_coordinator,
+            *([self.fill_disk] * 2 if self._filler else ()),
         ]
         names = []
         for _ in range(count):
@@ -97,6 +134,8 @@ class Faults:
             names.append(fault.__name__)
             fault()
             time.sleep(self._rng.uniform(0.0, 0.4))
+        if self._filler is not None:
+            self._filler.unlink(missing_ok=True)
         return names
 
     def end(self) -> None:
@@ -114,18 +153,26 @@ def test_faults_lose_no_record_and_change_no_bit(
 ) -> None:
     rng = random.Random(seed)
     name = rng.choice([name for name in NAMES if name != "early_stop"])
-    job = SmallJob(fork_server, [str(ZOO), name], tmp_path, workers=rng.randint(1, 4), lease=LEASE)
-    try:
-        job.wait_until(lambda: job.server.coordinator.membership.step >= 1)
-        faults = Faults(job, rng)
-        names = faults.run(rng.randint(2, 5))
-        job.release()
-        job.wait_for_end()
-        faults.end()
-        output = job.finish()
-    except BaseException:
-        job.close()
-        raise
+    workers, has_disk = rng.randint(1, 4), rng.random() < 1 / 3
+    with small_disk(tmp_path / "disk") as mounted:
+        disk = mounted if has_disk else None
+        environment = {"ZOO_CHECKPOINTS": str(disk / "checkpoints")} if disk else {}
+        job = SmallJob(fork_server, [str(ZOO), name], tmp_path, workers=workers, lease=LEASE, environment=environment)
+        try:
+            job.wait_until(lambda: job.server.coordinator.membership.step >= 1)
+            faults = Faults(job, rng, disk)
+            names = faults.run(rng.randint(2, 5))
+            job.release()
+            job.wait_for_end()
+            steps = job.server.coordinator.membership.step
+            faults.end()
+            output = job.finish()
+        except BaseException:
+            job.close()
+            raise
+        if disk and (disk / "checkpoints").exists():
+            saved = newest_valid(disk / "checkpoints")
+            assert saved is not None and saved[1].step == steps, (name, names, saved)
     if name in TOLERANCE:
         sums = [float(value) for value in re.findall(r"sum (\S+)", output + reference(name))]
         assert max(sums) - min(sums) <= TOLERANCE[name], (names, sums)

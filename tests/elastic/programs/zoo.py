@@ -1,6 +1,7 @@
 """Small training programs of the kinds that people write, by name: `python zoo.py NAME`.
 
-Each trains 18 steps of 16 records. With ZOO_HOLD, a step waits until that file is there or the world must change.
+Each trains 18 steps of 16 records. With ZOO_HOLD, a step waits until that file is there or the world must change. With
+ZOO_CHECKPOINTS, the programs that use `train` save checkpoints in that directory.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def train(
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     arguments: dict[str, Any] = {"loss": loss_with(model), "data": DATA, "batch": BATCH, "micro_batches": 4}
     arguments |= {"epochs": EPOCHS, "digest_every": 5}
+    if directory := os.environ.get("ZOO_CHECKPOINTS"):
+        arguments["checkpoints"] = elastic.Checkpoints(directory, every=4)
     for step in job.train(model, optimizer, **(arguments | changes)):
         hold()
         if body is not None and body(step):
