@@ -46,6 +46,11 @@ class Resource:
         return self.load_type()
 
     @property
+    def has_conversion_webhook(self) -> bool:
+        """Whether a webhook converts its objects between versions."""
+        return self.custom is not None and self.custom.conversion is not None
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 

@@ -52,6 +52,7 @@ from torchyard.apiserver.access.tls import renew_certificates, server_context
 from torchyard.apiserver.access.webhooks.strategies import with_expression_checks
 from torchyard.apiserver.admission.controller import AdmissionController
 from torchyard.apiserver.crd.controller import CrdController, with_crd_strategy
+from torchyard.apiserver.crd.conversion.webhook import WebhookConverter
 from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.http.limits import limits_for
 from torchyard.apiserver.http.metrics import HttpMetrics
@@ -181,6 +182,9 @@ class Plane:
         self.server.mount(ConsoleMount(self.server, settings, samples, hosts=frozenset((*names, *own_names()))))
         self._start_watchdog()
         crd_controller = CrdController(self.registry, ADMIN)
+        converter = WebhookConverter(self.registry)
+        self.registry.converter = converter
+        self._closing.push_async_callback(converter.close)
         limits = limits_for(open_file_limit(), connections=settings.max_connections)
         front = HttpServer(self.server, limits)
         self.registry.metrics_sources.append(HttpMetrics(front).text)

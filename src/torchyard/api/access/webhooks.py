@@ -40,7 +40,7 @@ def validate_webhooks(configuration: Object, *, mutating: bool) -> list[FieldErr
     for index, webhook in enumerate(configuration.get("webhooks") or ()):
         at, name = f"webhooks[{index}]", webhook.get("name") or ""
         _check_webhook(webhook, at, errs, mutating=mutating)
-        _check_reviews(webhook.get("admissionReviewVersions") or [], f"{at}.admissionReviewVersions", errs)
+        check_reviews(webhook.get("admissionReviewVersions") or [], f"{at}.admissionReviewVersions", errs)
         if name in seen:
             errs.append(field_errors.duplicate(f"{at}.name", name))
         seen.add(name)
@@ -64,7 +64,7 @@ def _check_webhook(webhook: Object, at: str, errs: list[FieldError], *, mutating
         errs.append(field_errors.invalid(f"{at}.timeoutSeconds", seconds, detail))
     for name in ("namespaceSelector", "objectSelector"):
         errs += selectors.validate_object(webhook.get(name), f"{at}.{name}")
-    _check_client(webhook.get("clientConfig") or {}, f"{at}.clientConfig", errs)
+    check_client(webhook.get("clientConfig") or {}, f"{at}.clientConfig", errs)
     if mutating:
         policies = ("IfNeeded", "Never")
         checks.optional_enum(webhook.get("reinvocationPolicy"), policies, f"{at}.reinvocationPolicy", errs)
@@ -127,7 +127,8 @@ def _check_resources(resources: list[str], at: str, errs: list[FieldError]) -> N
         earlier.add(resource)
 
 
-def _check_client(client: Object, at: str, errs: list[FieldError]) -> None:
+def check_client(client: Object, at: str, errs: list[FieldError]) -> None:
+    """Check where a webhook is reached: one of url and service."""
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
         errs.append(field_errors.required(at, "exactly one of url or service is required"))
@@ -199,7 +200,8 @@ def check_conditions(conditions: list[Object], at: str, errs: list[FieldError]) 
             seen.add(name)
 
 
-def _check_reviews(versions: list[str], field: str, errs: list[FieldError]) -> None:
+def check_reviews(versions: list[str], field: str, errs: list[FieldError]) -> None:
+    """Check that one of the versions of a review is known."""
     if not versions:
         errs.append(field_errors.required(field, f"must specify one of {', '.join(_REVIEWS)}"))
         return

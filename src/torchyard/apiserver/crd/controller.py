@@ -98,8 +98,12 @@ class CrdController:
             return
         resources = resources_of(crd)
         if resources:
-            await self._delete_objects(resources[0])
-            if len(self._registry.store.collection(collection_key(resources[0]))):
+            # In the storage version, which needs no conversion: its webhook may be gone.
+            stored = next(
+                (version for version in resources if version.version == version.storage_version), resources[0]
+            )
+            await self._delete_objects(stored)
+            if len(self._registry.store.collection(collection_key(stored))):
                 return
 
         def compute(definition: Object) -> Object:

@@ -33,6 +33,7 @@ class CustomVersion:
     kind: str
     spec: Object
     deprecation: str = ""  # the warning for clients of a deprecated version
+    conversion: Object | None = None  # spec.conversion.webhook, if a webhook converts the objects
 
     @property
     def name(self) -> str:

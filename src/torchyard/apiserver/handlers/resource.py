@@ -23,6 +23,7 @@ from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.verbs.converted_watch import converted_watch
 from torchyard.apiserver.verbs.create import create
 from torchyard.apiserver.verbs.delete import Deleted, delete, read_delete_options
 from torchyard.apiserver.verbs.delete_collection import delete_collection
@@ -60,9 +61,11 @@ class ResourceHandler:
 
     async def _get(self, ctx: RequestContext, request: Request) -> Response:
         record, encoder = find(self.registry, ctx), self._encoder(ctx, request)
+        if ctx.resource.has_conversion_webhook:
+            return await self._encoded(ctx, encoder, record)
         if encoder.cost_of(record) <= LARGE_BYTES:  # the most frequent response of all: no further call
             return Response(200, encoder.object(record), encoder.content_type)
-        return await _encoded(encoder, record)
+        return await self._encoded(ctx, encoder, record)
 
     async def _list(self, ctx: RequestContext, request: Request) -> Response:
         encoder = self._encoder(ctx, request, "list")
@@ -72,15 +75,16 @@ class ResourceHandler:
             metadata["continue"] = page.token
             if page.remaining is not None:
                 metadata["remainingItemCount"] = page.remaining
-        return Response(200, await _encode_list(encoder, page.records, metadata), encoder.content_type)
+        return Response(200, await self._encode_list(ctx, encoder, page.records, metadata), encoder.content_type)
 
     async def _watch(self, ctx: RequestContext, request: Request) -> Response:
         if "watch" not in ctx.resource.verbs:
             raise errors.method_not_allowed()
         encoder = self._encoder(ctx, request, None)
+        start = converted_watch if ctx.resource.has_conversion_webhook else watch
         if request.in_process:
-            return Response(200, events=watch(self.registry, ctx, InProcessEncoder(encoder)))
-        return Response(200, watch(self.registry, ctx, encoder), encoder.content_type)
+            return Response(200, events=start(self.registry, ctx, InProcessEncoder(encoder)))
+        return Response(200, start(self.registry, ctx, encoder), encoder.content_type)
 
     async def _create(self, ctx: RequestContext, request: Request) -> Response:
         if ctx.name:
@@ -89,10 +93,10 @@ class ResourceHandler:
         content_type = request.headers.get("Content-Type", "")
         templates = self.registry.template_caches.get((ctx.resource.group, ctx.resource.plural))
         if templates is not None and bodies.media_type(content_type) == bodies.JSON:
-            return await _encoded(encoder, await templates.create(ctx, request.body), is_new=True)
+            return await self._encoded(ctx, encoder, await templates.create(ctx, request.body), is_new=True)
         obj = await ctx.compute(bodies.read_object, ctx, request.body, content_type)
         warn_if_no_controller(self.registry, ctx)
-        return await _encoded(encoder, await create(self.registry, ctx, obj), is_new=True)
+        return await self._encoded(ctx, encoder, await create(self.registry, ctx, obj), is_new=True)
 
     async def _update(self, ctx: RequestContext, request: Request) -> Response:
         if not ctx.name:
@@ -100,14 +104,14 @@ class ResourceHandler:
         encoder = self._encoder(ctx, request)
         draft = await ctx.compute(bodies.read_draft, ctx, request.body, request.headers.get("Content-Type", ""))
         record, is_new = await update(self.registry, ctx, draft)
-        return await _encoded(encoder, record, is_new=is_new)
+        return await self._encoded(ctx, encoder, record, is_new=is_new)
 
     async def _patch(self, ctx: RequestContext, request: Request) -> Response:
         if not ctx.name:
             raise errors.method_not_allowed()
         encoder = self._encoder(ctx, request)
         record, is_new = await patch(self.registry, ctx, request.body, request.headers.get("Content-Type", ""))
-        return await _encoded(encoder, record, is_new=is_new)
+        return await self._encoded(ctx, encoder, record, is_new=is_new)
 
     async def _delete(self, ctx: RequestContext, request: Request) -> Response:
         options = read_delete_options(await ctx.compute(_options_body, request), request.query)
@@ -125,7 +129,7 @@ class ResourceHandler:
         page = await delete_collection(self.registry, ctx, options)
         encoder = self._encoder(ctx, request, "list")
         metadata = {"resourceVersion": str(page.revision)}
-        return Response(200, await _encode_list(encoder, page.records, metadata), encoder.content_type)
+        return Response(200, await self._encode_list(ctx, encoder, page.records, metadata), encoder.content_type)
 
     async def _deleted(self, ctx: RequestContext, request: Request, outcome: Deleted) -> Response:
         """The object while it still exists, and afterwards a Status; some kinds return the object in both cases."""
@@ -139,7 +143,24 @@ class ResourceHandler:
 
     async def respond(self, ctx: RequestContext, request: Request, record: Record) -> Response:
         """200 with the object of a record."""
-        return await _encoded(self._encoder(ctx, request), record)
+        return await self._encoded(ctx, self._encoder(ctx, request), record)
+
+    async def _encoded(
+        self, ctx: RequestContext, encoder: ObjectEncoder, record: Record, *, is_new: bool = False
+    ) -> Response:
+        if ctx.resource.has_conversion_webhook:
+            record = await self.registry.in_version(ctx.resource, record)
+        cost = encoder.cost_of(record)
+        # not even a call of `compute` for small responses
+        body = encoder.object(record) if cost <= LARGE_BYTES else await compute(cost, encoder.object, record)
+        return Response(201 if is_new else 200, body, encoder.content_type)
+
+    async def _encode_list(
+        self, ctx: RequestContext, encoder: ObjectEncoder, records: list[Record], metadata: Object
+    ) -> bytes:
+        if ctx.resource.has_conversion_webhook:
+            records = await self.registry.converter.to_version(ctx.resource, records, cached=True)
+        return await compute(encoder.cost(records), encoder.encode_list, records, metadata)
 
     def _encoder(self, ctx: RequestContext, request: Request, content: Content | None = "object") -> ObjectEncoder:
         """The encoder for the format that the client accepts; raises 406 if none of its formats is served."""
@@ -162,20 +183,11 @@ class ResourceHandler:
                 format,
                 include=include,
                 clock=self.registry.clock,
-                schema_revision=self.registry.catalog.schema_revision(resource),
+                schema_revision=(
+                    0 if resource.has_conversion_webhook else self.registry.catalog.schema_revision(resource)
+                ),
             )
         return encoder
-
-
-async def _encoded(encoder: ObjectEncoder, record: Record, *, is_new: bool = False) -> Response:
-    cost = encoder.cost_of(record)
-    # not even a call of `compute` for small responses
-    body = encoder.object(record) if cost <= LARGE_BYTES else await compute(cost, encoder.object, record)
-    return Response(201 if is_new else 200, body, encoder.content_type)
-
-
-async def _encode_list(encoder: ObjectEncoder, records: list[Record], metadata: Object) -> bytes:
-    return await compute(encoder.cost(records), encoder.encode_list, records, metadata)
 
 
 def _go_type(resource: Resource, content: Content) -> str:

@@ -47,7 +47,13 @@ class Catalog:
                 yield resource
 
     def storage(self, resource: Resource) -> Resource:
-        """The resource in whose group and version the objects of `resource` are stored."""
+        """The resource in whose group and version the objects of `resource` are stored.
+
+        The objects of a resource with a conversion webhook are in its own version until they are written: the
+        registry's converter converts them when they are read and before they are stored.
+        """
+        if resource.has_conversion_webhook:
+            return resource
         version = resource.storage_version or resource.version
         return self._served.get((storage_group(resource), version, resource.plural), resource)
 

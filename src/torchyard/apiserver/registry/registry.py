@@ -82,6 +82,28 @@ class UsageSource(Protocol):
         ...
 
 
+class VersionConverter(Protocol):
+    """Converts the objects of resources with a conversion webhook."""
+
+    async def to_version(self, resource: Resource, records: list[Record], *, cached: bool = False) -> list[Record]:
+        """The records in the version of `resource`; `cached` ones may have been converted for an earlier request."""
+        ...
+
+    async def to_stored(self, resource: Resource, obj: Object) -> Object:
+        """The object in its storage version."""
+        ...
+
+
+class NoConverter:
+    """For a server without custom resources."""
+
+    async def to_version(self, resource: Resource, records: list[Record], *, cached: bool = False) -> list[Record]:
+        return records
+
+    async def to_stored(self, resource: Resource, obj: Object) -> Object:
+        return obj
+
+
 class NoAdmission:
     async def mutate(
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
@@ -109,6 +131,7 @@ class Registry:
     store: Store
     catalog: Catalog
     admission: Admission = field(default_factory=NoAdmission)
+    converter: VersionConverter = field(default_factory=NoConverter)
     allocators: dict[ResourceKey, Allocator] = field(default_factory=dict)
     template_caches: dict[ResourceKey, TemplateCache] = field(default_factory=dict)
     streams: PodStreams | None = None
@@ -135,6 +158,16 @@ class Registry:
     async def dial(self, host: str, port: int) -> socket.socket:
         """Connect to a pod or another address of the cluster. Raises OSError."""
         return await self.dialer(host, port)
+
+    async def in_version(self, resource: Resource, record: Record) -> Record:
+        """The record in the version of `resource`, where a webhook converts; other records are converted later."""
+        if not resource.has_conversion_webhook:
+            return record
+        return (await self.converter.to_version(resource, [record]))[0]
+
+    async def in_storage_version(self, resource: Resource, obj: Object) -> Object:
+        """The object as it is stored, where a webhook converts."""
+        return await self.converter.to_stored(resource, obj) if resource.has_conversion_webhook else obj
 
     def key(self, resource: Resource, namespace: str, name: str) -> str:
         return object_key(resource, namespace, name)

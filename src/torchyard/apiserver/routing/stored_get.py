@@ -81,7 +81,7 @@ class StoredGets:
         # The path of a Namespace names it twice, as the object and as the namespace that it is in.
         if resource is None or resource.namespaced != bool(route.namespace):
             return None
-        if catalog.storage(resource) is not resource or "get" not in resource.verbs:
+        if resource.has_conversion_webhook or catalog.storage(resource) is not resource or "get" not in resource.verbs:
             return None
         if (resource.group, resource.plural) in VIRTUAL_HANDLERS:
             return None

@@ -16,6 +16,7 @@ from torchyard.apiserver.apply.managed_fields import check_applied
 from torchyard.apiserver.crd.scale import ScalePaths, read_path, write_path
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.patch.parse import APPLY
+from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
@@ -32,7 +33,7 @@ GVK = GroupVersionKind("autoscaling", "v1", "Scale")
 async def scale(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     registry, content_type = resources.registry, request.headers.get("Content-Type", "")
     if ctx.verb == "get":
-        return _respond(ctx, find(registry, ctx))
+        return await _respond(registry, ctx, find(registry, ctx))
     if ctx.verb == "update":
         submitted = await ctx.compute(bodies.read_object, ctx, request.body, content_type, GVK)
         check_scope(ctx, submitted)
@@ -49,11 +50,12 @@ async def scale(resources: ResourceHandler, ctx: RequestContext, request: Reques
         record = await change(registry, ctx, compute, managed_fields_set=patch.type == APPLY)
     else:
         raise errors.method_not_allowed()
-    return _respond(ctx, record)
+    return await _respond(registry, ctx, record)
 
 
-def _respond(ctx: RequestContext, record: Record) -> Response:
-    return Response(200, orjson.dumps(scale_of(ctx, record.object())))
+async def _respond(registry: Registry, ctx: RequestContext, record: Record) -> Response:
+    view = await registry.in_version(ctx.resource, record)
+    return Response(200, orjson.dumps(scale_of(ctx, view.object())))
 
 
 def scale_of(ctx: RequestContext, obj: Object) -> Object:

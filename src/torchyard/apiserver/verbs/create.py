@@ -57,7 +57,10 @@ async def admit_new(
     if allocator is not None and not allocator.before_validation:
         allocator.allocate(registry, obj, None)
     await registry.admission.validate(registry, ctx, "CREATE", obj, None)
-    return await ctx.compute(_stored_form, resource, storage, obj), is_generated
+    obj = await ctx.compute(_stored_form, resource, storage, obj)
+    if resource.has_conversion_webhook:
+        obj = await registry.in_storage_version(resource, obj)
+    return obj, is_generated
 
 
 def _default_new(ctx: RequestContext, storage: Resource, obj: Object, managed_fields_set: bool) -> Object:

@@ -99,15 +99,19 @@ async def delete(registry: Registry, ctx: RequestContext, options: DeleteOptions
         record = registry.store.get(key)
         if record is None:
             raise ctx.not_found()
-        old = record.object()
+        is_converted = ctx.resource.has_conversion_webhook
+        view = await registry.in_version(ctx.resource, record) if is_converted else record
+        old = view.object()
         check_preconditions(ctx, old, options)
         await registry.admission.validate(registry, ctx, "DELETE", None, old)
-        new = record.object()
+        new = view.object()
         outcome = _mark_deleted(ctx, new, options)
         storage = registry.catalog.storage(ctx.resource)
         new = ordered(storage, new)
         if outcome == "unchanged":
             return Deleted(record, gone=False)
+        if is_converted:
+            new = await registry.in_storage_version(ctx.resource, new)
         if ctx.dry_run:
             return Deleted(dry_run_record(key, new), gone=outcome == "gone")
         try:

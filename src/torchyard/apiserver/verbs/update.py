@@ -104,15 +104,17 @@ async def change_draft(
         if record is None:
             raise ctx.not_found()
         ctx.size = max(ctx.size, len(record.data))
-        old, draft = await ctx.compute(_compute_draft, ctx, storage, record, compute, replaces)
+        view = await registry.in_version(resource, record) if resource.has_conversion_webhook else record
+        old, draft = await ctx.compute(_compute_draft, ctx, storage, view, compute, replaces)
         await _admit_change(registry, ctx, draft, old, managed_fields_set=managed_fields_set, validate=validate)
         new = draft.obj
         is_gone = _is_removable(new)
         if not await ctx.compute(_finish_change, ctx, storage, draft, old, is_gone):
             return record
-        new = draft.obj
+        if resource.has_conversion_webhook:
+            draft = Draft(await registry.in_storage_version(resource, draft.obj))
         if ctx.dry_run:
-            return dry_run_record(key, new)
+            return dry_run_record(key, draft.obj)
         try:
             if is_gone:
                 return await registry.store.delete(key, draft, expected=record.rev)

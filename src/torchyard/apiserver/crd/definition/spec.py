@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.api import field_errors
+from torchyard.api.access.webhooks import check_client, check_reviews
 from torchyard.api.field_errors import FieldError
 from torchyard.api.names import IMMUTABLE, dns1035_problems, subdomain_problems
 from torchyard.api.objects import Object
@@ -26,6 +27,9 @@ def default_definition(crd: Object) -> None:
         names["listKind"] = names.get("listKind") or f"{names['kind']}List"
     if not (spec.get("conversion") or {}).get("strategy"):
         spec["conversion"] = {**(spec.get("conversion") or {}), "strategy": "None"}
+    service = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
+    if service is not None and not service.get("port"):
+        service["port"] = 443
     for version in spec.get("versions") or ():
         for column in version.get("additionalPrinterColumns") or ():
             if column.get("priority") == 0:
@@ -148,9 +152,7 @@ def _names_errors(names: Object, path: str) -> list[FieldError]:
 def _conversion_errors(conversion: Object) -> list[FieldError]:
     strategy = conversion.get("strategy") or "None"
     if strategy == "Webhook":
-        # Torchyard converts objects by changing the apiVersion only.
-        detail = "Torchyard does not support conversion webhooks; use strategy None, or a single version"
-        return [field_errors.forbidden("spec.conversion.strategy", detail)]
+        return _conversion_webhook_errors(conversion.get("webhook") or {})
     if strategy != "None":
         return [field_errors.not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))]
     detail = "should not be set when strategy is not set to Webhook"
@@ -160,4 +162,20 @@ def _conversion_errors(conversion: Object) -> list[FieldError]:
         errs.append(field_errors.forbidden("spec.conversion.webhookClientConfig", detail))
     if webhook.get("conversionReviewVersions"):
         errs.append(field_errors.forbidden("spec.conversion.conversionReviewVersions", detail))
+    return errs
+
+
+def _conversion_webhook_errors(webhook: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
+    client = webhook.get("clientConfig")
+    if client is None:
+        detail = "required when strategy is set to Webhook"
+        errs.append(field_errors.required("spec.conversion.webhookClientConfig", detail))
+    else:
+        check_client(client, "spec.conversion.webhookClientConfig", errs)
+    versions, field = webhook.get("conversionReviewVersions") or [], "spec.conversion.conversionReviewVersions"
+    if versions:
+        check_reviews(versions, field, errs)
+    else:
+        errs.append(field_errors.required(field))
     return errs
