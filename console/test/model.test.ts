@@ -51,7 +51,7 @@ describe('the list of jobs', () => {
 
 describe('texts', () => {
   it('writes durations as kubectl does', () => expect([5e3, 187e3, 7500e3, 356400e3].map(duration)).toEqual(['5s', '3m07s', '2h05m', '4d03h']));
-  it('reads quantities', () => expect(['500m', '2Gi', '1500000n', '1e3', 'x'].map(parseQuantity)).toEqual([0.5, 2 ** 31, 0.0015, 1000, NaN]));
+  it('reads quantities', () => expect(['500m', '2Gi', '8Ki', '1500000n', '1e3', 'x'].map(parseQuantity)).toEqual([0.5, 2 ** 31, 8192, 0.0015, 1000, NaN]));
   it('writes numbers', () => expect([bytes(1536), short(0.123456), short(1e-9)]).toEqual(['1.50 KiB', '0.1235', '1.00e-9']));
 });
 

@@ -8,7 +8,7 @@ const FACTORS: Record<string, number> = {
 /** NaN if the text is not a quantity. */
 export function parseQuantity(text: string | number | undefined): number {
   if (typeof text === 'number') return text;
-  const match = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkMGTPE]i?)?$/.exec(text ?? '');
+  const match = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkKMGTPE]i?)?$/.exec(text ?? '');
   const factor = match ? FACTORS[match[2] ?? ''] : undefined;
   return match && factor !== undefined ? Number(match[1]) * factor : NaN;
 }

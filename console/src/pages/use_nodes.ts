@@ -1,0 +1,82 @@
+// Nodes with their pods, and what both use.
+import { useMemo } from 'preact/hooks';
+import { whole } from '../api/collection';
+import type { ApiError } from '../api/http';
+import { NODE_METRICS, NODES, PODS, url } from '../api/kinds';
+import type { KubeObject, Pod } from '../api/objects';
+import { useCollection, useGet } from '../api/use';
+import { parseQuantity, sum } from '../model/quantity';
+
+export interface NodePod {
+  name: string;
+  namespace: string;
+  node: string;
+  phase: string;
+  owner: { kind: string; name: string } | undefined;
+  job: string;
+  requests: Record<string, number>;
+  images: { image: string; id: string }[];
+  claims: string[];
+}
+
+export function toNodePod(object: KubeObject): NodePod {
+  const pod = object as Pod;
+  const owner = pod.metadata.ownerReferences?.find((each) => each.controller);
+  const labels = pod.metadata.labels ?? {};
+  const statuses = pod.status?.containerStatuses ?? [];
+  return {
+    name: pod.metadata.name,
+    namespace: pod.metadata.namespace ?? '',
+    node: pod.spec.nodeName ?? '',
+    phase: pod.status?.phase ?? 'Pending',
+    owner: owner ? { kind: owner.kind, name: owner.name } : undefined,
+    job: labels['training.kubeflow.org/job-name'] ?? labels['jobset.sigs.k8s.io/jobset-name'] ?? owner?.name ?? pod.metadata.name,
+    requests: sum(pod.spec.containers.map((each) => ({ ...each.resources?.limits, ...each.resources?.requests }))),
+    images: pod.spec.containers.map((each) => ({ image: each.image ?? '', id: statuses.find((one) => one.name === each.name)?.imageID ?? '' })),
+    claims: (pod.spec.volumes ?? []).flatMap((volume: { persistentVolumeClaim?: { claimName: string } }) => volume.persistentVolumeClaim?.claimName ?? []),
+  };
+}
+
+interface NodeMetrics {
+  items?: { metadata: { name: string }; usage?: Record<string, string> }[];
+}
+
+export interface Nodes {
+  rows: KubeObject[];
+  pods: NodePod[];
+  usage: Map<string, Record<string, string>>;
+  error: ApiError | undefined;
+  loaded: boolean;
+}
+
+export function useNodes(): Nodes {
+  const nodes = useCollection(NODES, whole);
+  const pods = useCollection(PODS, toNodePod);
+  const metrics = useGet<NodeMetrics>(url(NODE_METRICS), 5000);
+  return useMemo(() => {
+    const usage = new Map((metrics.value?.items ?? []).map((each) => [each.metadata.name, each.usage ?? {}]));
+    return { rows: [...nodes.items.values()], pods: [...pods.items.values()], usage, error: nodes.error, loaded: nodes.loaded };
+  }, [nodes.version, pods.version, metrics.value]);
+}
+
+export interface ResourceUse {
+  resource: string;
+  requested: number;
+  used: number | undefined;
+  total: number;
+}
+
+const SHOWN = /^(cpu|memory|nvidia\.com\/.*|amd\.com\/.*|.*\/gpu.*)$/;
+
+/** What pods that have not ended request, and what metrics.k8s.io measures, of the allocatable resources. */
+export function nodeUse(node: KubeObject, nodes: Pick<Nodes, 'pods' | 'usage'>): ResourceUse[] {
+  const own = nodes.pods.filter((pod) => pod.node === node.metadata.name && pod.phase !== 'Succeeded' && pod.phase !== 'Failed');
+  const usage = nodes.usage.get(node.metadata.name);
+  const allocatable = (node.status?.allocatable ?? {}) as Record<string, string>;
+  return Object.entries(allocatable).filter(([resource]) => SHOWN.test(resource)).map(([resource, total]) => ({
+    resource,
+    total: parseQuantity(total),
+    requested: own.reduce((all, pod) => all + (pod.requests[resource] ?? 0), 0),
+    used: usage?.[resource] === undefined ? undefined : parseQuantity(usage[resource]),
+  }));
+}
