@@ -12,7 +12,8 @@ import pytest
 from torchyard.api.objects import Object
 from torchyard.node.network import dns, names
 from torchyard.node.network.addresses import NetworkSettings, PodIPAllocator
-from torchyard.node.network.proxy import ServicePort, service_ports
+from torchyard.node.network.service_ports import ListenKey, host_ports, service_ports
+from torchyard.node.network.session_affinity import SessionAffinity
 
 
 def service(name: str, address: str = "None", **spec: Any) -> Object:
@@ -167,7 +168,9 @@ async def test_malformed_packets_are_ignored() -> None:
 def test_service_ports_have_the_endpoints_of_their_pods() -> None:
     headless, web = (service_ports(each, slices_of(each)) for each in SERVICES)
     assert headless == []
-    assert web == [ServicePort("tcp", "10.96.0.7", 80, (("10.244.0.7", 8080),))]
+    assert [(port.key, port.endpoints) for port in web] == [
+        (ListenKey("tcp", "10.96.0.7", 80), (("10.244.0.7", 8080),))
+    ]
 
 
 def test_tcp_and_udp_may_share_a_port_number() -> None:
@@ -177,10 +180,81 @@ def test_tcp_and_udp_may_share_a_port_number() -> None:
         slice_of("names", {"addresses": ["10.244.0.3"]}, ports=[{"name": port["name"], "port": 5353} for port in ports])
     ]
     goal = (("10.244.0.3", 5353),)
-    assert service_ports(names_service, pods) == [
-        ServicePort("udp", "10.96.0.9", 53, goal),
-        ServicePort("tcp", "10.96.0.9", 53, goal),
+    assert [(port.key, port.endpoints) for port in service_ports(names_service, pods)] == [
+        (ListenKey("udp", "10.96.0.9", 53), goal),
+        (ListenKey("tcp", "10.96.0.9", 53), goal),
     ]
+
+
+def test_node_ports_and_host_ports_are_served_on_the_addresses_of_the_node() -> None:
+    web = service("web", "10.96.0.9", ports=[{"port": 80, "nodePort": 30080}])
+    ports = service_ports(web, [], node_addresses=("127.0.0.1", "192.0.2.7"))
+    assert [port.key for port in ports] == [
+        ListenKey("tcp", "10.96.0.9", 80),
+        ListenKey("tcp", "127.0.0.1", 30080, on_machine=True),
+        ListenKey("tcp", "192.0.2.7", 30080, on_machine=True),
+    ]
+    container_ports = [
+        {"containerPort": 80, "hostPort": 8080},
+        {"containerPort": 53, "hostPort": 53, "hostIP": "192.0.2.9", "protocol": "UDP"},
+        {"containerPort": 81},
+    ]
+    pod: dict[str, Any] = {
+        "metadata": {"namespace": "default", "name": "p"},
+        "spec": {"containers": [{"name": "main", "ports": container_ports}]},
+        "status": {"podIP": "10.244.0.5", "phase": "Running"},
+    }
+    assert [(port.key, port.endpoints) for port in host_ports(pod, node_addresses=("127.0.0.1",))] == [
+        (ListenKey("tcp", "127.0.0.1", 8080, on_machine=True), (("10.244.0.5", 80),)),
+        (ListenKey("udp", "192.0.2.9", 53, on_machine=True), (("10.244.0.5", 53),)),
+    ]
+    pod["status"]["phase"] = "Succeeded"
+    assert host_ports(pod, node_addresses=("127.0.0.1",)) == []
+
+
+def test_terminating_endpoints_serve_while_none_is_ready() -> None:
+    def endpoint(address: str, **conditions: bool) -> dict[str, Any]:
+        return {"addresses": [address], "conditions": conditions}
+
+    going = endpoint("10.244.0.3", ready=False, serving=True, terminating=True)
+    gone = endpoint("10.244.0.4", ready=False, serving=False, terminating=True)
+    ready = endpoint("10.244.0.5", ready=True)
+    web = service("web", "10.96.0.9", ports=[{"port": 80}])
+    number = [{"port": 8080}]
+    assert service_ports(web, [slice_of("web", going, gone, ports=number)])[0].endpoints == (("10.244.0.3", 8080),)
+    both = [slice_of("web", going, gone, ports=number), slice_of("web", ready, ports=number)]
+    assert service_ports(web, both)[0].endpoints == (("10.244.0.5", 8080),)
+
+
+def test_a_client_keeps_its_endpoint_until_it_is_idle_for_too_long() -> None:
+    now = 0.0
+    affinity = SessionAffinity(lambda: now)
+    endpoints = (("a", 1), ("b", 1))
+    assert affinity.get("client", 10, endpoints) is None
+    affinity.put("client", endpoints[1])
+    now = 9.0
+    assert affinity.get("client", 10, endpoints) == endpoints[1]
+    assert affinity.get("client", 10, endpoints[:1]) is None
+    now = 10.0
+    assert affinity.get("client", 10, endpoints) is None
+
+
+async def test_an_external_name_is_answered_with_an_alias_and_its_addresses() -> None:
+    resolver = dns.DnsServer(
+        lambda: {"web.default.svc.cluster.local": ["10.96.0.7"]},
+        domain="cluster.local",
+        upstream=[],
+        aliases=lambda: {
+            "inside.default.svc.cluster.local": "web.default.svc.cluster.local",
+            "outside.default.svc.cluster.local": "localhost",
+        },
+    )
+    alias = await resolver.alias_answer(query("inside.default.svc.cluster.local", 1))
+    assert alias is not None and alias.endswith(bytes([10, 96, 0, 7]))
+    assert alias[6:8] == b"\0\2"  # the alias and its address
+    outside = await resolver.alias_answer(query("outside.default.svc.cluster.local", 1))
+    assert outside is not None and b"\x09localhost\0" in outside and bytes([127, 0, 0, 1]) in outside
+    assert await resolver.alias_answer(query("web.default.svc.cluster.local", 1)) is None
 
 
 def test_pod_addresses_are_allocated_once_and_not_reused_at_once() -> None:

@@ -122,7 +122,7 @@ async def test_an_idle_udp_flow_is_closed_and_the_next_datagram_opens_another(
     monkeypatch.setattr(udp_proxy, "IDLE_SECONDS", 0.05)
     loop, pod, opened = asyncio.get_running_loop(), UpperCaseServer(), 0
 
-    async def open_endpoint() -> socket.socket:
+    async def open_endpoint(_client: str) -> socket.socket:
         nonlocal opened
         opened += 1
         if opened == 2:

@@ -116,15 +116,19 @@ class NodeAgent:
         await self.context.zygote.ensure()
         services = ClusterServices(
             self._settings.network,
-            ClusterNetwork(self._settings.root),
+            ClusterNetwork(self._settings.root) if self.machine.network else None,
             self._services,
             self._slices,
+            recorder=self.context.recorder,
+            node_addresses=tuple(dict.fromkeys(("127.0.0.1", self.context.host_ip))),
             api_address=self._settings.api_address,
             changed=self._names_changed,
         )
         self.context.names = services.records_in
         self.context.services = lambda namespace: self._services.by("namespace", namespace)
         self._pods.on_change(self._pod_changed)
+        if self.machine.network:
+            self._pods.on_change(lambda change, pod, _: services.pod_changed(pod, is_deleted=change == "DELETED"))
         await self._register_with_retry()
         try:
             parts: dict[str, Part] = {
@@ -135,11 +139,10 @@ class NodeAgent:
                 "heartbeat": self._heartbeat,
                 "status": self._refresh_status,
                 "metrics": self.metrics.run,
+                "proxy": services.run,
             }
             if self._progress is not None:
                 parts["progress"] = self._progress.run
-            if self.machine.network:
-                parts["proxy"] = services.run
             if self.machine.network and not self.machine.outbound_missing:
                 relay = OutboundRelay(ClusterNetwork(self._settings.root), self._settings.network)
                 parts["outbound"] = relay.run

@@ -41,6 +41,14 @@ class NodeEventRecorder:
             involved["fieldPath"] = _field_path(pod, container)
         self._queue.put_nowait((involved, metadata["namespace"], kind or "Normal", reason, message))
 
+    def warn(self, obj: Object, reason: str, message: str) -> None:
+        """A warning about a Service or a pod, for what the node cannot do for it."""
+        metadata = obj["metadata"]
+        involved = {name: metadata[name] for name in ("namespace", "name", "uid")}
+        involved |= {"kind": obj.get("kind") or ("Pod" if "containers" in obj["spec"] else "Service")}
+        involved |= {"apiVersion": "v1", "resourceVersion": metadata.get("resourceVersion", "")}
+        self._queue.put_nowait((involved, metadata["namespace"], "Warning", reason, message))
+
     def node(self, node: Object, reason: str, message: str, *, kind: str = "Normal") -> None:
         name = node["metadata"]["name"]
         involved = {"kind": "Node", "name": name, "uid": node["metadata"].get("uid", name), "apiVersion": "v1"}

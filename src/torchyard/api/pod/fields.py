@@ -28,10 +28,6 @@ def _everywhere(path: str, support: Support, note: str, **more: Any) -> FieldSup
     return FieldSupport(path, support, support, support, note, **more)
 
 
-def _not_host_network(_: Any, __: Any, pod: SearchedSpec) -> bool:
-    return not pod.spec.get("hostNetwork")
-
-
 def _other_port(host_port: Any, port: Any, _: SearchedSpec) -> bool:
     return bool(host_port != port.get("containerPort"))
 
@@ -221,19 +217,16 @@ _CONTAINER = [
     FieldSupport(f"{_C}.ports[].protocol"),
     FieldSupport(
         f"{_C}.ports[].hostPort",
-        sandbox="ignored",
-        note="ports of the machine are not forwarded to pods; use kubectl port-forward or hostNetwork",
-        applies=_not_host_network,
-    ),
-    FieldSupport(
-        f"{_C}.ports[].hostPort",
         "ignored",
         "yes",
         "ignored",
         "the pod uses the machine's network: hostPort can only be containerPort",
         applies=_other_port,
     ),
-    FieldSupport(f"{_C}.ports[].hostIP", "ignored", "ignored", "ignored", "see hostPort"),
+    FieldSupport(
+        f"{_C}.ports[].hostPort", note="of the machine's loopback and node address, unless hostIP names another"
+    ),
+    FieldSupport(f"{_C}.ports[].hostIP", "ignored", "yes", "ignored", "see hostPort"),
     FieldSupport(f"{_C}.resizePolicy[].resourceName"),
     _everywhere(
         f"{_C}.resizePolicy[].restartPolicy",

@@ -10,5 +10,6 @@ Modules in reading order:
 - `endpoints`: validation of Endpoints and EndpointSlices
 - `ingress`: validation of Ingresses, IngressClasses and NetworkPolicies
 - `addresses`: IPAddress and ServiceCIDR
+- `messages`: events of the node about Services
 - `columns`: table columns
 """

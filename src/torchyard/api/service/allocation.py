@@ -136,8 +136,9 @@ def _carry_node_ports(ports: list[Object], before: list[Object]) -> None:
 def drop_type_dependent_fields(new: Object, old: Object) -> None:
     """Drop the fields of the old type that the user did not change, when the type changes."""
     spec, before = new["spec"], old["spec"]
-    if needs_cluster_ip(old) and not needs_cluster_ip(new) and _is_unchanged(spec, before, "clusterIP", "clusterIPs"):
-        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+    has_lost_address = needs_cluster_ip(old) and not needs_cluster_ip(new)
+    if has_lost_address and _is_unchanged(spec, before, "clusterIP", "clusterIPs"):
+        for name in ("clusterIP", "clusterIPs"):
             spec.pop(name, None)
     if needs_node_ports(old) and not needs_node_ports(new):
         for port, was in zip(spec.get("ports") or (), before.get("ports") or (), strict=False):
@@ -148,7 +149,9 @@ def drop_type_dependent_fields(new: Object, old: Object) -> None:
         ("allocateLoadBalancerNodePorts", _was_load_balancer(new, old)),
         ("loadBalancerClass", _was_load_balancer(new, old)),
         ("externalTrafficPolicy", is_externally_accessible(old) and not is_externally_accessible(new)),
-        ("internalTrafficPolicy", needs_cluster_ip(old) and not needs_cluster_ip(new)),
+        ("internalTrafficPolicy", has_lost_address),
+        ("ipFamilies", has_lost_address),
+        ("ipFamilyPolicy", has_lost_address),
     ]
     for name, applies in gone:
         if applies and _is_unchanged(spec, before, name):

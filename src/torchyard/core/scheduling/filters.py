@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from torchyard.api import selectors
 from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
-from torchyard.core.scheduling.node_info import PODS, REQUIRED, NodeInfo, host_ports, requests, required_anti_affinity
+from torchyard.core.scheduling.node_info import (
+    PODS,
+    REQUIRED,
+    NodeInfo,
+    host_ports,
+    host_ports_conflict,
+    requests,
+    required_anti_affinity,
+)
 
 
 def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInfo]) -> list[str]:
@@ -107,7 +115,8 @@ def _matches(labels: Mapping[str, str], expression: Object) -> bool:
 
 def _ports(pod: Object, node_info: NodeInfo) -> str:
     ports = host_ports(pod)
-    return messages.NODE_PORTS if ports and any(ports & host_ports(other) for other in node_info.pods.values()) else ""
+    is_taken = ports and any(host_ports_conflict(pod, other) for other in node_info.pods.values())
+    return messages.NODE_PORTS if is_taken else ""
 
 
 def insufficient_resources(pod: Object, node_info: NodeInfo) -> list[str]:

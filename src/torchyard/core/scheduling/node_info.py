@@ -54,13 +54,29 @@ def requests(pod: Object) -> Amounts:
     return {**{name: amount for name, amount in total.items() if amount}, PODS: 1000}
 
 
-def host_ports(pod: Object) -> set[tuple[str, int]]:
+def host_ports(pod: Object) -> set[tuple[str, int, str]]:
+    """Protocol, port and address of the machine; an empty address is every address."""
     return {
-        (port.get("protocol") or "TCP", port["hostPort"])
+        (port.get("protocol") or "TCP", port["hostPort"], _host_ip(port))
         for container in pod["spec"].get("containers") or ()
         for port in container.get("ports") or ()
         if port.get("hostPort")
     }
+
+
+def _host_ip(port: Object) -> str:
+    address = port.get("hostIP") or ""
+    return "" if address == "0.0.0.0" else address  # noqa: S104
+
+
+def host_ports_conflict(pod: Object, other: Object) -> bool:
+    """Whether both pods want the same port of an address."""
+    wanted, taken = host_ports(pod), host_ports(other)
+    return bool(wanted and taken) and any(
+        (protocol, number) == (other_protocol, other_number) and (not address or not theirs or address == theirs)
+        for protocol, number, address in wanted
+        for other_protocol, other_number, theirs in taken
+    )
 
 
 def uid_of(pod: Object) -> str:

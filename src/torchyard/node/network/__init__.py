@@ -7,7 +7,9 @@ Reading order:
 - `connection_limit`: how many connections the node holds for pods
 - `dialer`: connects to addresses of the cluster from the node
 - `dns`: the cluster's DNS server
-- `proxy`, `udp_proxy`: service addresses over TCP and UDP (kube-proxy's task)
+- `service_ports`: what the node listens on for Services, node ports and host ports
+- `session_affinity`: which endpoint a client keeps
+- `proxy`, `udp_proxy`: forwarding to pods over TCP and UDP (kube-proxy's task)
 - `cluster_services`: keeps names and proxy in step with the API
 - `outbound`: pods' TCP connections to the outside
 - `rendezvous_ports`: how the replicas of a job meet where pods share the machine's network

@@ -12,15 +12,20 @@ from collections.abc import Callable, Mapping
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.api.service import messages
 from torchyard.kube.informer import Informer, key_of
+from torchyard.node.events import NodeEventRecorder
 from torchyard.node.network import dns, names
 from torchyard.node.network.addresses import NetworkSettings
-from torchyard.node.network.proxy import ServicePort, ServiceProxy, service_ports
+from torchyard.node.network.dialer import ClusterDialer
+from torchyard.node.network.proxy import ServiceProxy
+from torchyard.node.network.service_ports import ServicePort, host_ports, service_ports
 from torchyard.node.shim.client import ClusterNetwork
 
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
+_MAX_REPORTED = 4096
 # A call of `changed` writes files of many pods; the pause after it is so many times as long.
 _PAUSE_FACTOR = 5.0
 
@@ -34,23 +39,34 @@ class ClusterServices:
     def __init__(
         self,
         settings: NetworkSettings,
-        network: ClusterNetwork,
+        network: ClusterNetwork | None,
         services: Informer,
         slices: Informer,
         *,
+        recorder: NodeEventRecorder,
+        node_addresses: tuple[str, ...],
         api_address: tuple[str, int] | None,
         changed: Callable[[set[str]], None],
     ) -> None:
         self._settings, self._network = settings, network
         self._services, self._slices, self._changed = services, slices, changed
+        self._recorder, self._node_addresses = recorder, node_addresses
+        self._pods: dict[str, Object] = {}  # with host ports, by owner of the port
+        self._reported: set[tuple[str, str]] = set()  # events, by uid and message
         self.records: names.DnsRecords = {}
         self._records_in: dict[str, names.DnsRecords] = {}  # by namespace
         self._records_of: dict[str, names.DnsRecords] = {}  # by service, as `namespace/name`
+        self._aliases: dict[str, str] = {}  # of Services of type ExternalName
         self._changed_namespaces: set[str] = set()
         self._next_report = 0.0  # not before this time of the event loop
         self._dirty: OrderedDict[str, None] = OrderedDict()  # services whose ports may have changed
         self._has_dirty = asyncio.Event()
-        self._proxy = ServiceProxy(network, external={settings.api: api_address} if api_address else {})
+        self._proxy = ServiceProxy(
+            network,
+            ClusterDialer(network, settings),
+            external={settings.api: api_address} if api_address else {},
+            failed=self._listen_failed,
+        )
         slices.add_index("service", names.service_of)
         services.on_change(lambda _change, service, _before: self._update("/".join(key_of(service))))
         slices.on_change(self._slice_changed)
@@ -70,6 +86,9 @@ class ClusterServices:
         service = self._services.get(namespace, name)
         slices = self._slices.by("service", key)
         records = names.service_records(service, slices, domain=self._settings.domain) if service else {}
+        self._aliases.pop(f"{name}.{namespace}.svc.{self._settings.domain}", None)
+        if service:
+            self._aliases.update(names.service_alias(service, domain=self._settings.domain))
         before = self._records_of.pop(key, {})
         if records:
             self._records_of[key] = records
@@ -103,8 +122,8 @@ class ClusterServices:
             self._next_report = now + (now - started) * _PAUSE_FACTOR
 
     async def run(self) -> None:
-        """Serve DNS and the Services' addresses inside the pod network."""
-        transport = await self._serve_dns()
+        """Serve DNS and the Services' addresses inside the pod network, and ports of the machine."""
+        transport = await self._serve_dns() if self._network is not None else None
         self._dirty.update(dict.fromkeys("/".join(key_of(service)) for service in self._services.all()))
         self._has_dirty.set()  # a start after a failure has to open every port again
         try:
@@ -113,7 +132,8 @@ class ClusterServices:
                 self._has_dirty.clear()
                 await self._update_ports()
         finally:
-            transport.close()
+            if transport is not None:
+                transport.close()
             await self._proxy.close()
 
     async def _update_ports(self) -> None:
@@ -133,13 +153,54 @@ class ClusterServices:
             self._has_dirty.set()
 
     def _ports_of(self, key: str) -> list[ServicePort]:
+        if key in self._pods:
+            return host_ports(self._pods[key], node_addresses=self._node_addresses)
         namespace, _, name = key.partition("/")
         service = self._services.get(namespace, name)
-        return service_ports(service, self._slices.by("service", key)) if service else []
+        if service is None:
+            return []
+        ports = service_ports(service, self._slices.by("service", key), node_addresses=self._node_addresses)
+        if self._network is None and ports and ports[0].key.address not in (self._settings.api, self._settings.dns):
+            self._report(service, messages.REASON_CLUSTER_IP_NOT_SERVED, messages.CLUSTER_IP_NOT_SERVED)
+        return ports
+
+    def pod_changed(self, pod: Object, *, is_deleted: bool) -> None:
+        """Listen on the host ports of a pod, or no longer."""
+        key = "pod:" + "/".join(key_of(pod))
+        if is_deleted or not host_ports(pod, node_addresses=self._node_addresses):
+            if self._pods.pop(key, None) is None:
+                return
+        elif self._pods.get(key, {}).get("status") == pod.get("status"):
+            return
+        else:
+            self._pods[key] = pod
+        self._dirty[key] = None
+        self._has_dirty.set()
+
+    def _listen_failed(self, port: ServicePort, reason: str) -> None:
+        text = messages.port_not_served(port.key.protocol, port.key.address, port.key.port, reason)
+        obj = self._pods.get(port.owner) or self._services.get(*port.owner.split("/", 1))
+        if obj is not None and port.key.on_machine:
+            self._report(obj, messages.REASON_PORT_NOT_SERVED, text)
+
+    def _report(self, obj: Object, reason: str, text: str) -> None:
+        """Once for each object and message, though the port is tried again and again."""
+        uid = obj["metadata"]["uid"]
+        if (uid, text) not in self._reported:
+            if len(self._reported) >= _MAX_REPORTED:
+                self._reported.clear()
+            self._reported.add((uid, text))
+            self._recorder.warn(obj, reason, text)
 
     async def _serve_dns(self) -> asyncio.BaseTransport:
+        assert self._network is not None
         socket = await self._network.listen("udp", self._settings.dns, 53)
-        server = dns.DnsServer(lambda: self.records, domain=self._settings.domain, upstream=dns.machine_servers())
+        server = dns.DnsServer(
+            lambda: self.records,
+            domain=self._settings.domain,
+            upstream=dns.machine_servers(),
+            aliases=lambda: self._aliases,
+        )
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: server, sock=socket)
         return transport

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import ipaddress
+import socket
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import cast
 
 from torchyard.node.network.connection_limit import ConnectionLimit
 
-_A, _PTR, _AAAA, _IN = 1, 12, 28, 1
+_A, _CNAME, _PTR, _AAAA, _IN = 1, 5, 12, 28, 1
 _OK, _SERVER_FAILURE, _NAME_ERROR, _REFUSED = 0, 2, 3, 5
 _MAX_FORWARDED = 256
 # UDP may lose a packet, and a program would only retry after five seconds: the query is repeated here.
@@ -43,13 +44,34 @@ def reply(packet: bytes, end: int, code: int, records: list[tuple[int, bytes]]) 
     return head + packet[12:end] + body
 
 
+def encode_name(name: str) -> bytes:
+    labels = (label.encode("ascii", "ignore")[:63] for label in name.split(".") if label)
+    return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+
+
+async def _machine_addresses(name: str) -> list[str]:
+    """What the machine itself resolves a name to."""
+    try:
+        results = await asyncio.get_running_loop().getaddrinfo(name, None, family=socket.AF_INET)
+    except OSError:
+        return []
+    return list(dict.fromkeys(str(address[0]) for *_, address in results))
+
+
 class DnsServer(asyncio.DatagramProtocol):
     """Serves one UDP socket. `names` is called for every packet, so that answers are always current."""
 
     def __init__(
-        self, names: Callable[[], Mapping[str, list[str]]], *, domain: str, upstream: list[str], port: int = 53
+        self,
+        names: Callable[[], Mapping[str, list[str]]],
+        *,
+        domain: str,
+        upstream: list[str],
+        port: int = 53,
+        aliases: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._names, self._domain, self._upstream, self._port = names, domain, upstream, port
+        self._aliases = aliases
         self._tasks: set[asyncio.Task[None]] = set()
         self._limit = ConnectionLimit(_MAX_FORWARDED)  # each query takes an open file until it is answered
 
@@ -62,7 +84,7 @@ class DnsServer(asyncio.DatagramProtocol):
             name, kind, end = parse_question(data)
         except (IndexError, ValueError, struct.error):
             return
-        answer = self.answer(data, name, kind, end)
+        answer = None if name in self._aliases() else self.answer(data, name, kind, end)
         if answer is not None:
             self._transport.sendto(answer, addr)
             return
@@ -86,7 +108,30 @@ class DnsServer(asyncio.DatagramProtocol):
         records = [(_A, ipaddress.ip_address(address).packed) for address in addresses] if kind == _A else []
         return reply(packet, end, _OK, records)
 
+    async def alias_answer(self, packet: bytes) -> bytes | None:
+        """The answer for a Service of type ExternalName: the alias, and what it stands for. None for other names."""
+        name, kind, end = parse_question(packet)
+        target = self._aliases().get(name)
+        if target is None:
+            return None
+        addresses = self._names().get(target)
+        if addresses is None and kind == _A:
+            addresses = await _machine_addresses(target)
+        encoded = encode_name(target)
+        records = [(name, _CNAME, encoded)]
+        records += [(target, _A, ipaddress.ip_address(address).packed) for address in addresses or () if kind == _A]
+        body = b"".join(
+            encode_name(owner) + struct.pack("!HHIH", record, _IN, TTL, len(data)) + data
+            for owner, record, data in records
+        )
+        head = reply(packet, end, _OK, [])
+        return head[:6] + struct.pack("!H", len(records)) + head[8:] + body
+
     async def _forward(self, packet: bytes, end: int, address: tuple[str, int]) -> None:
+        alias = await self.alias_answer(packet)
+        if alias is not None:
+            self._transport.sendto(alias, address)
+            return
         for server in self._upstream:
             answer = await self._query(server, packet)
             if answer is not None:

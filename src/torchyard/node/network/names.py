@@ -43,6 +43,14 @@ def service_records(service: Object, slices: Iterable[Object], *, domain: str) -
     return records
 
 
+def service_alias(service: Object, *, domain: str) -> dict[str, str]:
+    """The name that a Service of type ExternalName stands for, by its own."""
+    metadata, spec = service["metadata"], service["spec"]
+    if spec.get("type") != "ExternalName" or not spec.get("externalName"):
+        return {}
+    return {f"{metadata['name']}.{metadata['namespace']}.svc.{domain}": spec["externalName"].rstrip(".").lower()}
+
+
 def hosts_file(
     records: Mapping[str, list[str]],
     *,

@@ -6,6 +6,7 @@ UDP has no connections, so a table remembers which pod each client was given, un
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from collections.abc import Awaitable, Callable
 from typing import cast
@@ -14,14 +15,14 @@ from torchyard.api.errors import YardError
 from torchyard.node.network.connection_limit import ConnectionLimit
 
 Address = tuple[str, int]
-OpenEndpoint = Callable[[], Awaitable[socket.socket]]
+OpenEndpoint = Callable[[str], Awaitable[socket.socket]]  # of a client
 # as long as the kernel keeps an idle UDP flow (nf_conntrack_udp_timeout_stream)
 IDLE_SECONDS = 120.0
 _QUEUE_LIMIT = 64
 
 
 class UdpServicePort(asyncio.DatagramProtocol):
-    """Serves one bound UDP socket. `open_endpoint` returns a socket connected to one of the pods."""
+    """Serves one bound UDP socket. `open_endpoint` returns a socket connected to a pod for a client."""
 
     def __init__(self, open_endpoint: OpenEndpoint, limit: ConnectionLimit) -> None:
         self._open_endpoint, self._limit = open_endpoint, limit
@@ -37,7 +38,7 @@ class UdpServicePort(asyncio.DatagramProtocol):
             if not self._limit.acquire(addr[0]):
                 return  # as a full buffer would drop it
             flow = self._flows[addr] = _UdpFlow(lambda reply: self._transport.sendto(reply, addr))
-            flow.start(self._open_endpoint, ended=lambda: self._forget(addr))
+            flow.start(functools.partial(self._open_endpoint, addr[0]), ended=lambda: self._forget(addr))
         flow.send(data)
 
     def _forget(self, addr: Address) -> None:
@@ -58,14 +59,14 @@ class _UdpFlow(asyncio.DatagramProtocol):
         self._endpoint: asyncio.DatagramTransport | None = None
         self._last_seen = 0.0
 
-    def start(self, open_endpoint: OpenEndpoint, *, ended: Callable[[], object]) -> None:
+    def start(self, open_endpoint: Callable[[], Awaitable[socket.socket]], *, ended: Callable[[], object]) -> None:
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._last_seen = self._loop.time()
         self._opening = self._loop.create_task(self._open(open_endpoint))
         self._timer = self._loop.call_later(IDLE_SECONDS, self._check_idle)
 
-    async def _open(self, open_endpoint: OpenEndpoint) -> None:
+    async def _open(self, open_endpoint: Callable[[], Awaitable[socket.socket]]) -> None:
         try:
             connection = await open_endpoint()
         except (YardError, OSError):

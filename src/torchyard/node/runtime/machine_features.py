@@ -81,6 +81,7 @@ class MachineFeatures:
             ("shifted ids", self.shifted_ids, self._shifted_ids_details()),
             ("seccomp", self.seccomp, self._seccomp_details()),
             ("pod network", self.network, self.network_missing or "a network namespace per pod"),
+            ("service addresses", self.network, self._service_details()),
             (
                 "outbound network",
                 not self.network or not self.outbound_missing,
@@ -96,6 +97,11 @@ class MachineFeatures:
         if not self.shifted_ids_missing:
             return "each pod that is not privileged has 65,536 ids of its own"
         return f"pods have the ids of the plane's user: {self.shifted_ids_missing}"
+
+    def _service_details(self) -> str:
+        if self.network:
+            return "cluster IPs in the pod network; node ports and host ports on the machine"
+        return "no cluster IPs without a pod network; node ports work"
 
     def _seccomp_details(self) -> str:
         if not self.sandbox:
