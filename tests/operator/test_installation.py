@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,16 @@ from tests.support.operator import INSTALLATION, denied, installation, running
 from tests.support.pytorchjobs import job
 from tests.support.waiting import first_answer
 
-from torchyard.api.errors import StatusError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import CLUSTER_ROLES, NAMESPACES
+from torchyard.api.gvr import CLUSTER_ROLES, NAMESPACES, SERVICES
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client
 from torchyard.kube.connect import open_client
 from torchyard.kube.kubeconfig import load
 from torchyard.operator.certificates import MUTATING, VALIDATING
-from torchyard.operator.install import install, uninstall
+from torchyard.operator.install import DEFINITIONS, install, uninstall
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK
 
 pytestmark = pytest.mark.cluster
@@ -147,3 +148,47 @@ def test_the_doctor_reports_denied_reads(kube: Server, tmp_path: Path) -> None:
 def test_an_unknown_context_is_an_error(kube: Server) -> None:
     result = yard("doctor", "--kubeconfig", str(kube.kubeconfig), "--context", "nowhere")
     assert result.returncode == 1 and "nowhere" in result.stderr
+
+
+def prometheus_definition(plural: str, kind: str) -> Object:
+    """The definition of a kind of the Prometheus Operator, without its schema."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+        "spec": {"group": "monitoring.coreos.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+async def is_served(client: Client, ref: GroupVersionResource) -> bool:
+    try:
+        await client.list(ref)
+    except StatusError as error:
+        assert error.status == 404
+        return False
+    return True
+
+
+async def test_monitoring_is_installed_and_removed_and_needs_the_prometheus_operator(kube: Server) -> None:
+    to = replace(INSTALLATION, monitoring=True)
+    output: list[str] = []
+    async with administered(kube) as client:
+        with pytest.raises(YardError, match=r"monitoring\.coreos\.com") as missing:
+            await install(client, to, output.append)
+        assert "Prometheus Operator" in missing.value.hint
+        for plural, kind in (("servicemonitors", "ServiceMonitor"), ("prometheusrules", "PrometheusRule")):
+            await client.create(DEFINITIONS, prometheus_definition(plural, kind))
+            await first_answer(partial(is_served, client, GroupVersionResource("monitoring.coreos.com", "v1", plural)))
+        monitors = GroupVersionResource("monitoring.coreos.com", "v1", "servicemonitors")
+        await install(client, to, output.append)
+        monitor = await client.get(monitors, NAME, to.namespace)
+        service = await client.get(SERVICES, NAME, to.namespace)
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        await install(client, replace(to, monitoring=False), output.append)
+        assert (await client.list(monitors)).items == [], "no longer wanted"
+        await uninstall(client, to, output.append, with_definitions=True)
+        for plural in ("servicemonitors", "prometheusrules"):
+            await client.delete(DEFINITIONS, f"{plural}.monitoring.coreos.com")

@@ -28,7 +28,7 @@ _DEFAULT_PORT = 8686
 @with_cluster
 def console(
     cluster: Cluster,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the link in a browser.")] = True,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the link and open no browser.")] = False,
     port: Annotated[
         int | None,
         typer.Option(
@@ -50,12 +50,15 @@ def console(
     from torchyard.console.pages import ConsolePages, PagesMissing
 
     if direct:
-        _open(asyncio.run(_direct_link(cluster)), browser=browser)
+        _open(asyncio.run(_direct_link(cluster)), browser=not no_browser)
         return
     if not ConsolePages().are_built:
         raise PagesMissing
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(cluster, _DEFAULT_PORT if port is None else port, may_choose=port is None, browser=browser))
+        serving = _serve(
+            cluster, _DEFAULT_PORT if port is None else port, may_choose=port is None, browser=not no_browser
+        )
+        asyncio.run(serving)
 
 
 async def _serve(cluster: Cluster, port: int, *, may_choose: bool, browser: bool) -> None:

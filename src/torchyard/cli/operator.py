@@ -138,6 +138,12 @@ def install(
         bool | None,
         typer.Option(help="Create Workloads for Kueue. Default: if Kueue runs and does not do so for PyTorchJobs."),
     ] = None,
+    monitoring: Annotated[
+        bool,
+        typer.Option(
+            "--monitoring", help="Add a ServiceMonitor, alerts and Grafana dashboards. Needs the Prometheus Operator."
+        ),
+    ] = False,
     crds_only: Annotated[bool, typer.Option("--crds-only", help="Install only the CustomResourceDefinitions.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests and change nothing.")] = False,
 ) -> None:
@@ -151,6 +157,7 @@ def install(
     from torchyard.operator.checks import has_upstream_jobset
     from torchyard.operator.diagnosis import is_plane
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
+    from torchyard.operator.monitoring import monitoring_objects
     from torchyard.operator.queues import inspect_kueue
 
     installation = Installation(
@@ -162,6 +169,7 @@ def install(
         jobsets=jobsets is not False,
         trainjobs=trainjobs is not False,
         queues=bool(queues),
+        monitoring=monitoring,
     )
     if dry_run:
         say(
@@ -169,6 +177,7 @@ def install(
                 [
                     *definitions(jobsets=installation.jobsets, trainjobs=installation.trainjobs),
                     *([] if crds_only else objects(installation)),
+                    *(monitoring_objects(installation) if monitoring and not crds_only else ()),
                 ]
             ).rstrip()
         )

@@ -7,5 +7,6 @@
 - `metrics`, `logs`, `clock`, `tasks`: metrics, JSON logs, the API server's clock, concurrent tasks.
 - `queues`: jobs in the queues of a cluster's Kueue.
 - `manifests`, `install`: the objects of an installation, and how they are applied and removed.
+- `monitoring`, `dashboards`: what an installation adds for Prometheus and Grafana.
 - `diagnosis`: what `yard doctor` reports about a cluster.
 """

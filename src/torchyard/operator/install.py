@@ -24,6 +24,9 @@ from torchyard.operator.checks import (
     serves_jobsets,
 )
 from torchyard.operator.manifests import NAME_LABEL, Installation, definitions, jobset_objects, objects, queue_objects
+from torchyard.operator.monitoring import GROUP as MONITORING_GROUP
+from torchyard.operator.monitoring import VERSION as MONITORING_VERSION
+from torchyard.operator.monitoring import monitoring_objects
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK_SECRET
 
 Say = Callable[[str], None]
@@ -45,6 +48,9 @@ _REFS = {
     "NetworkPolicy": GroupVersionResource("networking.k8s.io", "v1", "networkpolicies"),
     "ValidatingWebhookConfiguration": VALIDATING,
     "MutatingWebhookConfiguration": MUTATING,
+    "ConfigMap": GroupVersionResource("", "v1", "configmaps"),
+    "ServiceMonitor": GroupVersionResource(MONITORING_GROUP, MONITORING_VERSION, "servicemonitors"),
+    "PrometheusRule": GroupVersionResource(MONITORING_GROUP, MONITORING_VERSION, "prometheusrules"),
     "Secret": SECRETS,
     "Lease": LEASES,
 }
@@ -65,6 +71,9 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
     if to is None:
         return
     desired = objects(to)
+    if to.monitoring:
+        await _check_prometheus_operator(client)
+        desired += monitoring_objects(to)
     for obj in desired:
         if obj["kind"] == "Namespace" and await _is_foreign(client, obj):
             say(f"{_describe(obj)} was not created by yard install, and is left unchanged")
@@ -74,6 +83,25 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
     for obj in await _optional(client, to):
         if _identity(obj) not in desired_identities:
             await _delete(client, obj, say)
+
+
+async def _check_prometheus_operator(client: Client) -> None:
+    if not await _serves(client, f"/apis/{MONITORING_GROUP}/{MONITORING_VERSION}"):
+        raise YardError(
+            f"this cluster does not serve {MONITORING_GROUP}/{MONITORING_VERSION}, which --monitoring needs",
+            hint="install the Prometheus Operator first, for example with the chart kube-prometheus-stack",
+        )
+
+
+async def _serves(client: Client, path: str) -> bool:
+    """Whether the cluster serves a group-version."""
+    try:
+        await client.raw("GET", path)
+    except StatusError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
 
 
 async def includes_trainjobs(client: Client, requested: bool | None, say: Say, *, jobsets: bool) -> bool:
@@ -115,7 +143,7 @@ async def uninstall(client: Client, to: Installation, say: Say, *, with_definiti
 
 async def _optional(client: Client, to: Installation) -> list[Object]:
     """What only some installations have: roles in watched namespaces, JobSets, and the integration with Kueue."""
-    optional = [*queue_objects(to), *jobset_objects(replace(to, jobsets=True))]
+    optional = [*queue_objects(to), *jobset_objects(replace(to, jobsets=True)), *monitoring_objects(to)]
     for kind in ("RoleBinding", "Role"):
         listed = (await client.list(_REFS[kind], labels=f"{NAME_LABEL}={NAME}")).items
         optional += [{"kind": kind, "metadata": role["metadata"]} for role in listed]

@@ -51,6 +51,7 @@ class Installation:
     watched: tuple[str, ...] = ()  # namespaces whose jobs are managed; empty: all
     jobsets: bool = True  # with JobSets, unless upstream's manager runs them
     trainjobs: bool = True  # with TrainJobs, unless upstream's Trainer runs them
+    monitoring: bool = False  # with a ServiceMonitor, alerts and dashboards
     queues: bool = False  # with the integration into Kueue, where Kueue leaves PyTorchJobs to the operator
 
 

@@ -17,6 +17,7 @@ from torchyard.api.jobset import names as jobset
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.trainjob import names as trainjob
+from torchyard.controllers.job_metrics import JobStateMetrics
 from torchyard.controllers.jobset import JobSetController
 from torchyard.controllers.jobset_metrics import JobSetMetrics
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, pod_group_resource
@@ -26,6 +27,7 @@ from torchyard.core.pytorchjob.view import PyTorchJobSettings
 from torchyard.kube.client import Client
 from torchyard.kube.concurrency import ConcurrencyLimiter
 from torchyard.kube.http import HttpTransport
+from torchyard.kube.informer import Informer
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import Connection
 from torchyard.kube.leader_election import LeaderElector
@@ -218,6 +220,7 @@ class Operator:
         controllers: list[PyTorchJobController] = []
         jobsets: list[JobSetController] = []
         trainjobs: list[TrainJobController] = []
+        counted: dict[str, list[Informer]] = {}
         for namespace in settings.namespaces or ("",):
             informers = InformerFactory(self._client, namespace=namespace)
             controllers.append(
@@ -232,11 +235,15 @@ class Operator:
                     observe=partial(self.metrics.reconciled, pytorchjob.CONTROLLER),
                 )
             )
-            self.metrics.follow(informers.for_resource(JOBS, labels=settings.selector), lambda: self.leads)
+            job_cache = informers.for_resource(JOBS, labels=settings.selector)
+            self.metrics.follow(job_cache, lambda: self.leads)
+            counted.setdefault(pytorchjob.KIND, []).append(job_cache)
             if settings.jobsets:
                 jobsets.append(self._jobset_controller(informers))
             if settings.trainjobs:
                 trainjobs.append(self._trainjob_controller(informers))
+                trainjob_cache = informers.for_resource(TRAINJOBS, labels=settings.selector)
+                counted.setdefault(trainjob.KIND, []).append(trainjob_cache)
             caches.append(informers)
         queues = {pytorchjob.CONTROLLER: [runnable.controller.queue for runnable in controllers]}
         if jobsets:
@@ -245,6 +252,8 @@ class Operator:
             queues[jobset.CONTROLLER] = [runnable.controller.queue for runnable in jobsets]
         if trainjobs:
             queues[trainjob.CONTROLLER] = [runnable.controller.queue for runnable in trainjobs]
+        states = JobStateMetrics(counted)
+        self.metrics.sources.append(lambda: states.text() if self.leads else b"")
         self.metrics.watch_queues(queues)
         self.metrics.watch_leadership(LEASE, lambda: self.leads)
 

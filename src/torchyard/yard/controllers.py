@@ -32,6 +32,7 @@ from torchyard.controllers.ephemeral_volumes import EphemeralVolumeController
 from torchyard.controllers.garbage_collector import GarbageCollector
 from torchyard.controllers.job import JobController
 from torchyard.controllers.job_history import JobHistoryController
+from torchyard.controllers.job_metrics import JobStateMetrics
 from torchyard.controllers.jobset import JOBSETS, JobSetController
 from torchyard.controllers.local_provisioner import LocalVolumeProvisioner
 from torchyard.controllers.namespace_objects import default_service_account, root_ca_publisher
@@ -46,7 +47,7 @@ from torchyard.controllers.quotas import QuotaController
 from torchyard.controllers.role_aggregation import RoleAggregationController
 from torchyard.controllers.scheduler import Scheduler
 from torchyard.controllers.token_secrets import TokenSecretController
-from torchyard.controllers.trainjob import TrainJobController
+from torchyard.controllers.trainjob import TRAINJOBS, TrainJobController
 from torchyard.controllers.trainjob_runtimes import create_runtimes
 from torchyard.controllers.ttl_after_finished import TTLAfterFinishedController
 from torchyard.controllers.volume_binder import VolumeBinder
@@ -62,6 +63,7 @@ from torchyard.core.queue.settings import QueueSettings
 from torchyard.core.trainjob.status_server import plane_status_server
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
+from torchyard.kube.informer import Informer
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import Part
 from torchyard.yard.history import HistoryStore
@@ -289,9 +291,25 @@ def controllers(
         makers = {name: BUILDERS[name]} if name in BUILDERS else {}
         for part, make in (makers | _ATTACHED.get(name, {})).items():
             yield part, make(deps)
+    registry.metrics_sources.append(JobStateMetrics(_job_caches(deps)).text)
     yield "events", deps.recorder.run
     # Last, because by now every controller has requested its informers.
     yield "informers", deps.informers.run
+
+
+def _job_caches(deps: Dependencies) -> dict[str, list[Informer]]:
+    """The caches of the kinds of jobs that this plane runs; their controllers have requested them too."""
+    kinds = {
+        "job-controller": ("Job", JOBS),
+        "pytorchjob": (pytorchjob.KIND, PYTORCHJOBS),
+        "jobset": ("JobSet", JOBSETS),
+        "trainjob": ("TrainJob", TRAINJOBS),
+    }
+    return {
+        kind: [deps.informers.for_resource(gvr)]
+        for controller, (kind, gvr) in kinds.items()
+        if controller in deps.registry.controllers
+    }
 
 
 def _resource_of(catalog: Catalog, api_version: str, kind: str) -> GroupVersionResource | None:

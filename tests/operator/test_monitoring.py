@@ -1,0 +1,111 @@
+"""The queries of alerts and dashboards are valid PromQL, and name metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from torchyard.controllers.job_metrics import JobStateMetrics
+from torchyard.controllers.queue.metrics import QueueMetrics
+from torchyard.kube.informer import Informer
+from torchyard.operator.dashboards import DASHBOARDS, grafana_dashboard
+from torchyard.operator.manifests import Installation
+from torchyard.operator.metrics import OperatorMetrics
+from torchyard.operator.monitoring import ALERTS, RECORDED, monitoring_objects, rule_groups
+from torchyard.operator.settings import LEASE
+
+QUERIES = [
+    *RECORDED.values(),
+    *(alert.query for alert in ALERTS),
+    *(panel.query.replace("$namespace", ".*") for dashboard in DASHBOARDS for panel in dashboard.panels),
+]
+ELASTIC = (
+    *("step", "world_size", "workers_wanted", "world_changes_total", "reform_seconds_sum", "reform_seconds_count"),
+    "ledger_commit_seconds_p99",
+)
+
+
+def job(kind: str, name: str, *conditions: str, **more: Any) -> dict[str, Any]:
+    status = {"conditions": [{"type": condition, "status": "True"} for condition in conditions], **more}
+    return {"kind": kind, "metadata": {"name": name, "namespace": "team"}, "status": status}
+
+
+def cache(*jobs: dict[str, Any]) -> list[Informer]:
+    return [cast(Informer, SimpleNamespace(all=lambda: list(jobs)))]
+
+
+def test_jobs_are_counted_by_state_and_only_once() -> None:
+    owned = job("JobSet", "of-a-trainjob")
+    owned["metadata"]["ownerReferences"] = [{"controller": True}]
+    caches = {
+        "PyTorchJob": cache(
+            job("PyTorchJob", "a", "Created", "Running"), job("PyTorchJob", "b", "Failed"), job("PyTorchJob", "c")
+        ),
+        "JobSet": cache(
+            owned,
+            job("JobSet", "d", "Completed", terminalState="Completed"),
+            job("JobSet", "e", replicatedJobsStatus=[{"name": "w", "active": 1}]),
+            job("JobSet", "f", "Suspended"),
+        ),
+    }
+    lines = JobStateMetrics(caches).text().decode().splitlines()
+    counted = {line for line in lines if not line.startswith("#") and not line.endswith(" 0")}
+    assert counted == {
+        'torchyard_jobs{kind="JobSet",namespace="team",state="running"} 1',
+        'torchyard_jobs{kind="JobSet",namespace="team",state="succeeded"} 1',
+        'torchyard_jobs{kind="JobSet",namespace="team",state="suspended"} 1',
+        'torchyard_jobs{kind="PyTorchJob",namespace="team",state="failed"} 1',
+        'torchyard_jobs{kind="PyTorchJob",namespace="team",state="pending"} 1',
+        'torchyard_jobs{kind="PyTorchJob",namespace="team",state="running"} 1',
+    }
+
+
+def exposed() -> set[str]:
+    """The names of all metrics, those without a sample yet included."""
+    metrics = OperatorMetrics()
+    metrics.watch_queues({"pytorchjob": []})
+    metrics.watch_leadership(LEASE, lambda: True)
+    texts = (metrics.text(), QueueMetrics().text(), JobStateMetrics({}).text())
+    names = {line.split()[2] for text in texts for line in text.decode().splitlines() if line.startswith("# TYPE")}
+    histograms = {f"{name}_bucket" for name in names}
+    return names | histograms | {f"torchyard_elastic_{name}" for name in ELASTIC} | set(RECORDED)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_names_metrics_that_exist(query: str) -> None:
+    names = set(
+        re.findall(r"(?<![\w$\"])(?:torchyard|kueue|training|controller|workqueue|rest|leader)[\w:]*_[\w:]+", query)
+    )
+    labels = {"cluster_queue", "job_namespace"}
+    assert names - labels <= exposed(), names - labels - exposed()
+
+
+def test_prometheus_accepts_the_rules_and_the_queries_of_the_dashboards(tmp_path: Path) -> None:
+    promtool = os.environ.get("TORCHYARD_PROMTOOL") or shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed: it comes with Prometheus")
+    panels = [{"record": f"panel:query:{number}", "expr": query} for number, query in enumerate(QUERIES)]
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(yaml.safe_dump({"groups": [*rule_groups(), {"name": "panels", "rules": panels}]}))
+    checked = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert f"SUCCESS: {len(QUERIES) + len(ALERTS) + len(RECORDED)} rules found" in checked.stdout
+
+
+def test_an_installation_has_a_monitor_rules_and_three_dashboards() -> None:
+    objects = monitoring_objects(Installation("image", "team"))
+    assert [obj["kind"] for obj in objects] == ["ServiceMonitor", "PrometheusRule", *["ConfigMap"] * 3]
+    assert {obj["metadata"]["namespace"] for obj in objects} == {"team"}
+    for dashboard, obj in zip(DASHBOARDS, objects[2:], strict=True):
+        ((name, text),) = obj["data"].items()
+        assert name == f"torchyard-{dashboard.name}.json" and json.loads(text) == grafana_dashboard(dashboard)
+        assert obj["metadata"]["labels"]["grafana_dashboard"] == "1"
