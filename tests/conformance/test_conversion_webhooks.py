@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from tests.conformance.objects import Definitions, Space
 from tests.support.conversion import ConversionWebhook, Object, definition
 from tests.support.http import Client
 from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
 
 GROUP = "conversion.torchyard.dev"
 FAILED = f"conversion webhook for {GROUP}/v1, Kind=Listener failed: "
@@ -234,3 +237,37 @@ def test_objects_of_a_definition_whose_webhook_is_gone_are_deleted_with_it(
     webhook.status = 500
     assert yard.admin.get(f"/apis/{GROUP}/v2/namespaces/default/listeners/a").status == 500
     definitions.remove()
+
+
+def test_an_admission_webhook_for_another_version_gets_a_converted_object(listeners: Listeners) -> None:
+    webhook, api = listeners.webhook, listeners.api
+    seen: list[Object] = []
+
+    def admit(review: Object) -> Object:
+        request = review["request"]
+        seen.append(request["object"])
+        patch = json.dumps([{"op": "replace", "path": "/spec/port", "value": "99"}])
+        response = {"uid": request["uid"], "allowed": True, "patchType": "JSONPatch"}
+        return {**review, "response": {**response, "patch": base64.b64encode(patch.encode()).decode()}}
+
+    webhook.admit = admit
+    rule = {"apiGroups": [GROUP], "apiVersions": ["v2"], "operations": ["CREATE"], "resources": ["listeners"]}
+    name = f"mutate-{listeners.namespace}"
+    configuration = {
+        "metadata": {"name": name},
+        "webhooks": [
+            {
+                **{"name": "mutate.torchyard.dev", "sideEffects": "None", "admissionReviewVersions": ["v1"]},
+                "clientConfig": {"url": webhook.url, "caBundle": webhook.authority},
+                "rules": [rule],
+            }
+        ],
+    }
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    assert api.post(path, configuration).status == 201
+    names, changed = (f"a{number}" for number in range(1000)), {"hostPort": "h:99"}
+    try:
+        eventually(lambda: listeners.create("v1", next(names), hostPort="h:1").json["spec"] == changed, "the webhook")
+    finally:
+        api.delete(f"{path}/{name}")
+    assert (seen[0]["apiVersion"], seen[0]["spec"]) == (f"{GROUP}/v2", {"host": "h", "port": "1"})

@@ -24,6 +24,7 @@ class ConversionWebhook:
         credentials = ensure(directory)
         self.authority = base64.b64encode(credentials.authority.read_bytes()).decode()
         self.change: Callable[[Object], Object | bytes] = lambda review: review
+        self.admit: Callable[[Object], Object] = lambda review: review
         self.status = 200
         self.requests: list[Object] = []
         self._server = _Server(("127.0.0.1", 0), self._handler())
@@ -52,7 +53,8 @@ class ConversionWebhook:
             def do_POST(self) -> None:
                 review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 webhook.requests.append(review)
-                answer = webhook.change(convert(review))
+                is_admission = review["kind"] == "AdmissionReview"
+                answer = webhook.admit(review) if is_admission else webhook.change(convert(review))
                 data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(webhook.status)
                 self.send_header("Content-Type", "application/json")

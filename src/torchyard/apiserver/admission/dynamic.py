@@ -44,6 +44,7 @@ class DynamicAdmission:
             equivalents=self._equivalents,
             resolve=ServiceResolver(registry.lookup).resolve,
             dial=registry.dial,
+            convert=self._convert,
         )
         self._policies = PolicyValidator(
             in_loop(lambda: self._configurations("validatingadmissionpolicies")),
@@ -60,12 +61,13 @@ class DynamicAdmission:
     async def mutate(self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None) -> bool:
         """Let webhooks change `new` in place; returns whether one did."""
         async with _time_limit(ctx):
-            admitted = await self._webhooks.mutate(self._attributes(ctx, operation, new, old))
+            attributes = self._attributes(ctx, operation, new, old)
+            admitted = await self._webhooks.mutate(attributes)
         for sentence in admitted.warnings:
             ctx.warn(sentence)
-        if admitted.obj is None or new is None or admitted.obj == new:
+        if admitted.obj is None or new is None or admitted.obj == attributes.obj:
             return False
-        changed = dict(admitted.obj)
+        changed = {**admitted.obj, "apiVersion": new.get("apiVersion")}
         new.clear()
         new.update(changed)
         return True
@@ -93,8 +95,8 @@ class DynamicAdmission:
         return VersionedAttributes(
             operation,
             ctx.resource,
-            new,
-            old,
+            _in_requested_version(ctx, new),
+            _in_requested_version(ctx, old),
             namespace=ctx.namespace,
             name=ctx.name or ((new or {}).get("metadata") or {}).get("name", ""),
             subresource=ctx.subresource,
@@ -102,6 +104,9 @@ class DynamicAdmission:
             dry_run=ctx.dry_run,
             options=options,
         )
+
+    async def _convert(self, resource: Resource, obj: Object) -> Object:
+        return await self._registry.converter.convert(resource, obj)
 
     def _configurations(self, plural: str) -> tuple[Object, ...]:
         revision = self._registry.lookup.revision(GROUP, plural)
@@ -126,3 +131,10 @@ class DynamicAdmission:
         group, _, version = api_version.rpartition("/")
         resource = self._registry.catalog.kind(group, version, kind)
         return self._registry.lookup.list(group, resource.plural, namespace) if resource is not None else ()
+
+
+def _in_requested_version(ctx: RequestContext, obj: Object | None) -> Object | None:
+    """The custom resource as the client sent it: between versions without a webhook only the apiVersion differs."""
+    if obj is None or ctx.resource.custom is None or obj.get("apiVersion") == ctx.resource.api_version:
+        return obj
+    return {**obj, "apiVersion": ctx.resource.api_version}

@@ -93,6 +93,10 @@ class VersionConverter(Protocol):
         """The object in its storage version."""
         ...
 
+    async def convert(self, resource: Resource, obj: Object) -> Object:
+        """The object in the version of `resource`."""
+        ...
+
 
 class NoConverter:
     """For a server without custom resources."""
@@ -101,6 +105,9 @@ class NoConverter:
         return records
 
     async def to_stored(self, resource: Resource, obj: Object) -> Object:
+        return obj
+
+    async def convert(self, resource: Resource, obj: Object) -> Object:
         return obj
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchyard.api import errors
@@ -13,6 +13,7 @@ from torchyard.api.errors import StatusError
 from torchyard.api.go_format import json_type
 from torchyard.api.objects import Object
 from torchyard.api.quoting import quote
+from torchyard.api.resources import Resource
 from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.apiserver.access.webhooks import admission_review
 from torchyard.apiserver.access.webhooks.admission_review import (
@@ -41,10 +42,14 @@ class MutationResult:
     warnings: list[str] = field(default_factory=list)
 
 
+# Converts an object to the version of a resource.
+ConvertObject = Callable[[Resource, Object], Awaitable[Object]]
+
+
 class WebhookDispatcher:
     """Calls admission webhooks. `resolve` finds a service's endpoint and `dial` connects to it.
 
-    `equivalents` returns other versions of a resource.
+    `equivalents` returns other versions of a resource, and `convert` converts to those with a conversion webhook.
     """
 
     def __init__(
@@ -55,10 +60,12 @@ class WebhookDispatcher:
         equivalents: EquivalentsGetter = lambda resource: (),
         resolve: ResolveService | None = None,
         dial: Dialer = dial_machine_network,
+        convert: ConvertObject | None = None,
     ) -> None:
         self._configurations = configurations
         self._matcher = Matcher(namespace, equivalents)
         self._client = WebhookClient(resolve, dial)
+        self._convert = convert
 
     async def close(self) -> None:
         await self._client.close()
@@ -81,11 +88,16 @@ class WebhookDispatcher:
     async def _invoke_mutating(self, webhook: Object, attributes: VersionedAttributes, result: MutationResult) -> bool:
         """Call one webhook and store its changes in `result`; returns whether there were any."""
         current = attributes.with_object(result.obj)
-        response = await self._invoke(webhook, current, mutating=True)
-        if response is None:
+        versioned = await self._versioned(webhook, current)
+        response = await self._invoke(webhook, versioned, current, mutating=True)
+        if versioned is None or response is None:
             return False
         result.warnings.extend(response.warnings)
-        patched = _apply_patch(webhook, current, response)
+        if self._convert is not None and response.patch and _is_converted(versioned, current):
+            patched = _apply_patch(webhook, versioned, response)
+            patched = patched and await self._convert(current.resource, patched)
+        else:
+            patched = _apply_patch(webhook, current, response)
         if patched == result.obj:
             return False
         result.obj = patched
@@ -97,7 +109,7 @@ class WebhookDispatcher:
         if not webhooks:
             return []
         responses = await asyncio.gather(
-            *(self._invoke(webhook, attributes, mutating=False) for webhook in webhooks), return_exceptions=True
+            *(self._validate(webhook, attributes) for webhook in webhooks), return_exceptions=True
         )
         for response in responses:
             if isinstance(response, BaseException):
@@ -109,6 +121,18 @@ class WebhookDispatcher:
             for warning in response.warnings
         ]
 
+    async def _validate(self, webhook: Object, attributes: VersionedAttributes) -> AdmissionResponse | None:
+        return await self._invoke(webhook, await self._versioned(webhook, attributes), attributes, mutating=False)
+
+    async def _versioned(self, webhook: Object, attributes: VersionedAttributes) -> VersionedAttributes | None:
+        """The write in the version that the webhook asks for; None if it does not apply."""
+        versioned = self._matcher.match(attributes, webhook)
+        if versioned is None or self._convert is None or not _is_converted(versioned, attributes):
+            return versioned
+        objects = (attributes.obj, attributes.old)
+        obj, old = [obj and await self._convert(versioned.resource, obj) for obj in objects]
+        return replace(versioned, obj=obj, old=old)
+
     def _webhooks_for(self, plural: str, attributes: VersionedAttributes) -> list[Object]:
         configurations = self._configurations(plural)
         if not configurations or attributes.is_exempt:
@@ -117,10 +141,14 @@ class WebhookDispatcher:
         return [webhook for configuration in by_name for webhook in configuration.get("webhooks") or ()]
 
     async def _invoke(
-        self, webhook: Object, attributes: VersionedAttributes, *, mutating: bool
+        self,
+        webhook: Object,
+        versioned: VersionedAttributes | None,
+        attributes: VersionedAttributes,
+        *,
+        mutating: bool,
     ) -> AdmissionResponse | None:
         """A webhook's response; None if it does not apply, or fails with failurePolicy Ignore. Raises its denial."""
-        versioned = self._matcher.match(attributes, webhook)
         if versioned is None or not _conditions_hold(webhook, versioned, attributes):
             return None
         if attributes.dry_run and webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
@@ -154,6 +182,11 @@ class WebhookDispatcher:
             raise _WebhookFailure(f"received undecodable patch in webhook response: {failure}") from None
         except InvalidWebhookResponse as failure:
             raise _WebhookFailure(f"received invalid webhook response: {failure}") from None
+
+
+def _is_converted(versioned: VersionedAttributes, attributes: VersionedAttributes) -> bool:
+    """Whether more than the apiVersion differs."""
+    return versioned.resource is not attributes.resource and versioned.resource.has_conversion_webhook
 
 
 class _WebhookFailure(Exception):

@@ -67,6 +67,12 @@ class WebhookConverter:
             storage.custom.prune(converted)
         return converted
 
+    async def convert(self, resource: Resource, obj: Object) -> Object:
+        """The object in the version of `resource`. Raises 500."""
+        converted = (await self._convert(resource, resource.api_version, [obj]))[0]
+        resource.custom.prune(converted)
+        return converted
+
     async def _convert(self, resource: Resource, desired: str, objects: list[Object]) -> list[Object]:
         """Objects of one version in one call; a collection has several after its storage version changed."""
         converted: dict[int, Object] = {}
