@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,17 +75,39 @@ async def _serve(cluster: Cluster, port: int, *, may_choose: bool, browser: bool
         return list(await list_runs(client, cluster, ""))
 
     async with open_transport(cluster.connection, "yard-console", headers={OWN_HEADER: "1"}) as transport:
-        backend = ForwardingBackend(transport, context=cluster.connection.context, read_history=read_history)
+        backend = ForwardingBackend(
+            transport,
+            context=cluster.connection.context,
+            namespace=cluster.namespace,
+            read_history=read_history,
+        )
         identity = await backend.identity(OWNER)  # fails here, and not in the browser, if the cluster does not answer
         sessions: ConsoleSessions[Owner] = ConsoleSessions("torchyard-console")
         app: ConsoleApp[Owner, Owner] = ConsoleApp(backend, sessions, hosts=LOOPBACK_HOSTS)
-        async with LoopbackServer(app, port, may_choose=may_choose) as server:
+        async with LoopbackServer(app, port, may_choose=may_choose) as server, _running(backend.run()):
             say(f"console of {identity['context']} for {identity['user']}: {server.url} (Ctrl-C ends it)")
             _open(link(server.url, sessions.issue_code(OWNER)), browser=browser)
             if sys.stdin is not None and sys.stdin.isatty():
                 await _print_links(server.url, sessions)
             else:
                 await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run something in the background; its failure is logged and ends nothing."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_log_failure)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        typer.echo(f"warning: the usage of pods is no longer read: {task.exception()}", err=True)
 
 
 async def _print_links(url: str, sessions: ConsoleSessions[Owner]) -> None:

@@ -13,5 +13,6 @@ Modules in reading order:
 - `kubernetes_path`: which paths of the API server are reached
 - `multiplex`: many watches and logs in one response
 - `forwarding`: a backend that forwards with a kubeconfig
+- `cluster_usage`: curves of a cluster's jobs
 - `loopback`: the HTTP server of `yard console`
 """

@@ -14,6 +14,7 @@ from torchyard.console.request import (
     KubernetesRequest,
     SampleQuery,
 )
+from torchyard.console.cluster_usage import ClusterUsage
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 
@@ -31,9 +32,10 @@ _SAFE_TYPES = ("application/json", "text/plain", "application/yaml", "applicatio
 class ForwardingBackend:
     """`read_history` lists the jobs that have ended; `context` is the name that the pages show."""
 
-    def __init__(self, transport: HttpTransport, *, context: str, read_history: ReadHistory) -> None:
+    def __init__(self, transport: HttpTransport, *, context: str, namespace: str, read_history: ReadHistory) -> None:
         self._transport, self._context, self._read_history = transport, context, read_history
         self._client = Client(transport, manager="yard-console")
+        self._usage = ClusterUsage(self._client, namespace)
         self._is_plane: bool | None = None
 
     async def identity(self, caller: Owner) -> ConsoleIdentity:
@@ -56,6 +58,11 @@ class ForwardingBackend:
             self._is_plane = "+torchyard." in version.get("gitVersion", "")
         return self._is_plane
 
+    async def run(self) -> None:
+        """Sample a cluster until cancelled. A plane does so itself."""
+        if not await self.is_plane():
+            await self._usage.run()
+
     async def kubernetes(self, caller: Owner, request: KubernetesRequest) -> ConsoleResponse:
         target = f"{request.path}?{request.query}" if request.query else request.path
         if request.method == "GET" and is_stream(request):
@@ -73,11 +80,11 @@ class ForwardingBackend:
         )
 
     async def samples(self, caller: Owner, query: SampleQuery) -> dict[str, Any]:
-        """The samples that the plane has, or the operator of a cluster; none if there is neither."""
+        """The samples that the plane has; of a cluster, those since this process began."""
         parts = "/".join(quote(part, safe="") for part in query[:3])
         if await self.is_plane():
             return await self._client.raw("GET", f"/console/samples/{parts}?since={query.since}")
-        return {"series": [], "lostBefore": None}
+        return self._usage.document(*query)
 
     async def history(self, caller: Owner) -> list[Mapping[str, Any]]:
         if await self.is_plane():

@@ -7,13 +7,11 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from torchyard.api import quantity
-from torchyard.api.objects import Object
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.core.progress.reports import ProgressReport
 from torchyard.core.run.state import short_name
-from torchyard.core.samples.owners import sampled_replica
 from torchyard.core.samples.table import SampledJob, SampleTable
+from torchyard.core.samples.usage import record_usage
 from torchyard.yard.sample_store import SampleStore, take_changes
 
 _USAGE_SECONDS = 10.0
@@ -58,13 +56,4 @@ class SampleCollector:
             return
         now = self._clock()
         for pod in usage.usage_metrics("pods"):
-            self._record_pod(pod, now)
-
-    def _record_pod(self, pod: Object, now: float) -> None:
-        metadata = pod["metadata"]
-        job, replica = sampled_replica(metadata["namespace"], metadata["name"], metadata.get("labels") or {})
-        usages = [container["usage"] for container in pod["containers"]]
-        cpu = sum(quantity.parse(usage["cpu"]).nano / 1e9 for usage in usages)
-        memory = sum(quantity.parse(usage["memory"]).value for usage in usages)
-        self.table.record(job, replica, "cpu", now, cpu, unit="cores")
-        self.table.record(job, replica, "memory", now, memory, unit="bytes")
+            record_usage(self.table, pod, now)
