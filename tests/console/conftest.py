@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Iterator
@@ -24,22 +25,29 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="session")
-def local_console(yard: Server, pages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """`yard console` for the administrator of the plane."""
-    log = tmp_path_factory.mktemp("console") / "console.log"
+@contextlib.contextmanager
+def console_of(server: Server, pages: Path, directory: Path) -> Iterator[Process]:
+    """`yard console` for the administrator of a server."""
+    log = directory / "console.log"
     command = [sys.executable, "-m", "torchyard.cli", "console", "--no-browser", "--port", "0"]
     environment = {
         "PYTHONPATH": str(ROOT / "src"),
         "PYTHONUNBUFFERED": "1",
         "TORCHYARD_CONSOLE_PAGES": str(pages),
     }
-    process = Process([*command, "--kubeconfig", str(yard.kubeconfig)], log, environment)
+    process = Process([*command, "--kubeconfig", str(server.kubeconfig)], log, environment)
     try:
         process.wait_until(lambda: "#login=" in log.read_text(), "the link")
         yield process
     finally:
         process.stop()
+
+
+@pytest.fixture(scope="session")
+def local_console(yard: Server, pages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """`yard console` for the administrator of the plane."""
+    with console_of(yard, pages, tmp_path_factory.mktemp("console")) as process:
+        yield process
 
 
 @pytest.fixture(params=["plane", "local"])

@@ -8,13 +8,13 @@ from urllib.parse import parse_qs, quote
 
 from torchyard import __version__
 from torchyard.api.errors import PageNotFound, StatusError
+from torchyard.console.cluster_usage import ClusterUsage
 from torchyard.console.request import (
     ConsoleIdentity,
     ConsoleResponse,
     KubernetesRequest,
     SampleQuery,
 )
-from torchyard.console.cluster_usage import ClusterUsage
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 
