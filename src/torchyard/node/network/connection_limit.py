@@ -43,17 +43,38 @@ class ConnectionLimit:
 
 
 async def accept(server: socket.socket, limit: ConnectionLimit) -> tuple[socket.socket, str]:
-    """The next connection within the limit, and the pod's address. Others are closed at once."""
-    loop = asyncio.get_running_loop()
+    """The next connection within the limit, and the pod's address. Others are closed at once.
+
+    Not `loop.sock_accept`: it can lose a connection that it accepts while it is being cancelled.
+    """
     while True:
         try:
-            client, address = await loop.sock_accept(server)
+            client, address = server.accept()
+        except BlockingIOError:
+            await _readable(server)
+            continue
         except OSError as error:
             # No files left, or the client has gone: neither ends the server.
             log.warning("cannot accept a connection: error=%r", str(error))
             await asyncio.sleep(_RETRY_SECONDS)
             continue
         if limit.acquire(address[0]):
+            client.setblocking(False)
             return client, address[0]
         with contextlib.suppress(OSError):
             client.close()
+
+
+def close_when_done(client: socket.socket, task: asyncio.Task[None]) -> None:
+    """Close a connection with its task, even if that was cancelled before it ran."""
+    task.add_done_callback(lambda _: client.close())
+
+
+async def _readable(server: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(server, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(server)

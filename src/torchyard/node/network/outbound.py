@@ -13,7 +13,7 @@ import socket
 import struct
 
 from torchyard.node.network.addresses import NetworkSettings
-from torchyard.node.network.connection_limit import ConnectionLimit, accept
+from torchyard.node.network.connection_limit import ConnectionLimit, accept, close_when_done
 from torchyard.node.network.proxy import forward
 from torchyard.node.shim.client import ClusterNetwork
 
@@ -40,6 +40,7 @@ class OutboundRelay:
                     self._connections.add(task)
                     task.add_done_callback(self._connections.discard)
                     task.add_done_callback(functools.partial(self._limit.release, pod))
+                    close_when_done(client, task)
         finally:
             for task in self._connections:
                 task.cancel()

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable, Iterable
 
 from torchyard.api.errors import YardError
-from torchyard.node.network.connection_limit import ConnectionLimit, accept
+from torchyard.node.network.connection_limit import ConnectionLimit, accept, close_when_done
 from torchyard.node.network.dialer import ClusterDialer
 from torchyard.node.network.service_ports import ListenKey, ServicePort
 from torchyard.node.network.session_affinity import SessionAffinity
@@ -126,6 +126,7 @@ class ServiceProxy:
                 self._connections.add(task)
                 task.add_done_callback(self._connections.discard)
                 task.add_done_callback(functools.partial(self._limit.release, pod))
+                close_when_done(client, task)
 
     async def _serve_udp(self, key: ListenKey, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
