@@ -49,10 +49,10 @@ async def test_ignored_fields_are_named_in_an_event(node: RunningNode) -> None:
 
 
 async def test_a_pod_with_a_refused_field_does_not_start(node: RunningNode) -> None:
-    probe = {"readinessProbe": {"grpc": {"port": 80}}}
-    await node.script("refused", "true", container=probe)
+    volume = {"name": "huge", "emptyDir": {"medium": "HugePages"}}
+    await node.script("refused", "true", volumes=[volume])
     text = await sandbox_failure(node, "refused")
-    assert "spec.containers[0].readinessProbe.grpc: is not supported by this node" in text
+    assert "spec.volumes[0].emptyDir.medium: is not supported by this node" in text
     assert "Started" not in await node.events("refused")
 
 

@@ -92,10 +92,11 @@ async def test_output_becomes_cri_lines_in_order(harness: support.ShimHarness, *
     script = "for i in $(seq 200); do echo line $i; done; echo wrong >&2; printf unfinished"
     await harness.run(pod, "main", ["sh", "-c", script], sandboxed=sandboxed)
     lines = (pod.pod / "containers/main/0.log").read_text().splitlines()
-    form = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) F .*")
+    form = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) [FP] .*")
     assert all(form.fullmatch(line) for line in lines)
     out = [line.split(" ", 3)[3] for line in lines if " stdout " in line]
     assert out == [f"line {number}" for number in range(1, 201)] + ["unfinished"]
+    assert [line.split(" ", 3)[3] for line in lines if " P " in line] == ["unfinished"]  # as containerd
     assert [line.split(" ", 3)[3] for line in lines if " stderr " in line] == ["wrong"]
 
 

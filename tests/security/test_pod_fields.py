@@ -102,10 +102,6 @@ REFUSED: dict[str, tuple[str, Object]] = {
         "FailedCreatePodSandBox",
         {"resourceClaims": [{"name": "a", "resourceClaimName": "b"}]},
     ),
-    "containers[0].readinessProbe.grpc": (
-        "FailedCreatePodSandBox",
-        {"containers": [{**CONTAINER, "readinessProbe": {"grpc": {"port": 1}}}]},
-    ),
     "volumes[0].emptyDir.medium": (
         "FailedCreatePodSandBox",
         {"volumes": [{"name": "a", "emptyDir": {"medium": "HugePages"}}]},

@@ -249,7 +249,6 @@ _CONTAINER = [
 for _probe in ("startupProbe", "readinessProbe", "livenessProbe"):
     _CONTAINER += [
         FieldSupport(f"{_C}.{_probe}.**"),
-        _everywhere(f"{_C}.{_probe}.grpc.**", "refused", "use an exec, httpGet or tcpSocket probe"),
     ]
 _CONTAINER += [
     FieldSupport(

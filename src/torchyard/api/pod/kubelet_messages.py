@@ -276,6 +276,22 @@ def no_such_port(container: str, port: str) -> str:
     return f"container {container} has no port named {port!r}"
 
 
+def grpc_not_connected(address: str, seconds: float) -> str:
+    return f'timeout: failed to connect service "{address}" within {seconds:g}s: context deadline exceeded'
+
+
+def grpc_timed_out(seconds: float) -> str:
+    return f"timeout: health rpc did not complete within {seconds:g}s"
+
+
+def grpc_failed(error: object) -> str:
+    return f"error: health rpc probe failed: {error}"
+
+
+def grpc_unhealthy(status: str) -> str:
+    return f'service unhealthy (responded with "{status}")'
+
+
 def handler_unsupported(fields: Iterable[str]) -> str:
     return f"this node does not support {', '.join(sorted(fields))} handlers"
 

@@ -58,13 +58,21 @@ def hosts_file(
     domain: str,
     own: tuple[str, str],
     aliases: Iterable[Object] = (),
+    machine: str | None = None,
 ) -> str:
-    """/etc/hosts of one pod: itself, its aliases, and the services of its namespace, which then need no DNS query."""
+    """/etc/hosts of one pod: itself, its aliases, and the services of its namespace, which then need no DNS query.
+
+    `machine` is the file of the machine, for a pod in its network.
+    """
     address, hostname = own
-    lines = ["# Kubernetes-managed hosts file.", "127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
-    lines += ["fe00::0\tip6-localnet", "fe00::0\tip6-mcastprefix", "fe00::1\tip6-allnodes", "fe00::2\tip6-allrouters"]
-    if address:
-        lines.append(f"{address}\t{hostname}")
+    if machine is not None:
+        lines = ["# Kubernetes-managed hosts file (host network).", *machine.rstrip("\n").split("\n")]
+    else:
+        lines = ["# Kubernetes-managed hosts file.", "127.0.0.1\tlocalhost"]
+        lines += ["::1\tlocalhost ip6-localhost ip6-loopback", "fe00::0\tip6-localnet", "fe00::0\tip6-mcastprefix"]
+        lines += ["fe00::1\tip6-allnodes", "fe00::2\tip6-allrouters"]
+        if address:
+            lines.append(f"{address}\t{hostname}")
     aliases = list(aliases)
     if aliases:
         lines += ["", "# Entries added by HostAliases."]

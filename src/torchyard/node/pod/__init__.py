@@ -16,7 +16,7 @@ Reading order:
 - `pod_dir`, `pod_data`, `pod_volumes`, `etc_files`: files, API objects, volumes, /etc of a pod
 - `peers`, `shared_memory`: what the pods of one job share
 - steps 1 to 3 above, with `environment` for the variables
-- `handlers`, `probes`: commands and requests of hooks and probes; when to run them
+- `handlers`, `grpc_probe`, `probes`: commands and requests of hooks and probes; when to run them
 - `container_stopper`: preStop, SIGTERM, SIGKILL
 - `status_manager`: the status that is written to the API
 """

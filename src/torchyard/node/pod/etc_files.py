@@ -11,7 +11,7 @@ from torchyard.node.network import names
 from torchyard.node.pod.hostname import domain_name, hostname, sandbox_hostname
 from torchyard.node.pod.pod_dir import PodDir
 
-_MACHINE_RESOLV_CONF = Path("/etc/resolv.conf")
+_MACHINE_RESOLV_CONF, _MACHINE_HOSTS = Path("/etc/resolv.conf"), Path("/etc/hosts")
 
 
 def write(context: NodeContext, pod: Object, pod_dir: PodDir, ip: str) -> None:
@@ -26,6 +26,7 @@ def write(context: NodeContext, pod: Object, pod_dir: PodDir, ip: str) -> None:
         domain=network.domain,
         own=(ip, own_name),
         aliases=spec.get("hostAliases") or (),
+        machine=_read(_MACHINE_HOSTS) if spec.get("hostNetwork") else None,
     )
     policy = spec.get("dnsPolicy") or "ClusterFirst"
     if not context.machine.network or (spec.get("hostNetwork") and policy == "ClusterFirst"):
@@ -36,12 +37,16 @@ def write(context: NodeContext, pod: Object, pod_dir: PodDir, ip: str) -> None:
         server=network.dns,
         policy=policy,
         extra=spec.get("dnsConfig") or {},
-        machine=_MACHINE_RESOLV_CONF.read_text() if _MACHINE_RESOLV_CONF.exists() else "",
+        machine=_read(_MACHINE_RESOLV_CONF),
     )
     pod_dir.etc.mkdir(parents=True, exist_ok=True)
     own_file = f"{sandbox_hostname(pod, network.domain)}\n"
     for name, text in (("hosts", hosts), ("resolv.conf", resolv_conf), ("hostname", own_file)):
         _write_in_place(pod_dir.etc / name, text.encode())
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _write_in_place(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The handlers that probes and lifecycle hooks are made of: run a command, an HTTP GET, a TCP connection, a sleep."""
+"""Handlers of probes and hooks: a command, an HTTP GET, a TCP connection, a gRPC health check, a sleep."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.pipes import ReadEnd
+from torchyard.node.pod import grpc_probe
 from torchyard.node.shim.client import Channel, ExecFailed, ShimClient, ShimRequestError
 
 if TYPE_CHECKING:
@@ -82,6 +83,22 @@ async def dial_tcp(shim: ShimClient, host: str, port: int, *, seconds: float) ->
     return HandlerResult(True, "")
 
 
+async def grpc_check(shim: ShimClient, action: Object, *, host: str, port: int, seconds: float) -> HandlerResult:
+    """Passes if the service reports SERVING, as the kubelet's gRPC prober."""
+    authority = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(seconds):
+            connection = await shim.connect(host, port)
+            status = await grpc_probe.check(connection, authority=authority, service=action.get("service") or "")
+    except ShimRequestError:
+        return HandlerResult(False, messages.grpc_not_connected(authority, seconds))
+    except TimeoutError:
+        return HandlerResult(False, messages.grpc_timed_out(seconds))
+    except (OSError, grpc_probe.HealthCheckFailed) as error:
+        return HandlerResult(False, messages.grpc_failed(error))
+    return HandlerResult(status == "SERVING", "" if status == "SERVING" else messages.grpc_unhealthy(status))
+
+
 async def http_get(shim: ShimClient, action: Object, *, host: str, port: int, seconds: float) -> HandlerResult:
     """Passes on any status from 200 to 399, as the kubelet's HTTP prober does."""
     scheme = (action.get("scheme") or "HTTP").upper()
@@ -140,7 +157,7 @@ def port_number(container: Object, port: int | str) -> int:
 async def run_handler(
     shim: ShimClient, container: Object, handler: Object, *, host: str, seconds: float
 ) -> HandlerResult:
-    """Run an exec, httpGet, tcpSocket or sleep handler."""
+    """Run an exec, httpGet, tcpSocket, grpc or sleep handler."""
     if handler.get("exec"):
         return await run_command(shim, container["name"], list(handler["exec"].get("command") or ()), seconds=seconds)
     if action := handler.get("httpGet"):
@@ -149,6 +166,8 @@ async def run_handler(
     if action := handler.get("tcpSocket"):
         port = port_number(container, action["port"])
         return await dial_tcp(shim, action.get("host") or host, port, seconds=seconds)
+    if action := handler.get("grpc"):
+        return await grpc_check(shim, action, host=host, port=int(action["port"]), seconds=seconds)
     if handler.get("sleep"):
         await asyncio.sleep(min(float(handler["sleep"]["seconds"]), seconds))
         return HandlerResult(True, "")

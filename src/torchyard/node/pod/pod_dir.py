@@ -86,8 +86,8 @@ class PodDir:
         if container.get("terminationMessagePolicy") != "FallbackToLogsOnError" or not record.get("exitCode"):
             return ""
         end = files.read_end(self.log(name, number), 65536)
-        lines = [line.split(b" ", 3)[3] for line in end.splitlines() if line.count(b" ") >= 3]
-        text = b"".join(line + b"\n" for line in lines[-_LOG_MESSAGE_LINES:])
+        lines = [line.split(b" ", 3)[2:] for line in end.splitlines() if line.count(b" ") >= 3]
+        text = b"".join(line + (b"" if tag == b"P" else b"\n") for tag, line in lines[-_LOG_MESSAGE_LINES:])
         return text[-_LOG_MESSAGE_LIMIT:].decode(errors="replace")
 
     def container_names(self) -> list[str]:

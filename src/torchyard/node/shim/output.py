@@ -104,9 +104,9 @@ class CriLineFormatter:
         return b"".join(out)
 
     def finish(self) -> bytes:
-        """The last line, if its newline never came."""
+        """The last line, if its newline never came; as containerd, a partial one, so that readers add no newline."""
         rest, self._rest = self._rest, b""
-        return timestamp().encode() + b" " + self._name + b" F " + rest + b"\n" if rest else b""
+        return timestamp().encode() + b" " + self._name + b" P " + rest + b"\n" if rest else b""
 
 
 def _has_long_line(data: bytes) -> bool:
