@@ -10,6 +10,7 @@ TRAIN_TESTS ?= tests/elastic
 # Tests that need neither torch nor a node: coverage measures these, in the test's own process and in the planes they start.
 COVERAGE_TESTS ?= tests/api tests/core tests/kube tests/apiserver tests/controllers tests/jobset tests/trainjob
 WORKERS ?= 2
+PLAYWRIGHT ?= 1.65.2
 FLAKY := build/flaky-tests.txt
 
 .PHONY: venv train-venv frameworks-venv docs-venv test run-tests test-long check coverage demo docs reference console console-test lock clean
@@ -108,9 +109,11 @@ demo: venv train-venv
 console: console/node_modules/.ready
 	@cd console && npm run --silent build
 
-# Types, unit tests and the size of the first screen. The tests in a browser are in tests/console.
-console-test: console
+# Types, the size of the first screen, unit tests, and the pages in the Chromium of this machine.
+console-test: console venv
 	@cd console && npm run --silent test
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright==$(PLAYWRIGHT)
+	@$(BIN)/python -m pytest -q tests/console
 
 console/node_modules/.ready: console/package-lock.json console/package.json
 	@command -v npm >/dev/null || { echo "make console needs Node.js 20 or newer with npm (https://nodejs.org)"; exit 1; }

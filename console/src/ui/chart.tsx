@@ -14,6 +14,10 @@ const MAX_LINES = 16;
 let loading: Promise<typeof uPlot> | undefined;
 const load = (): Promise<typeof uPlot> => (loading ??= Promise.all([import('uplot'), import('uplot/dist/uPlot.min.css')]).then(([module]) => module.default));
 
+// uPlot writes times as Americans do.
+const twentyFourHours = (UPlot: typeof uPlot) => (template: string): ((date: Date) => string) =>
+  UPlot.fmtDate(template.replace(/\{h\}/g, '{HH}').replace(/\{aa\}/g, '').replace('{M}/{D}/{YY}', '{DD} {MMM}').replace('{M}/{D}', '{DD} {MMM}'));
+
 export interface ChartProps {
   title: string;
   series: Series[];
@@ -60,6 +64,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
           height,
           legend: { show: false },
           cursor: { y: false },
+          fmtDate: twentyFourHours(UPlot),
           scales: { x: { time: !plain }, y: { distr: logarithmic ? 3 : 1 } },
           axes: [axis, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }],
           series: [{}, ...lines.map((each, index) => ({ label: each.replica || each.name, stroke: colours[index % colours.length] as string, width: 1.5, spanGaps: true, points: { show: each.points.length < 3 } }))],

@@ -65,7 +65,7 @@ function pulledAt(data: JobData): number | undefined {
 function Timeline({ stages }: { stages: Stage[] }): JSX.Element {
   const now = useNow(1000);
   return (
-    <ol class="timeline">
+    <ol class="timeline" tabIndex={0} aria-label="Timeline">
       {stages.map((stage, index) => {
         const next = stages.slice(index + 1).find((each) => each.at !== undefined);
         const past = stage.at !== undefined;

@@ -33,11 +33,13 @@ export function useSeries(data: JobData, logs: Logs): SeriesData {
   const isDone = data.job ? runState(data.job).done : false;
   const path = `samples/${[data.namespace, qualified(data.kind), data.name].map(encodeURIComponent).join('/')}?since=0`;
   const samples = useGet<Samples>(path, isDone ? 0 : PERIOD_MS);
-  const use = useUsage(data, samples.error?.status === 404 && !isDone);
+  // A server that keeps samples may not measure what replicas use; the page then does, while it is open.
+  const measured = samples.value?.series.some((each) => each.name === 'cpu') ?? false;
+  const use = useUsage(data, !isDone && !measured && Boolean(samples.value ?? samples.error));
   return useMemo(() => {
     if (samples.value) {
       const { series, lostBefore } = samples.value;
-      return { series: withMissing(series, [...logs.built.series.values()]), lostBefore: lostBefore ?? undefined, kept: true };
+      return { series: withMissing(series, [...logs.built.series.values(), ...use.series.values()]), lostBefore: lostBefore ?? undefined, kept: true };
     }
     return { series: [...logs.built.series.values(), ...use.series.values()], lostBefore: undefined, kept: false };
   }, [samples.value, logs.built.version, use.version]);

@@ -1,0 +1,72 @@
+"""The jobs of the plane that the pages show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
+
+PYTORCHJOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+_TRAIN = """
+import os, time
+rank = os.environ.get("RANK", "0")
+for step in range(100000):
+    print(f"rank {rank} step={step} loss={2 / (step + 1):.4f}", flush=True)
+    time.sleep(0.2)
+"""
+_FAIL = "print('loss=1.0'); raise RuntimeError('out of memory')"
+
+
+def container(program: str, **more: Any) -> dict[str, Any]:
+    return {"name": "pytorch", "image": "python:3.11", "command": ["python", "-u", "-c", program], **more}
+
+
+def pytorchjob(name: str, program: str, workers: int = 0, **labels: str) -> dict[str, Any]:
+    def replicas(count: int) -> dict[str, Any]:
+        template = {"spec": {"containers": [container(program)], "terminationGracePeriodSeconds": 0}}
+        return {"replicas": count, "restartPolicy": "Never", "template": template}
+
+    specs = {"Master": replicas(1), **({"Worker": replicas(workers)} if workers else {})}
+    metadata = {"name": name, "labels": labels}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": metadata,
+        "spec": {"pytorchReplicaSpecs": specs},
+    }
+
+
+def job(name: str, program: str, *, queue: str = "", cpu: str = "100m") -> dict[str, Any]:
+    labels = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+    template = {
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [container(program, resources={"requests": {"cpu": cpu}})],
+        }
+    }
+    spec = {"suspend": bool(queue), "backoffLimit": 0, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def create_jobs(server: Server) -> None:
+    """A training that runs, one that has failed, and a job that waits in its queue for ever."""
+    for path, body in (
+        (PYTORCHJOBS, pytorchjob("training", _TRAIN, 1, team="vision")),
+        (PYTORCHJOBS, pytorchjob("broken", _FAIL, team="nlp")),
+        (JOBS, job("too-large", "print(1)", queue="default", cpu="4000")),
+    ):
+        answer = server.admin.post(path, body)
+        assert answer.status == 201, answer
+    eventually(
+        lambda: phase(server, "training") == "Running" and phase(server, "broken") == "Failed",
+        "the jobs run and fail",
+        60,
+    )
+
+
+def phase(server: Server, name: str) -> str:
+    conditions = (server.admin.get(f"{PYTORCHJOBS}/{name}").json.get("status") or {}).get("conditions") or []
+    true_types = [condition["type"] for condition in conditions if condition["status"] == "True"]
+    return true_types[-1] if true_types else ""
