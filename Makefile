@@ -10,7 +10,6 @@ TRAIN_TESTS ?= tests/elastic
 # Tests that need neither torch nor a node: coverage measures these, in the test's own process and in the planes they start.
 COVERAGE_TESTS ?= tests/api tests/core tests/kube tests/apiserver tests/controllers tests/jobset tests/trainjob
 WORKERS ?= 2
-PLAYWRIGHT ?= 1.65.2
 FLAKY := build/flaky-tests.txt
 
 .PHONY: venv train-venv frameworks-venv docs-venv test run-tests test-long check coverage demo docs reference console console-test lock clean
@@ -112,7 +111,7 @@ console: console/node_modules/.ready
 # Types, the size of the first screen, unit tests, and the pages in the Chromium of this machine.
 console-test: console venv
 	@cd console && npm run --silent test
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright==$(PLAYWRIGHT)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/console.txt
 	@$(BIN)/python -m pytest -q tests/console
 
 console/node_modules/.ready: console/package-lock.json console/package.json

@@ -38,8 +38,9 @@ def distribution(requirement: str) -> str:
 
 
 def requirement_files() -> Iterator[str]:
-    """The requirements of programs that run in environments of their own: client libraries and training."""
-    for path in (*(ROOT / "requirements").glob("clients/*.txt"), *(ROOT / "requirements").glob("train*.txt")):
+    """What is installed when it is needed: client libraries, training, the browser of the console's tests."""
+    patterns = ("clients/*.txt", "train*.txt", "console.txt")
+    for path in (path for pattern in patterns for path in (ROOT / "requirements").glob(pattern)):
         for line in path.read_text().splitlines():
             if line and line[0].isalnum():
                 yield line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 from tests.console.pages.conftest import Console
 
@@ -133,12 +134,15 @@ def _intercept(page: Any, text: str) -> None:
 
 
 def test_attempts_at_cross_site_scripting_stay_text(console: Console) -> None:
-    from urllib.parse import quote
-
     page = console.window()
     attempted: list[str] = []
     page.expose_function("xss", lambda *_: attempted.append(page.url))
-    page.on("dialog", lambda dialog: (attempted.append(dialog.message), dialog.dismiss()))
+
+    def note(dialog: Any) -> None:
+        attempted.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", note)
     text = ATTEMPTS[4]
     _intercept(page, text)
     console.go(page, "/jobs?group=team&kind=Job")
