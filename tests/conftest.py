@@ -22,7 +22,7 @@ HOUSEKEEPING = ",".join(
     f"{name}-controller"
     for name in (
         *("garbage-collector", "namespace", "serviceaccount", "root-ca-certificate-publisher"),
-        *("clusterrole-aggregation", "certificatesigningrequest-signing"),
+        *("clusterrole-aggregation", "certificatesigningrequest-signing", "service-cidr"),
     )
 )
 # Static tokens for both servers: users without any rights.

@@ -30,6 +30,8 @@ REPLICATION_CONTROLLERS = GroupVersionResource("", "v1", "replicationcontrollers
 CERTIFICATE_SIGNING_REQUESTS = GroupVersionResource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False
 )
+SERVICE_CIDRS = GroupVersionResource("networking.k8s.io", "v1", "servicecidrs", namespaced=False)
+IP_ADDRESSES = GroupVersionResource("networking.k8s.io", "v1", "ipaddresses", namespaced=False)
 SUBJECT_ACCESS_REVIEWS = GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False)
 POD_DISRUPTION_BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 ENDPOINT_SLICES = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")

@@ -46,6 +46,7 @@ from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.quotas import QuotaController
 from torchyard.controllers.role_aggregation import RoleAggregationController
 from torchyard.controllers.scheduler import Scheduler
+from torchyard.controllers.service_cidr import ServiceCIDRController
 from torchyard.controllers.token_secrets import TokenSecretController
 from torchyard.controllers.trainjob import TRAINJOBS, TrainJobController
 from torchyard.controllers.trainjob_runtimes import create_runtimes
@@ -250,6 +251,9 @@ BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
         root_ca_publisher(deps.client, deps.informers, deps.authority).run
     ),
     SCHEDULER: lambda deps: Scheduler(deps.client, deps.informers, clock=deps.registry.clock).run,
+    ServiceCIDRController.name: lambda deps: (
+        ServiceCIDRController(deps.client, deps.informers, clock=deps.registry.clock).run
+    ),
     "serviceaccount-token-controller": lambda deps: (
         TokenSecretController(deps.client, deps.informers, authority=deps.authority, sign=deps.sign).run
     ),

@@ -60,6 +60,7 @@ from torchyard.apiserver.http.server import HttpServer
 from torchyard.apiserver.lifecycle.bootstrap import bootstrap, ensure_node
 from torchyard.apiserver.lifecycle.compactor import Compactor
 from torchyard.apiserver.lifecycle.owned_objects import OwnedObjects
+from torchyard.apiserver.lifecycle.service_addresses import ServiceAddresses
 from torchyard.apiserver.metrics.event_loop import EventLoopMetrics
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.catalog import Catalog
@@ -181,10 +182,7 @@ class Plane:
         samples = SampleCollector(self.registry, SampleStore(settings.samples), keep=keep)
         self.server.mount(ConsoleMount(self.server, settings, samples, hosts=frozenset((*names, *own_names()))))
         self._start_watchdog()
-        crd_controller = CrdController(self.registry, ADMIN)
-        converter = WebhookConverter(self.registry)
-        self.registry.converter = converter
-        self._closing.push_async_callback(converter.close)
+        crd_controller = self._serve_definitions()
         limits = limits_for(open_file_limit(), connections=settings.max_connections)
         front = HttpServer(self.server, limits)
         self.registry.metrics_sources.append(HttpMetrics(front).text)
@@ -204,10 +202,18 @@ class Plane:
         self._on_ready(self.url)
         self._start_part("crds", crd_controller.run)
         self._start_part("certificates", partial(renew_certificates, credentials, context, names=names))
+        self._start_part("service-addresses", ServiceAddresses(self.registry, ADMIN).run)
         self._start_part("upkeep", Compactor(self.registry).run)
         self._start_part("samples", samples.run)
         self._start_part("owned-objects", partial(owned.run, ADMIN))
         await owned.checked()
+
+    def _serve_definitions(self) -> CrdController:
+        """Serve the custom resources of stored CRDs, converted by their webhooks."""
+        converter = WebhookConverter(self.registry)
+        self.registry.converter = converter
+        self._closing.push_async_callback(converter.close)
+        return CrdController(self.registry, ADMIN)
 
     async def _start_controllers(self) -> None:
         """Load the modules of the controllers in a thread, so that the server answers meanwhile, and run them."""

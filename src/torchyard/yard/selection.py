@@ -41,6 +41,7 @@ KNOWN = (
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     SCHEDULER,
+    "service-cidr-controller",
     "serviceaccount-token-controller",
     "serviceaccount-controller",
     "statefulset-controller",

@@ -1,4 +1,4 @@
-"""Strategies of IPAddress and ServiceCIDR. The server stores them but does not allocate addresses by them."""
+"""Strategies of IPAddress and ServiceCIDR."""
 
 from __future__ import annotations
 
@@ -46,11 +46,31 @@ class ServiceCIDRStrategy(StatusSubresourceStrategy):
         elif len(ranges) > 2:
             errs.append(field_errors.invalid("spec.cidrs", spec, "may only hold up to 2 values"))
         else:
-            for index, text in enumerate(ranges):
-                field = f"spec.cidrs[{index}]"
-                if checks.cidr(text, field, errs):
-                    network = ipaddress.ip_network(text, strict=False)
-                    if str(network) != text:
-                        detail = f'must be in canonical form ("{network}")'
-                        errs.append(field_errors.invalid(field, text, detail))
+            families = [_check_range(text, f"spec.cidrs[{index}]", errs) for index, text in enumerate(ranges)]
+            if not errs and len(set(families)) < len(families):
+                detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
+                errs.append(field_errors.invalid("spec.cidrs", ranges, detail))
         return errs
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Ranges stay; a second family can be added."""
+        ranges, before = ((obj.get("spec") or {}).get("cidrs") or [] for obj in (new, old))
+        errs: list[FieldError] = []
+        for index, (text, earlier) in enumerate(zip(ranges, before, strict=False)):
+            checks.immutable(text, earlier, f"spec.cidrs[{index}]", errs)
+        if len(ranges) < len(before):
+            checks.immutable(ranges, before, "spec.cidrs", errs)
+        return errs or (self.validate(new) if ranges != before else [])
+
+
+def _check_range(text: str, field: str, errs: list[FieldError]) -> int:
+    """Check a range; returns its IP version."""
+    if not checks.cidr(text, field, errs):
+        return 0
+    network = ipaddress.ip_network(text, strict=False)
+    address = ipaddress.ip_address(text.partition("/")[0])
+    if address != network.network_address:
+        errs.append(field_errors.invalid(field, text, "must not have bits set beyond the prefix length"))
+    elif str(network) != text:
+        errs.append(field_errors.invalid(field, text, f'must be in canonical form ("{network}")'))
+    return network.version

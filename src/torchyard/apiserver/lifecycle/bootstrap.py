@@ -11,11 +11,12 @@ from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
+from torchyard.api.service.cidr import SERVICE_CIDR
 from torchyard.apiserver.access.admission.node_taints import NOT_READY
 from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.access.bootstrap_policy import bootstrap_policy
 from torchyard.apiserver.registry.registry import Registry
-from torchyard.apiserver.registry.service_allocator import ServiceAllocator
+from torchyard.apiserver.registry.service_allocator import DEFAULT_CIDR, ServiceAllocator
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.verbs.create import create
 from torchyard.apiserver.verbs.update import change
@@ -29,6 +30,7 @@ _PLURALS = {
     "Node": "nodes",
     "ServiceAccount": "serviceaccounts",
     "Service": "services",
+    "ServiceCIDR": "servicecidrs",
     "EndpointSlice": "endpointslices",
     "Endpoints": "endpoints",
     "ClusterRole": "clusterroles",
@@ -49,6 +51,7 @@ async def bootstrap(registry: Registry, user: User, *, url: str) -> None:
             account = {"name": "default", "namespace": name}
             await _ensure(registry, user, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     await asyncio.gather(*(_ensure(registry, user, obj) for obj in [*_priorities(), *bootstrap_policy()]))
+    await _ensure(registry, user, _service_cidr())
     await ensure_objects(registry, user, _kubernetes_service(registry, url))
 
 
@@ -126,6 +129,16 @@ def _priorities() -> list[Object]:
             ("system-cluster-critical", 2000000000, "For pods the cluster cannot do without; they may be moved."),
         )
     ]
+
+
+def _service_cidr() -> Object:
+    """The range of the server's own allocator; a controller sets its condition."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": DEFAULT_CIDR},
+        "spec": {"cidrs": [SERVICE_CIDR]},
+    }
 
 
 def _kubernetes_service(registry: Registry, url: str) -> list[Object]:

@@ -21,12 +21,17 @@ from torchyard.api.service.allocation import (
 from torchyard.api.service.cidr import SERVICE_CIDR
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.store.watch import StoreEvent
+from torchyard.core.service.service_cidr import is_usable, networks_of
 
 if TYPE_CHECKING:
     from torchyard.apiserver.registry.registry import Registry
 
 
 NODE_PORTS = range(30000, 32768)
+SERVICE_CIDRS, IP_ADDRESSES = "/servicecidrs.networking.k8s.io/", "/ipaddresses.networking.k8s.io/"
+DEFAULT_CIDR = "kubernetes"  # the ServiceCIDR of the server's own range
+# The label of IPAddresses that record the address of a Service; others reserve their address.
+MANAGED_BY, MANAGER = "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"
 
 
 class ServiceAllocator:
@@ -36,9 +41,13 @@ class ServiceAllocator:
 
     def __init__(self, store: Store, cidr: str = SERVICE_CIDR) -> None:
         self._network = ipaddress.IPv4Network(cidr)
+        self._networks: dict[str, list[ipaddress.IPv4Network]] = {DEFAULT_CIDR: [self._network]}
+        self._reserved: set[str] = set()  # addresses of IPAddresses that others made
         self._ip_owners: dict[str, str] = {}
         self._port_owners: dict[int, str] = {}
         store.listen("/services/", self._follow)
+        store.listen(SERVICE_CIDRS, self._follow_cidr)
+        store.listen(IP_ADDRESSES, self._follow_address)
 
     def _follow(self, event: StoreEvent) -> None:
         if event.previous is not None:
@@ -46,9 +55,28 @@ class ServiceAllocator:
         if event.change != "DELETED":
             self._track(event.record.object(), allocated=True)
 
+    def _follow_cidr(self, event: StoreEvent) -> None:
+        """Use the ranges that are ready and not being deleted. The server's own is used before it is ready, too."""
+        cidr = event.record.object()
+        name = cidr["metadata"]["name"]
+        is_own = name == DEFAULT_CIDR and not cidr["metadata"].get("deletionTimestamp")
+        self._networks.pop(name, None)
+        if event.change != "DELETED" and (is_own or is_usable(cidr)):
+            self._networks[name] = [network for network in networks_of(cidr) if network.version == 4]
+        elif event.change == "DELETED" and name == DEFAULT_CIDR:
+            self._networks[name] = [self._network]
+
+    def _follow_address(self, event: StoreEvent) -> None:
+        metadata = event.record.object()["metadata"]
+        is_reservation = (metadata.get("labels") or {}).get(MANAGED_BY) != MANAGER
+        if event.change != "DELETED" and is_reservation:
+            self._reserved.add(metadata["name"])
+        else:
+            self._reserved.discard(metadata["name"])
+
     def _track(self, service: Object, *, allocated: bool) -> None:
         uid, spec = service["metadata"]["uid"], service.get("spec") or {}
-        addresses = [address for address in spec.get("clusterIPs") or () if address != "None"]
+        addresses = cluster_ips(service)
         ports = [port for port in (*_node_ports_of(spec), spec.get("healthCheckNodePort")) if port]
         if allocated:
             self._ip_owners.update(dict.fromkeys(addresses, uid))
@@ -86,27 +114,43 @@ class ServiceAllocator:
         if address:
             self._check_ip(service, address)
         else:
-            address = next((candidate for candidate in self._candidates() if candidate not in self._ip_owners), "")
+            taken = self._ip_owners.keys() | self._reserved if self._reserved else self._ip_owners
+            address = next((candidate for candidate in self._candidates() if candidate not in taken), "")
             if not address:
                 raise errors.internal("failed to allocate a serviceIP: range is full")
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
 
     def _check_ip(self, service: Object, address: str) -> None:
         reason = ""
-        if ipaddress.ip_address(address) not in self._network:
+        if not self._contains(address):
             reason = f"failed to allocate IP {address}: the provided network does not match the current range"
-        elif self._ip_owners.get(address, service["metadata"].get("uid")) != service["metadata"].get("uid"):
+        elif address in self._reserved or self._is_taken(address, service["metadata"].get("uid")):
             reason = f"failed to allocate IP {address}: provided IP is already allocated"
         if reason:
             raise _invalid(service, field_errors.invalid("spec.clusterIPs", [address], reason))
 
+    def _is_taken(self, address: str, uid: str) -> bool:
+        return self._ip_owners.get(address, uid) != uid
+
+    def _contains(self, address: str) -> bool:
+        """Whether a range has the address; the first and the last of a range are not for Services."""
+        parsed = ipaddress.ip_address(address)
+        return any(
+            parsed in network and parsed not in (network.network_address, network.broadcast_address)
+            for networks in self._networks.values()
+            for network in networks
+        )
+
     def _candidates(self) -> Iterator[str]:
         """Random addresses first, as upstream, so that those of deleted Services are not reused soon; then in order."""
-        size = self._network.num_addresses
-        for _ in range(64):
-            yield str(self._network[random.randrange(size // 8, size - 1)])
-        for offset in range(2, size - 1):
-            yield str(self._network[offset])
+        for network in [network for networks in self._networks.values() for network in networks]:
+            first = 2 if network == self._network else 1  # the `kubernetes` Service has the first of the server's own
+            size = network.num_addresses
+            if size // 8 < size - 1:
+                for _ in range(64):
+                    yield str(network[random.randrange(max(size // 8, first), size - 1)])
+            for offset in range(first, size - 1):
+                yield str(network[offset])
 
     def _allocate_node_ports(self, service: Object, old: Object | None) -> None:
         """As upstream: ports with the same number and different protocols share a node port."""
@@ -139,6 +183,11 @@ class ServiceAllocator:
 
 def _invalid(service: Object, *errs: field_errors.FieldError) -> errors.StatusError:
     return errors.invalid("Service", "", service["metadata"].get("name", ""), list(errs))
+
+
+def cluster_ips(service: Object) -> list[str]:
+    """The addresses of a Service."""
+    return [address for address in (service.get("spec") or {}).get("clusterIPs") or () if address != "None"]
 
 
 def _node_ports_of(spec: Object) -> list[int]:

@@ -2,4 +2,5 @@
 
 - `slices`: EndpointSlices of a service.
 - `endpoints`: the older Endpoints object.
+- `service_cidr`: the ranges of service addresses.
 """
