@@ -68,7 +68,7 @@ class StreamRouter:
     def authenticate(self, _method: str, _path: str, _headers: object, _certificate: object) -> User:
         return User("alice")
 
-    def authorize(self, method: str, path: str, query: Query, user: User) -> None:
+    def authorize(self, method: str, path: str, query: Query, user: User, *, size: int = 0) -> None:
         return None
 
     async def handle(self, request: Request) -> Response:

@@ -23,7 +23,7 @@ from torchyard.controllers.trainjob_objects import TrainJobObjects
 from torchyard.core.training.failures import container_failures
 from torchyard.core.trainjob.decide import TrainJobDecision, decide, needs_objects, updates_jobset
 from torchyard.core.trainjob.snapshot import make_snapshot, runtime_of
-from torchyard.core.trainjob.status import is_finished
+from torchyard.core.trainjob.status import differs_only_in_progress, is_finished
 from torchyard.core.trainjob.status_server import StatusServer
 from torchyard.core.trainjob.view import TrainJobView
 from torchyard.kube.client import Client
@@ -68,7 +68,7 @@ class TrainJobController:
         self._objects = TrainJobObjects(client, status_server)
         sources = [self._jobs, self._jobsets, self._failures.pods]
         self.controller = Controller(names.CONTROLLER, self._reconcile, sources, workers=workers, observe=observe)
-        self._jobs.on_change(lambda _change, job, _before: self.controller.queue.add(key_of(job)))
+        self._jobs.on_change(self._job_changed)
         self._jobsets.on_change(self._jobset_changed)
         self._failures.pods.on_change(self._pod_changed)
 
@@ -77,6 +77,11 @@ class TrainJobController:
         for job in self._jobs.all():
             self.controller.queue.add(key_of(job))
         await run_parts(recorder=self.recorder.run, controller=self.controller.run)
+
+    def _job_changed(self, change: str, job: Object, before: Object | None) -> None:
+        # Progress is written every few seconds, and nothing is decided from it.
+        if change != "MODIFIED" or before is None or not differs_only_in_progress(job, before):
+            self.controller.queue.add(key_of(job))
 
     def _jobset_changed(self, _change: str, jobset: Object, _before: Object | None) -> None:
         for reference in jobset["metadata"].get("ownerReferences") or ():

@@ -54,7 +54,7 @@ class Echo:
     def count_stored(self, stored: StoredObject, seconds: float) -> None:
         self.stored_requests += 1
 
-    def authorize(self, method: str, path: str, query: Query, user: User) -> None:
+    def authorize(self, method: str, path: str, query: Query, user: User, *, size: int = 0) -> None:
         if path == "/forbidden":
             raise errors.forbidden("things", "", "", "no")
 

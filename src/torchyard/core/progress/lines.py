@@ -71,7 +71,7 @@ class LineParser:
         segments = [segment for segment in line.split("\r") if segment.strip()]
         for segment in segments[-_MAX_SEGMENTS:]:
             text = segment[:_MAX_LINE]
-            bar = _BAR.match(text)
+            bar = _BAR.match(text) if "%|" in text else None
             if bar is not None:
                 if not self._is_of_training(bar):
                     continue
@@ -107,7 +107,7 @@ class LineParser:
         return self._whole(share, _EPOCH.search(bar["label"]))
 
     def _stated_percent(self, text: str) -> float | None:
-        epoch = _EPOCH.search(text)
+        epoch = _EPOCH.search(text) if "poch" in text or "POCH" in text else None
         self._note(epoch)
         stated = parse_progress(text)
         if stated is not None:

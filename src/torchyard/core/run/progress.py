@@ -34,9 +34,12 @@ class TrainingProgress:
 
 def parse_progress(line: str) -> TrainingProgress | None:
     """The progress that a log line reports; None if it reports none."""
+    has_percent, has_count = "%" in line, "/" in line or " of " in line
+    if not has_percent and not has_count:  # most lines; the patterns take longer
+        return None
     epoch = _EPOCH.search(line)
     number = int(epoch[1]) if epoch else None
-    for pattern in _PERCENT:
+    for pattern in _PERCENT if has_percent else ():
         share = pattern.search(line)
         if share is not None and float(share[1]) <= 100:
             return TrainingProgress(float(share[1]), number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchyard.api import conditions
 from torchyard.api.objects import Object
+from torchyard.api.progress import TEXT_FIELD, TRAINER_STATUS
 from torchyard.api.times import to_rfc3339
 from torchyard.api.trainjob import messages, names
 from torchyard.core.trainjob.view import TrainJobView
@@ -13,6 +14,20 @@ _COUNTS = ("name", "ready", "succeeded", "failed", "active", "suspended")
 
 def is_finished(job: Object) -> bool:
     return any(conditions.has_true_condition(job, ended) for ended in messages.TERMINAL)
+
+
+def differs_only_in_progress(job: Object, before: Object) -> bool:
+    """Whether nothing else has changed, the server's own metadata apart."""
+    return _without_progress(job) == _without_progress(before)
+
+
+def _without_progress(job: Object) -> tuple[Object, Object, Object | None]:
+    metadata, status = job["metadata"], job.get("status") or {}
+    return (
+        {field: value for field, value in metadata.items() if field not in ("resourceVersion", "managedFields")},
+        {field: value for field, value in status.items() if field not in (TRAINER_STATUS, TEXT_FIELD)},
+        job.get("spec"),
+    )
 
 
 def next_status(view: TrainJobView, *, past_deadline: bool) -> Object:

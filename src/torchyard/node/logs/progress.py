@@ -136,9 +136,11 @@ def _progress_report(logs: _PodLogs, time: datetime, report: LineReport) -> Prog
 def _read_lines(container: _ContainerLog, size: int) -> list[tuple[datetime, str]]:
     """The lines that were added, with their times; the last ones if they are many. An incomplete one waits."""
     start = max(container.position, size - _MAX_BYTES)
-    with Path(container.path).open("rb") as file:
-        file.seek(start)
-        data = file.read(size - start)
+    descriptor = os.open(container.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.pread(descriptor, size - start, start)
+    finally:
+        os.close(descriptor)
     end = data.rfind(b"\n") + 1
     lines = data[:end].splitlines()
     if start > container.position:

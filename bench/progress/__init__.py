@@ -1,0 +1,1 @@
+"""What it costs that many jobs report their progress."""
