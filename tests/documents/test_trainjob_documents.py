@@ -72,6 +72,36 @@ def test_a_suspended_job_takes_patches_and_is_resumed(server: Server) -> None:
     assert "RuntimePatches can only be modified when the TrainJob is suspended" in refused.message
 
 
+def test_a_queued_job_starts_with_the_node_selector_of_its_flavor(server: Server) -> None:
+    queues = "/apis/kueue.x-k8s.io/v1beta2"
+    flavors = [{"name": "gpu", "resources": [{"name": "cpu", "nominalQuota": "4"}]}]
+    groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
+    for kind, path, name, spec in (
+        ("ResourceFlavor", "resourceflavors", "gpu", {"nodeLabels": {"kind": "gpu"}}),
+        ("ClusterQueue", "clusterqueues", "team", {"namespaceSelector": {}, "resourceGroups": groups}),
+        ("LocalQueue", "namespaces/default/localqueues", "team", {"clusterQueue": "team"}),
+    ):
+        obj = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        assert server.admin.post(f"{queues}/{path}", obj).status == 201
+    labels = {"kueue.x-k8s.io/queue-name": "team"}
+    job = {**MANIFESTS[0], "metadata": {"name": "with-queue", "labels": labels}}
+    assert server.admin.post(JOBS, job).json["spec"]["suspend"] is True
+
+    def is_started() -> bool:
+        spec = jobset_of(server, "with-queue")["spec"]
+        pods = spec["replicatedJobs"][0]["template"]["spec"]["template"]
+        return not spec["suspend"] and pods["spec"].get("nodeSelector") == {"kind": "gpu"}
+
+    eventually(is_started, "the start with the node selector")
+    assert server.admin.patch(f"{queues}/clusterqueues/team", {"spec": {"stopPolicy": "HoldAndDrain"}}).status == 200
+
+    def is_restored() -> bool:
+        spec = server.admin.get(f"{JOBS}/with-queue").json["spec"]
+        return spec["suspend"] and not any(patch.get("trainingRuntimeSpec") for patch in spec["runtimePatches"])
+
+    eventually(is_restored, "the eviction")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

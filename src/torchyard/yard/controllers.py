@@ -159,6 +159,7 @@ def _queues(deps: Dependencies) -> Part:
         settings=load_queue_config(deps.settings.queue_config),
         pytorchjobs="pytorchjob" in deps.registry.controllers,
         jobsets="jobset" in deps.registry.controllers,
+        trainjobs={"jobset", "trainjob"} <= deps.registry.controllers,
         provision_local_queues=LOCAL_QUEUES in deps.registry.controllers,
     )
     deps.registry.metrics_sources.append(queues.metrics.text)

@@ -1,4 +1,4 @@
-"""TrainJobs on a plane with queues: refused with a queue, warned about where a default queue takes all other jobs."""
+"""TrainJobs on a plane with queues: those with a queue start suspended, with a patch that the admission fills."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.apiserver.access.memory_lister import MemoryLister
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import names
 from torchyard.api.trainjob import names as trainjob
 from torchyard.api.trainjob.runtimes import runtimes
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes, Operation
@@ -18,14 +18,16 @@ from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.access.rbac import Authorizer
 
 ADMIN = User("admin", groups=("system:masters",))
-LISTER = MemoryLister(*runtimes())
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+LISTER = MemoryLister(NAMESPACE, *runtimes())
 LOCAL_QUEUE = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"}
+MANAGER = "kueue.x-k8s.io/manager"
 
 
-def train_job(queue: str = "") -> Object:
+def train_job(queue: str = "", **spec: object) -> Object:
     metadata = {"name": "mnist", "namespace": "team", "labels": {names.QUEUE_NAME: queue} if queue else {}}
-    spec = {"runtimeRef": {"name": "torch-distributed"}, "managedBy": "trainer.kubeflow.org/trainjob-controller"}
-    return {"apiVersion": trainjob.API_VERSION, "kind": trainjob.KIND, "metadata": metadata, "spec": spec}
+    fields = {"runtimeRef": {"name": "torch-distributed"}, "managedBy": "trainer.kubeflow.org/trainjob-controller"}
+    return {"apiVersion": trainjob.API_VERSION, "kind": trainjob.KIND, "metadata": metadata, "spec": {**fields, **spec}}
 
 
 def write(new: Object, old: Object | None = None, lister: MemoryLister = LISTER) -> AdmissionAttributes:
@@ -33,41 +35,51 @@ def write(new: Object, old: Object | None = None, lister: MemoryLister = LISTER)
     return AdmissionAttributes(operation, trainjob.GROUP, trainjob.PLURAL, "team", "mnist", ADMIN, lister, new, old)
 
 
-def admission(*, with_queues: bool = True) -> BuiltInAdmission:
-    return BuiltInAdmission(Authorizer(LISTER), with_queues=with_queues)
+def admitted(job: Object, lister: MemoryLister = LISTER, *, with_queues: bool = True) -> Object:
+    admission = BuiltInAdmission(Authorizer(lister), with_queues=with_queues)
+    attributes = write(job, lister=lister)
+    admission.mutate(attributes)
+    admission.validate(attributes)
+    return job
 
 
-def test_a_train_job_with_a_queue_is_refused() -> None:
-    for old in (None, train_job(), train_job("other")):
+def test_a_train_job_with_a_queue_starts_suspended_with_an_empty_patch() -> None:
+    spec = admitted(train_job("q"))["spec"]
+    assert spec["suspend"] is True
+    assert [patch["manager"] for patch in spec["runtimePatches"]] == [MANAGER]
+    assert spec["runtimePatches"][0]["time"]
+    mine = {"manager": "example.com/me"}
+    patches = admitted(train_job("q", runtimePatches=[mine, {"manager": MANAGER}]))["spec"]["runtimePatches"]
+    assert [patch["manager"] for patch in patches] == ["example.com/me", MANAGER]
+
+
+def test_a_train_job_without_a_queue_or_on_a_plane_without_queues_starts_at_once() -> None:
+    assert "runtimePatches" not in admitted(train_job())["spec"]
+    assert "suspend" not in admitted(train_job("q"), with_queues=False)["spec"]
+
+
+def test_the_queue_default_takes_train_jobs_without_a_queue() -> None:
+    queue = {**LOCAL_QUEUE, "metadata": {"name": "default", "namespace": "team"}}
+    job = admitted(train_job(), MemoryLister(NAMESPACE, *runtimes(), queue))
+    assert job["metadata"]["labels"][names.QUEUE_NAME] == "default"
+    assert job["spec"]["suspend"] is True
+
+
+def test_the_queue_of_a_running_train_job_cannot_change() -> None:
+    admission = BuiltInAdmission(Authorizer(LISTER), with_queues=True)
+    for suspended in (False, True):
+        old = train_job("q", suspend=suspended)
+        new = copy.deepcopy(old)
+        new["metadata"]["labels"][names.QUEUE_NAME] = "other"
+        if suspended:
+            admission.validate(write(new, old))
+            continue
         with pytest.raises(StatusError) as refused:
-            admission().validate(write(train_job("q"), old))
-        assert refused.value.status == 422
-        assert f'metadata.labels[{names.QUEUE_NAME}]: Invalid value: "q": ' in refused.value.message
-        assert messages.TRAIN_JOB_NOT_QUEUED in refused.value.message
-
-
-def test_a_train_job_without_a_queue_or_with_one_that_is_stored_is_accepted() -> None:
-    admission().validate(write(train_job()))
-    admission().validate(write(train_job(), train_job("q")))
-    changed = copy.deepcopy(train_job("q"))
-    changed["metadata"]["annotations"] = {"a": "b"}
-    admission().validate(write(changed, train_job("q")))
-    admission(with_queues=False).validate(write(train_job("q")))
+            admission.validate(write(new, old))
+        assert f"metadata.labels[{names.QUEUE_NAME}]" in refused.value.message
 
 
 def test_values_of_wrong_types_are_left_to_the_schema() -> None:
-    specs: tuple[object, ...] = ("x", [], None, {"runtimeRef": "x"}, {"runtimeRef": []})
+    specs: tuple[object, ...] = ("x", [], None, {"runtimeRef": "x", "runtimePatches": "x"}, {"runtimePatches": ["x"]})
     for spec in specs:
-        assert admission().warnings(write({**train_job(), "spec": spec})) == []
-    with pytest.raises(StatusError, match="spec: Required value"):
-        admission().validate(write({**train_job(), "spec": None}))
-
-
-def test_a_default_queue_that_does_not_take_the_train_job_is_named_in_a_warning() -> None:
-    queue = {**LOCAL_QUEUE, "metadata": {"name": "default", "namespace": "team"}}
-    own = {**LOCAL_QUEUE, "metadata": {"name": "default", "namespace": "team", "labels": {names.LOCAL: "true"}}}
-    for stored, expected in ((queue, [messages.TRAIN_JOB_BYPASSES_QUEUE]), (own, [])):
-        lister = MemoryLister(*runtimes(), stored)
-        assert admission().warnings(write(train_job(), lister=lister)) == expected
-        assert admission().warnings(write(train_job(), train_job(), lister=lister)) == []
-        assert admission(with_queues=False).warnings(write(train_job(), lister=lister)) == []
+        BuiltInAdmission(Authorizer(LISTER), with_queues=True).mutate(write({**train_job("q"), "spec": spec}))

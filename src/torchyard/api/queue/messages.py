@@ -454,13 +454,6 @@ ELASTIC_ONLY_BATCH_JOBS = (
     " elasticPolicy.minReplicas"
 )
 ELASTIC_EXCLUDES_MIN_PARALLELISM = f"cannot be combined with {names.MIN_PARALLELISM}; remove one of them"
-TRAIN_JOB_NOT_QUEUED = (
-    "the queues of a plane do not take TrainJobs; use a PyTorchJob (`yard convert` prints it) or a JobSet, or remove"
-    " the label to start the job without a quota"
-)
-TRAIN_JOB_BYPASSES_QUEUE = (
-    "the queues of a plane do not take TrainJobs: this one starts without quota of the LocalQueue default"
-)
 IMMUTABLE_WHILE_RUNNING = "while the job is not suspended"
 
 

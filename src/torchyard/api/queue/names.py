@@ -49,6 +49,9 @@ POD_SET = _PREFIX + "podset"
 POD_LOCAL_QUEUE = _PREFIX + "local-queue-name"
 POD_CLUSTER_QUEUE = _PREFIX + "cluster-queue-name"
 
+# Whose patch of a TrainJob's runtime has what an admission adds to the pods.
+PATCH_MANAGER = _PREFIX + "manager"
+
 DEFAULT_QUEUE = "default"
 MAIN = "main"
 PODS = "pods"

@@ -34,6 +34,7 @@ POLICIES = (TORCH, MPI, JAX, XGBOOST, FLUX)
 
 SNAPSHOT_KEY = "runtime"
 HOSTFILE_KEY = "hostfile"
+SNAPSHOT_LABEL = "torchyard.dev/runtime-snapshot"  # ours, of the ConfigMaps with runtimes
 
 # Our annotations, of a TrainJob.
 # "1:4": minimum and maximum number of nodes. Of a job, whose maximum is numNodes; or of a runtime, for all its jobs.

@@ -7,6 +7,7 @@ In reading order:
 - `scheduler`, `pending_reporter`: runs scheduling cycles and writes their decisions, and why workloads are pending
 - `workloads`: workloads over time: admission checks, time limits, stopped queues
 - `finalizers`: deletion of what is in use
+- `runtime_snapshots`: the runtimes of TrainJobs
 - `composer`, `jobs`, `pod_set_infos`, `pending_events`: jobs and their workloads
 - `pod_groups`, `slices`: plain pods and elastic jobs
 - `queue_status`, `metrics`: statuses of queues, and metrics

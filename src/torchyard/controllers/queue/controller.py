@@ -10,12 +10,13 @@ from torchyard.api.gvr import JOBS
 from torchyard.api.queue import messages
 from torchyard.controllers.queue.admission_fair_sharing import LocalQueueUsageController
 from torchyard.controllers.queue.finalizers import FinalizerController
-from torchyard.controllers.queue.gvr import JOBSETS, PYTORCHJOBS
+from torchyard.controllers.queue.gvr import JOBSETS, PYTORCHJOBS, TRAINJOBS
 from torchyard.controllers.queue.jobs import JobReconciler
 from torchyard.controllers.queue.local_queues import LocalQueueProvisioner
 from torchyard.controllers.queue.metrics import QueueMetrics
 from torchyard.controllers.queue.pod_groups import PodGroupReconciler
 from torchyard.controllers.queue.queue_status import QueueStatusController
+from torchyard.controllers.queue.runtime_snapshots import RuntimeSnapshots
 from torchyard.controllers.queue.scheduler import SchedulerController
 from torchyard.controllers.queue.slices import SliceReconciler
 from torchyard.controllers.queue.stores import QueueStore
@@ -23,7 +24,9 @@ from torchyard.controllers.queue.workloads import WorkloadReconciler
 from torchyard.core.queue.integrations import BatchJobIntegration, JobIntegration, PyTorchJobIntegration
 from torchyard.core.queue.jobset_integration import JobSetIntegration
 from torchyard.core.queue.settings import QueueSettings
+from torchyard.core.queue.trainjob_integration import TrainJobIntegration
 from torchyard.kube.client import Client
+from torchyard.kube.informer import Informer
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import Part, run_parts
 
@@ -31,7 +34,8 @@ from torchyard.kube.supervisor import Part, run_parts
 class QueueController:
     """`run` until cancelled.
 
-    `pytorchjobs`, `jobsets`: whether these kinds are served here. `provision_local_queues`: see `local_queues`.
+    `pytorchjobs`, `jobsets`, `trainjobs`: whether these kinds are served here.
+    `provision_local_queues`: see `local_queues`.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class QueueController:
         settings: QueueSettings | None = None,
         pytorchjobs: bool = True,
         jobsets: bool = False,
+        trainjobs: bool = False,
         provision_local_queues: bool = False,
     ) -> None:
         settings = settings or QueueSettings()
@@ -55,8 +60,20 @@ class QueueController:
             integrations.append((PyTorchJobIntegration(), PYTORCHJOBS))
         if jobsets:
             integrations.append((JobSetIntegration(), JOBSETS))
+        reads: dict[str, list[Informer]] = {}
+        if trainjobs:
+            snapshots = RuntimeSnapshots(informers)
+            integrations.append((TrainJobIntegration(snapshots.find), TRAINJOBS))
+            reads[TRAINJOBS.plural] = [snapshots.informer]
         jobs = [
-            JobReconciler(store, informers, integration, gvr, workload_created=self.metrics.workload_created)
+            JobReconciler(
+                store,
+                informers,
+                integration,
+                gvr,
+                reads=reads.get(gvr.plural, ()),
+                workload_created=self.metrics.workload_created,
+            )
             for integration, gvr in integrations
         ]
         pod_groups = PodGroupReconciler(store, informers)

@@ -7,6 +7,7 @@ from torchyard.api.jobset import names as jobset
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import names
 from torchyard.api.queue.names import Kind
+from torchyard.api.trainjob import names as trainjob
 
 
 def _gvr(kind: Kind) -> GroupVersionResource:
@@ -22,4 +23,5 @@ COHORTS = _gvr(names.COHORT)
 CHECKS = _gvr(names.CHECK)
 POD_PRIORITY_CLASSES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
 JOBSETS = GroupVersionResource(jobset.GROUP, jobset.VERSION, jobset.PLURAL)
+TRAINJOBS = GroupVersionResource(trainjob.GROUP, trainjob.VERSION, trainjob.PLURAL)
 PYTORCHJOBS = GroupVersionResource(pytorchjob.GROUP, pytorchjob.VERSION, pytorchjob.PLURAL)

@@ -5,7 +5,8 @@ Independent of the kind of job: `core.queue.integrations` has an integration for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from torchyard.api.conditions import find, has_true_condition, is_true
@@ -21,7 +22,7 @@ from torchyard.controllers.queue.pod_set_infos import pod_set_infos
 from torchyard.controllers.queue.stores import WorkloadStore
 from torchyard.controllers.queue.writer import RETRY_SOON
 from torchyard.core.queue import lifecycle, slices
-from torchyard.core.queue.integrations import CannotStart, JobIntegration, JobResult, queue_name_of
+from torchyard.core.queue.integrations import CannotStart, JobIntegration, JobResult, PodSetsUnknown, queue_name_of
 from torchyard.core.queue.requirements import intern_pod_sets
 from torchyard.core.queue.workload_info import to_timestamp
 from torchyard.kube.client import Client
@@ -76,9 +77,12 @@ class JobReconciler:
         integration: JobIntegration,
         gvr: GroupVersionResource,
         *,
+        reads: Sequence[Informer] = (),
         workload_created: Callable[[str, float], None] = lambda _kind, _seconds: None,
     ) -> None:
-        """`workload_created` is called with the kind of a job and the seconds from its creation to its workload's."""
+        """`reads` are caches of other objects from which the integration computes the pods of their owner.
+
+        `workload_created` is called with the kind of a job and the seconds from its creation to its workload's."""
         self._store, self._integration = store, integration
         self._client, self._workload_created = store.client, workload_created
         informer = informers.for_resource(gvr)
@@ -87,11 +91,13 @@ class JobReconciler:
         name = messages.job_component(integration.framework)
         self.recorder = store.new_recorder(name)
         self._events = _JobEvents(self.recorder, gvr, integration.kind)
-        sources: list[Informer] = [informer, *self._composer.informers, *store.informers]
+        sources: list[Informer] = [informer, *self._composer.informers, *store.informers, *reads]
         self._controller = Controller(name, self._reconcile, sources)
         self._pending_events = PendingEvents()
         informer.on_change(self._job_changed)
         store.workloads.on_change(self._workload_changed)
+        for source in reads:
+            source.on_change(self._owned_changed)
 
     async def run(self) -> None:
         await self._controller.run()
@@ -99,6 +105,11 @@ class JobReconciler:
     def _job_changed(self, _change: str, job: Object, _before: Object | None) -> None:
         if queue_name_of(job):
             self._controller.queue.add((job["metadata"]["namespace"], job["metadata"]["name"]))
+
+    def _owned_changed(self, _change: str, obj: Object, _before: Object | None) -> None:
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            if owner.get("controller") and owner["kind"] == self._integration.kind:
+                self._controller.queue.add((obj["metadata"]["namespace"], owner["name"]))
 
     def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
         for owner in obj["metadata"].get("ownerReferences") or ():
@@ -136,6 +147,8 @@ class JobReconciler:
             return
         try:
             workload = self._composer.compose(job)
+        except PodSetsUnknown:
+            return
         except PriorityClassNotFound as error:
             self._events.record(job, "Warning", messages.EVENT_PRIORITY_CLASS_NOT_FOUND, str(error))
             return
@@ -179,14 +192,19 @@ class JobReconciler:
         elif is_true(conditions, messages.ADMITTED) and status.get("admission"):
             if suspended:
                 await self._start(job, workload)
-            elif _exceeds_admission(self._integration, job, workload):
-                await self._delete_workload(job, workload)
             else:
-                await self._report_pods(job, workload)
+                await self._reconcile_running(job, workload)
         elif not suspended:
             await self._stop(job, messages.NOT_ADMITTED)
         else:
             await self._update_pending(job, workload)
+
+    async def _reconcile_running(self, job: Object, workload: Object) -> None:
+        with suppress(PodSetsUnknown):
+            if _exceeds_admission(self._integration, job, workload):
+                await self._delete_workload(job, workload)
+            else:
+                await self._report_pods(job, workload)
 
     async def _stop(self, job: Object, why: str) -> None:
         await self._jobs.patch(job, self._integration.suspend(job))
@@ -217,6 +235,8 @@ class JobReconciler:
         try:
             infos = pod_set_infos(workload, self._store.state.objects.flavors)
             await self._jobs.patch(job, self._integration.start(job, infos))
+        except PodSetsUnknown:
+            return
         except CannotStart as error:
             await self._fail_to_start(job, workload, str(error))
             return
@@ -253,6 +273,8 @@ class JobReconciler:
             self._events.record(job, "Warning", *why, once=True)
         try:
             spec = self._composer.compose(job)["spec"]
+        except PodSetsUnknown:
+            return
         except YardError as error:
             self._events.record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
             return

@@ -19,7 +19,8 @@ Kueue's cache, pending queues, snapshot and scheduler, in reading order:
 - `state`: the three of them together, updated object by object
 - `snapshot`, `scheduler`: one scheduling cycle
 - `lifecycle`, `kueue_configuration`: the status of a workload over time, and the settings for it
-- `integrations`, `jobset_integration`, `pod_groups`, `slices`: jobs, plain pods and elastic jobs as workloads
+- `integrations`, `jobset_integration`, `trainjob_integration`: jobs as workloads
+- `pod_groups`, `slices`: plain pods and elastic jobs as workloads
 - `advice`: what a user can do about a pending workload
 - `queue_status`, `visibility`, `explanation`: the status of queues; positions, estimates and reasons for users
 - `kueue_detection`: how a cluster's own Kueue treats PyTorchJobs

@@ -27,6 +27,12 @@ class CannotStart(YardError):
     code = "CannotStart"
 
 
+class PodSetsUnknown(YardError):
+    """What the pods depend on does not exist yet. The job is looked at again when it does."""
+
+    code = "PodSetsUnknown"
+
+
 @dataclass(frozen=True)
 class PodSetInfo:
     """What an admission adds to the pods of one pod set."""

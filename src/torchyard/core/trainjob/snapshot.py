@@ -36,6 +36,7 @@ def make_snapshot(job: Object, runtime: Object) -> Object:
         "metadata": {
             "name": names.snapshot_name(job["metadata"]["name"]),
             "namespace": job["metadata"]["namespace"],
+            "labels": {names.SNAPSHOT_LABEL: "true"},
             "ownerReferences": [names.owner_reference(job)],
         },
         "data": {names.SNAPSHOT_KEY: orjson.dumps(content).decode()},

@@ -85,8 +85,8 @@ class BuiltInAdmission:
             (storage.protect_in_use, tuple(resource for _, resource in storage.PROTECTED)),
             (pods.set_runtime_class, PODS),
             (storage.set_ingress_class, ("ingresses",)),
-            (lambda attributes: trainjob.stamp_patches(attributes, now()), trainjob.RESOURCES),
             *([(kueue.suspend_queued_job, kueue.RESOURCES)] if with_queues else []),
+            (lambda attributes: trainjob.stamp_patches(attributes, now()), trainjob.RESOURCES),
         )
         self._authorizing = _PluginChain(
             (certificate_requests.set_requester, SIGNING_REQUESTS),
@@ -105,15 +105,13 @@ class BuiltInAdmission:
                 (policy_parameters.POLICIES, policy_parameters.BINDINGS),
             ),
             (trainjob.check_train_job, trainjob.RESOURCES),
-            *([(kueue.refuse_queued_train_job, trainjob.RESOURCES)] if with_queues else []),
             *([(kueue.check_queue, kueue.RESOURCES)] if with_queues else []),
         )
 
     def warnings(self, attributes: AdmissionAttributes) -> list[str]:
         """Texts of the Warning header about a write that is accepted. Call it before `mutate`."""
         if attributes.resource in trainjob.RESOURCES:
-            queue_warnings = kueue.train_job_warnings(attributes) if self._with_queues else []
-            return [*trainjob.warnings(attributes), *queue_warnings]
+            return trainjob.warnings(attributes)
         return pod_fields.unsupported_fields(attributes) if attributes.resource in pod_fields.RESOURCES else []
 
     def mutate(self, attributes: AdmissionAttributes) -> None:

@@ -16,6 +16,7 @@ KINDS = {
     ("batch", "jobs"): "Job",
     (jobset.GROUP, jobset.PLURAL): jobset.KIND,
     (pytorchjob.GROUP, pytorchjob.PLURAL): pytorchjob.KIND,
+    (trainjob.GROUP, trainjob.PLURAL): trainjob.KIND,
     ("", "pods"): "Pod",
 }
 RESOURCES = tuple(resource for _, resource in KINDS)
@@ -52,37 +53,23 @@ def _suspend(obj: Object, spec: Object, kind: str) -> None:
         is_elastic = (obj["metadata"].get("annotations") or {}).get(names.ELASTIC) == "true"
         if is_elastic and isinstance(spec.get("template"), dict):
             _add_gate(spec["template"], names.ELASTIC)
-    elif kind == jobset.KIND:
+    elif kind in (jobset.KIND, trainjob.KIND):
         spec["suspend"] = True
+        if kind == trainjob.KIND:
+            _add_patch(spec)
     elif spec.get("runPolicy") is None:
         spec["runPolicy"] = {"suspend": True}
     elif isinstance(spec["runPolicy"], dict):
         spec["runPolicy"]["suspend"] = True
 
 
-def refuse_queued_train_job(attributes: AdmissionAttributes) -> None:
-    """Reject a TrainJob that asks for a queue: without an integration it would start without quota.
-
-    One that was stored with the label, when the plane had no queues, can still be changed.
-    """
-    if not _is_train_job(attributes):
-        return
-    before, after = ((obj or {}).get("metadata") or {} for obj in (attributes.old, attributes.new))
-    queue = (after.get("labels") or {}).get(names.QUEUE_NAME)
-    if queue and queue != (before.get("labels") or {}).get(names.QUEUE_NAME):
-        err = field_errors.invalid(_LABEL, queue, messages.TRAIN_JOB_NOT_QUEUED)
-        raise _invalid(trainjob.KIND, attributes, err)
-
-
-def train_job_warnings(attributes: AdmissionAttributes) -> list[str]:
-    """Jobs of other kinds without a queue are put into the default queue."""
-    if _is_train_job(attributes) and attributes.operation == "CREATE" and _has_default_queue(attributes):
-        return [messages.TRAIN_JOB_BYPASSES_QUEUE]
-    return []
-
-
-def _is_train_job(attributes: AdmissionAttributes) -> bool:
-    return attributes.is_for(trainjob.PLURAL, trainjob.GROUP, operations=("CREATE", "UPDATE"))
+def _add_patch(spec: Object) -> None:
+    """The patch that an admission fills, empty until then. Values of wrong types are left to the schema."""
+    patches = spec.setdefault("runtimePatches", [])
+    if isinstance(patches, list) and not any(
+        isinstance(patch, dict) and patch.get("manager") == names.PATCH_MANAGER for patch in patches
+    ):
+        patches.append({"manager": names.PATCH_MANAGER})
 
 
 def check_queue(attributes: AdmissionAttributes) -> None:
@@ -132,7 +119,8 @@ def _is_owned(obj: Object) -> bool:
 
 def _is_suspended(obj: Object, kind: str) -> bool:
     spec = obj.get("spec") or {}
-    return bool(spec.get("suspend") if kind in ("Job", jobset.KIND) else (spec.get("runPolicy") or {}).get("suspend"))
+    policy = (spec.get("runPolicy") or {}) if kind == pytorchjob.KIND else spec
+    return bool(policy.get("suspend"))
 
 
 def _has_default_queue(attributes: AdmissionAttributes) -> bool:
