@@ -52,7 +52,5 @@ def _state(kind: str, job: Object) -> str:
 
 
 def _jobset_state(status: Object, state: str) -> str:
-    if status.get("terminalState") == "Completed":
-        return "succeeded"
     is_running = any(jobs.get("ready") or jobs.get("active") for jobs in status.get("replicatedJobsStatus") or ())
     return "suspended" if state == "Suspended" else "running" if is_running else "pending"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import ssl
 import tempfile
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.trainjob import names as trainjob
 from torchyard.controllers.job_metrics import JobStateMetrics
+from torchyard.controllers.job_traces import JobTraceExporter, OtlpSettings
 from torchyard.controllers.jobset import JobSetController
 from torchyard.controllers.jobset_metrics import JobSetMetrics
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, pod_group_resource
@@ -254,6 +256,10 @@ class Operator:
             queues[trainjob.CONTROLLER] = [runnable.controller.queue for runnable in trainjobs]
         states = JobStateMetrics(counted)
         self.metrics.sources.append(lambda: states.text() if self.leads else b"")
+        otlp = OtlpSettings.from_environment(os.environ)
+        traces = JobTraceExporter(self._client, otlp, leads=lambda: self.leads) if otlp is not None else None
+        if traces is not None:
+            traces.follow(counted)
         self.metrics.watch_queues(queues)
         self.metrics.watch_leadership(LEASE, lambda: self.leads)
 
@@ -267,6 +273,8 @@ class Operator:
             )
 
         works = [runnable.run() for runnable in caches]
+        if traces is not None:
+            works.append(traces.run())
         return [
             *works,
             self.clock.run(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -33,6 +34,7 @@ from torchyard.controllers.garbage_collector import GarbageCollector
 from torchyard.controllers.job import JobController
 from torchyard.controllers.job_history import JobHistoryController
 from torchyard.controllers.job_metrics import JobStateMetrics
+from torchyard.controllers.job_traces import JobTraceExporter, OtlpSettings
 from torchyard.controllers.jobset import JOBSETS, JobSetController
 from torchyard.controllers.local_provisioner import LocalVolumeProvisioner
 from torchyard.controllers.namespace_objects import default_service_account, root_ca_publisher
@@ -296,24 +298,30 @@ def controllers(
         makers = {name: BUILDERS[name]} if name in BUILDERS else {}
         for part, make in (makers | _ATTACHED.get(name, {})).items():
             yield part, make(deps)
-    registry.metrics_sources.append(JobStateMetrics(_job_caches(deps)).text)
+    caches = _job_caches(deps)
+    registry.metrics_sources.append(JobStateMetrics(caches).text)
+    otlp = OtlpSettings.from_environment(os.environ)
+    if otlp is not None:
+        traces = JobTraceExporter(client, otlp, clock=registry.clock)
+        traces.follow(caches)
+        registry.progress.subscribe(traces.observe)
+        yield "job-traces", traces.run
     yield "events", deps.recorder.run
     # Last, because by now every controller has requested its informers.
     yield "informers", deps.informers.run
 
 
 def _job_caches(deps: Dependencies) -> dict[str, list[Informer]]:
-    """The caches of the kinds of jobs that this plane runs; their controllers have requested them too."""
+    """The caches of the jobs of this plane; their controllers have requested them too."""
     kinds = {
         "job-controller": ("Job", JOBS),
         "pytorchjob": (pytorchjob.KIND, PYTORCHJOBS),
         "jobset": ("JobSet", JOBSETS),
         "trainjob": ("TrainJob", TRAINJOBS),
     }
+    chosen = deps.registry.controllers
     return {
-        kind: [deps.informers.for_resource(gvr)]
-        for controller, (kind, gvr) in kinds.items()
-        if controller in deps.registry.controllers
+        kind: [deps.informers.for_resource(gvr)] for controller, (kind, gvr) in kinds.items() if controller in chosen
     }
 
 

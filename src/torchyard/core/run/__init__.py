@@ -8,6 +8,7 @@
 - `program`, `rerun`: the command line and environment of a job, and a job as a manifest again.
 - `sweep`: one Indexed Job for all combinations of options.
 - `record`: what is kept of a job that has ended; `metrics`: the numbers that its log names.
+- `trace`: a job that has ended as a trace.
 - `summary`, `ranks`: one line about a job; its replicas and their ranks.
 - `line_splitter`: log chunks into lines.
 """

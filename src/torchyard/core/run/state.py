@@ -11,7 +11,7 @@ from torchyard.api.pytorchjob.names import JOB_NAME
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 RUNNABLE = ("PyTorchJob", "TrainJob", "Job", "Pod")
 _ENDING = ("SuccessCriteriaMet", "FailureTarget")  # the last pods of a Job are being stopped
-_TERMINAL_STATES = {"Succeeded": True, "Complete": True, "Failed": False}
+_TERMINAL_STATES = {"Succeeded": True, "Complete": True, "Completed": True, "Failed": False}  # Completed: of JobSets
 
 
 @dataclass(frozen=True, slots=True)
