@@ -28,6 +28,7 @@ from torchyard.controllers.certificate_requests import (
 )
 from torchyard.controllers.cronjob import CronJobController
 from torchyard.controllers.endpoints import EndpointsController
+from torchyard.controllers.endpointslice_mirroring import EndpointSliceMirroringController
 from torchyard.controllers.endpointslices import EndpointSliceController
 from torchyard.controllers.ephemeral_volumes import EphemeralVolumeController
 from torchyard.controllers.garbage_collector import GarbageCollector
@@ -215,6 +216,7 @@ BUILDERS: dict[str, Callable[[Dependencies], Part]] = {
     ),
     "endpoints-controller": lambda deps: EndpointsController(deps.client, deps.informers).run,
     "endpointslice-controller": lambda deps: EndpointSliceController(deps.client, deps.informers).run,
+    "endpointslicemirroring-controller": lambda deps: EndpointSliceMirroringController(deps.client, deps.informers).run,
     "ephemeral-volume-controller": lambda deps: EphemeralVolumeController(deps.client, deps.informers).run,
     "garbage-collector-controller": _garbage,
     "horizontal-pod-autoscaler-controller": lambda deps: (

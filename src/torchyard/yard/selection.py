@@ -22,6 +22,7 @@ KNOWN = (
     "disruption-controller",
     "endpoints-controller",
     "endpointslice-controller",
+    "endpointslicemirroring-controller",
     "ephemeral-volume-controller",
     "garbage-collector-controller",
     "horizontal-pod-autoscaler-controller",

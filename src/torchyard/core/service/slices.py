@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 
 from torchyard.api.conditions import has_true_condition
@@ -25,8 +26,15 @@ def has_slices(service: Object) -> bool:
 def desired_slices(service: Object, pods: Iterable[Object]) -> list[Object]:
     """The slices of a service; a service without pods has one empty slice."""
     backends = sorted((pod for pod in pods if is_backend(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
-    chunks = [backends[start : start + SLICE_SIZE] for start in range(0, len(backends), SLICE_SIZE)] or [[]]
-    return [_slice(service, chunk, number) for number, chunk in enumerate(chunks)]
+    alike: dict[str, list[Object]] = {}  # pods whose ports have the same numbers, in the order of their names
+    for pod in backends:
+        alike.setdefault(json.dumps(list(_ports(service, pod))), []).append(pod)
+    chunks = [
+        (json.loads(ports), members[start : start + SLICE_SIZE])
+        for ports, members in alike.items()
+        for start in range(0, len(members), SLICE_SIZE)
+    ]
+    return [_slice(service, members, ports, number) for number, (ports, members) in enumerate(chunks or [([], [])])]
 
 
 def is_backend(service: Object, pod: Object) -> bool:
@@ -36,7 +44,7 @@ def is_backend(service: Object, pod: Object) -> bool:
     return all(labels.get(key) == value for key, value in service["spec"]["selector"].items())
 
 
-def _slice(service: Object, pods: list[Object], number: int) -> Object:
+def _slice(service: Object, pods: list[Object], ports: list[Object], number: int) -> Object:
     metadata, spec = service["metadata"], service["spec"]
     suffix = hashlib.sha256(f"{metadata['uid']}/{number}".encode()).hexdigest()[:5]
     labels = {**(metadata.get("labels") or {}), SERVICE_NAME: metadata["name"], MANAGED_BY: MANAGER}
@@ -54,7 +62,7 @@ def _slice(service: Object, pods: list[Object], number: int) -> Object:
         },
         "addressType": (spec.get("ipFamilies") or ["IPv4"])[0],
         "endpoints": [_endpoint(service, pod) for pod in pods],
-        "ports": list(_ports(service, pods)),
+        "ports": ports,
     }
 
 
@@ -79,14 +87,13 @@ def _endpoint(service: Object, pod: Object) -> Object:
     return endpoint
 
 
-def _ports(service: Object, pods: list[Object]) -> Iterator[Object]:
-    """A named target port is looked up in the first pod that has it."""
+def _ports(service: Object, pod: Object) -> Iterator[Object]:
+    """The ports of a service at one pod. A named target port that the pod does not have is left out."""
     for port in service["spec"].get("ports") or ():
-        number = next((container_port for pod in pods if (container_port := target_port(port, pod))), None)
-        if number is None and not isinstance(port.get("targetPort"), str):
-            number = port.get("targetPort", port["port"])
+        number = target_port(port, pod)
         if number is not None:
-            yield {"name": port.get("name", ""), "port": number, "protocol": port.get("protocol", "TCP")}
+            slice_port = {"name": port.get("name", ""), "port": number, "protocol": port.get("protocol", "TCP")}
+            yield slice_port | ({"appProtocol": port["appProtocol"]} if port.get("appProtocol") else {})
 
 
 def target_port(port: Object, pod: Object) -> int | None:
