@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 NODE_STATUS_UNKNOWN = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
 NODE_STATUS_NEVER_UPDATED = ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
 NODE_NOT_READY = "NodeNotReady"
 
 # Type, status, reason and message of the conditions of a terminating namespace that nothing went wrong in.
-NO_NAMESPACE_FAILURES = (
+NAMESPACE_DISCOVERED = (
     ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
     (
         "NamespaceDeletionGroupVersionParsingFailure",
         "False",
         "ParsedGroupVersions",
         "All legacy kube types successfully parsed",
-    ),
-    (
-        "NamespaceDeletionContentFailure",
-        "False",
-        "ContentDeleted",
-        "All content successfully deleted, may be waiting on finalization",
     ),
 )
 _NO_FINALIZERS = "All content-preserving finalizers finished"
@@ -37,8 +31,19 @@ def node_not_ready(node: str) -> str:
     return f"Node {node} status is now: NodeNotReady"
 
 
+def content_failures(failures: Sequence[str]) -> tuple[str, str, str, str]:
+    """Type, status, reason and message of the condition about resources that could not be deleted."""
+    kind = "NamespaceDeletionContentFailure"
+    if not failures:
+        return kind, "False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"
+    message = f"Failed to delete all resource types, {len(failures)} remaining: {', '.join(failures)}"
+    return kind, "True", "ContentDeletionFailed", message
+
+
 def content_remaining(remaining: Mapping[str, int]) -> tuple[str, str, str, str]:
     """Type, status, reason and message of the condition about resources that remain, by resource."""
+    if not remaining:
+        return "NamespaceContentRemaining", "False", "ContentRemoved", "All content successfully removed"
     content = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(remaining.items()))
     message = f"Some resources are remaining: {content}"
     return "NamespaceContentRemaining", "True", "SomeResourcesRemain", message

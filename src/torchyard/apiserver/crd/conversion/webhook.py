@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from typing import TYPE_CHECKING
 
 import orjson
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
-from torchyard.apiserver.access.webhooks.client import WebhookCallError, WebhookClient
 from torchyard.apiserver.crd.conversion.review import ConversionError, converted_objects, review, review_version
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.service_network.resolver import ServiceResolver
 from torchyard.apiserver.store.cache import Record
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.access.webhooks.client import WebhookClient
 
 # As upstream, whatever the definition says.
 TIMEOUT_SECONDS = 30
@@ -28,12 +31,13 @@ class WebhookConverter:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._client = WebhookClient(ServiceResolver(registry.lookup).resolve, registry.dial)
+        self._client: WebhookClient | None = None
         self._cache: dict[tuple[str, str], Record] = {}  # by apiVersion and key
         registry.catalog.on_change(self._cache.clear)
 
     async def close(self) -> None:
-        await self._client.close()
+        if self._client is not None:
+            await self._client.close()
 
     async def to_version(self, resource: Resource, records: list[Record], *, cached: bool = False) -> list[Record]:
         """The records in the version of `resource`, which has a conversion webhook. Raises 500."""
@@ -83,6 +87,10 @@ class WebhookConverter:
         return [converted[index] for index in range(len(objects))]
 
     async def _call(self, resource: Resource, desired: str, objects: list[Object]) -> list[Object]:
+        from torchyard.apiserver.access.webhooks.client import WebhookCallError, WebhookClient  # loads aiohttp
+
+        if self._client is None:
+            self._client = WebhookClient(ServiceResolver(self._registry.lookup).resolve, self._registry.dial)
         webhook, uid = resource.custom.conversion, str(uuid.uuid4())
         version = review_version(webhook)
         body = review(version, uid, desired, objects)
