@@ -119,6 +119,7 @@ export function JobsPage({ route }: { route: Route }): JSX.Element {
           headerHeight={HEADER}
           label="Jobs"
           reveal={cursor}
+          depends={[lines, columns, now, cursor, marked]}
           minWidth={widthOf(columns)}
           header={<Head columns={columns} query={query} />}
           render={(index, top) => <Row key={index} line={lines[index] as Line} top={top} columns={columns} now={now} selected={index === cursor.index} marked={marked} mark={mark} />}

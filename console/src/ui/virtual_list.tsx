@@ -1,8 +1,8 @@
 // A list that draws only the rows in sight: ten thousand rows cost as much as fifty.
 import type { ComponentChildren, JSX, Ref } from 'preact';
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
-const OVERSCAN = 8;
+const OVERSCAN = 5;
 
 export interface VirtualListProps {
   count: number;
@@ -12,6 +12,8 @@ export interface VirtualListProps {
   header?: ComponentChildren;
   headerHeight?: number;
   render: (index: number, top: number) => JSX.Element;
+  /** What `render` depends on. Rows are drawn again only if one of these changes, not while the list scrolls. */
+  depends: unknown[];
   /** A row to bring into sight; the number after it repeats the wish. */
   reveal?: { index: number; turn: number } | undefined;
   /** Stay at the end while the list grows. */
@@ -74,7 +76,14 @@ export function VirtualList(props: VirtualListProps): JSX.Element {
   const first = Math.max(0, Math.floor(window_.top / rowHeight) - OVERSCAN);
   const last = Math.min(count, Math.ceil((window_.top + window_.height) / rowHeight) + OVERSCAN);
   const rows: JSX.Element[] = [];
-  for (let index = first; index < last; index += 1) rows.push(props.render(index, index * rowHeight));
+  // Preact leaves an element alone if it gets the same object again.
+  const cache = useMemo(() => new Map<number, JSX.Element>(), props.depends);
+  for (let index = first; index < last; index += 1) {
+    const row = cache.get(index) ?? props.render(index, index * rowHeight);
+    cache.set(index, row);
+    rows.push(row);
+  }
+  for (const index of cache.keys()) if (index < first || index >= last) cache.delete(index);
   const size = { height: `${count * rowHeight}px`, ...(props.minWidth ? { minWidth: `${props.minWidth}px` } : {}) };
   return (
     <div ref={ref} class={`vlist ${props.class ?? ''}`} tabIndex={0} role="region" aria-label={props.label}>

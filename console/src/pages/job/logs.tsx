@@ -77,6 +77,7 @@ export function LogsTab({ logs }: Body): JSX.Element {
           count={store.view.length}
           rowHeight={ROW}
           reveal={reveal}
+          depends={[store.version, sources.length, showTime, reveal.index]}
           follow={following}
           onFollow={onFollow}
           minWidth={longest * CHARACTER + 220}
