@@ -89,8 +89,8 @@ class RunningNode:
 
 
 @contextlib.asynccontextmanager
-async def running_node(state: Path) -> AsyncIterator[RunningNode]:
-    settings = PlaneSettings(state=state, port=0, node=True, node_name="here")
+async def running_node(state: Path, *, python: str = "") -> AsyncIterator[RunningNode]:
+    settings = PlaneSettings(state=state, port=0, node=True, node_name="here", python=python)
     try:
         async with Plane(settings) as plane:
             assert plane.agent
