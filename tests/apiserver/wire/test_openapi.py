@@ -184,6 +184,15 @@ def test_every_reference_resolves() -> None:
     assert set(references(old)) <= {f"#/definitions/{name}" for name in old["definitions"]}
 
 
+def test_version_2_says_nothing_about_the_fields_of_an_object_with_unknown_fields() -> None:
+    opened = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {"type": "string"}}}
+    nested = {"type": "object", "properties": {"spec": {**opened, "description": "Anything."}}}
+    name = "com.example.v1.Widget"
+    assert set(openapi.swagger([widgets(opened)])["definitions"][name]) == {"type", "x-kubernetes-group-version-kind"}
+    spec = openapi.swagger([widgets(nested)])["definitions"][name]["properties"]["spec"]
+    assert spec == {"description": "Anything.", "x-kubernetes-preserve-unknown-fields": True}
+
+
 def test_the_index_names_every_version_and_its_hash_changes_with_it() -> None:
     before = openapi.index([*builtin_resources(), widgets()])["paths"]
     after = openapi.index([*builtin_resources(), widgets({"type": "object"})])["paths"]

@@ -13,6 +13,7 @@ V2_PROTOBUF_REQUEST = "application/com.github.proto-openapi.spec.v2@v1.0+protobu
 V2_PROTOBUF_RESPONSE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 # What kubectl before 1.29 needs, and only in protobuf: swagger "2.0", info, no paths, no definitions.
 V2_PROTOBUF = b"\x0a\x032.0" + b"\x12\x0f\x0a\x09Torchyard\x12\x02v1" + b"\x42\x00" + b"\x4a\x00"
+_PRESERVES, _KINDS = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-group-version-kind"
 
 
 def swagger(resources: Iterable[Resource]) -> Document:
@@ -52,12 +53,21 @@ def _v2_parameter(parameter: Document) -> Document:
     return {"name": parameter["name"], "in": parameter["in"], "uniqueItems": True, **parameter["schema"]}
 
 
+def _v2_open_schema(schema: Document) -> Document:
+    """As upstream: old clients read an object with unknown fields right only if nothing is said about its fields."""
+    if _KINDS in schema:
+        return {"type": "object", _KINDS: schema[_KINDS]}
+    return {key: value for key, value in schema.items() if key in ("description", _PRESERVES)}
+
+
 def _v2_schema(schema: Any) -> Any:
     """Version 2 has neither oneOf nor a reference beside other keywords."""
     if isinstance(schema, list):
         return [_v2_schema(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
+    if schema.get(_PRESERVES) is True:
+        return _v2_open_schema(schema)
     if "oneOf" in schema or "anyOf" in schema:
         rest = {key: value for key, value in schema.items() if key not in ("oneOf", "anyOf")}
         return {**rest, "type": "string"}
