@@ -71,7 +71,7 @@ def test_a_running_job_is_listed_followed_suspended_and_deleted(plane: Yard) -> 
     code, output = call(plane, "ps")
     assert code == 0
     header, row = output.splitlines()[0].split(), next(x for x in output.splitlines() if x.startswith("walk")).split()
-    assert header == ["NAME", "KIND", "STATE", "REPLICAS", "QUEUE", "AGE"]
+    assert header == ["NAME", "KIND", "STATE", "REPLICAS", "QUEUE", "AGE", "PROGRESS"]
     assert row[:3] == ["walk", "PyTorchJob", "Running"]
     eventually(lambda: "3/3" in call(plane, "ps")[1], "all replicas to run")
     assert call(plane, "ps", "-o", "name")[1].splitlines().count("pytorchjob.kubeflow.org/walk") == 1

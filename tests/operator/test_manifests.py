@@ -109,9 +109,9 @@ def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks_and
 
 
 def test_only_jobs_with_a_queue_are_suspended_and_only_with_queues() -> None:
-    plain = objects(Installation("image", jobsets=False))
+    plain = objects(Installation("image", jobsets=False, trainjobs=False))
     assert not any(obj["kind"] == "MutatingWebhookConfiguration" for obj in plain)
-    manifests = objects(Installation("image", queues=True, jobsets=False))
+    manifests = objects(Installation("image", queues=True, jobsets=False, trainjobs=False))
     (webhook,) = [item for item in manifests if item["kind"] == "MutatingWebhookConfiguration"]
     (hook,) = webhook["webhooks"]
     assert hook["objectSelector"]["matchExpressions"] == [{"key": "kueue.x-k8s.io/queue-name", "operator": "Exists"}]

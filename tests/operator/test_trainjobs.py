@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 from tests.jobset.run_cases import job_status
-from tests.support.operator import Installed, running
+from tests.support.operator import Installed, denied, running
 
+from torchyard.api.errors import StatusError
 from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.gvr import JOBS as BATCH_JOBS
 from torchyard.api.objects import Object
+from torchyard.api.trainjob.runtimes import runtimes
 from torchyard.controllers.jobset import JOBSETS
 from torchyard.controllers.trainjob import RUNTIMES, TRAINJOBS
 from torchyard.operator.certificates import VALIDATING
@@ -107,3 +110,48 @@ async def test_the_operator_does_not_run_beside_upstreams_trainer(installed: Ins
             await check_no_other_trainer(installed.admin)
     finally:
         await installed.admin.delete(VALIDATING, UPSTREAM_TRAINER_WEBHOOKS)
+
+
+REFUSED: list[tuple[Object, str]] = [
+    ({"runtimeRef": {"name": "none"}}, "specified clusterTrainingRuntime must be created before the TrainJob"),
+    (
+        {"runtimeRef": {"name": "none", "kind": "TrainingRuntime"}},
+        "specified trainingRuntime must be created before the TrainJob is created",
+    ),
+    ({"runtimeRef": {"name": "x", "kind": "Other"}}, "unsupported runtime: Other.trainer.kubeflow.org"),
+    ({"trainer": {"env": [{"name": "PET_NNODES", "value": "1"}]}}, "must not have reserved envs"),
+    ({"trainer": {"numNodes": 0}}, "spec.trainer.numNodes"),
+    ({"runtimePatches": [{"manager": "me"}]}, "must be a domain-prefixed path"),
+]
+
+
+async def test_the_webhooks_refuse_what_does_not_fit_and_set_the_times_of_patches(installed: Installed) -> None:
+    namespace = await installed.namespace("trainjobs-reviewed")
+    async with running(installed, webhook=True) as operator:
+        await installed.until(lambda: installed.admin.find(RUNTIMES["ClusterTrainingRuntime"], "torchyard-elastic"))
+        for spec, words in REFUSED:
+            with pytest.raises(StatusError) as refused:
+                await installed.admin.create(TRAINJOBS, train_job(namespace, "bad", **spec))
+            assert refused.value.status == 422
+            assert words in refused.value.message
+        for kind, place in (("TrainingRuntime", namespace), ("ClusterTrainingRuntime", "")):
+            with pytest.raises(StatusError) as refused:
+                await installed.admin.create(RUNTIMES[kind], bad_runtime(kind), place)
+            assert "must contain the required container for the ancestor: trainer" in refused.value.message
+            assert "always must be 1" in refused.value.message
+        mine = {"manager": "example.com/me"}
+        created = await installed.admin.create(TRAINJOBS, train_job(namespace, runtimePatches=[mine]))
+        assert created["spec"]["runtimePatches"][0]["time"]
+        change = {"spec": {"runtimePatches": [mine, {"manager": "example.com/other"}]}}
+        with pytest.raises(StatusError) as refused:
+            await installed.admin.patch(TRAINJOBS, "mnist", change, namespace)
+        assert "RuntimePatches can only be modified when the TrainJob is suspended" in refused.value.message
+        assert denied(operator) == []
+
+
+def bad_runtime(kind: str) -> Object:
+    runtime = copy.deepcopy({**runtimes()[0], "kind": kind, "metadata": {"name": "bad"}})
+    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]
+    job["template"]["spec"]["template"]["spec"]["containers"][0]["name"] = "other"
+    job["replicas"] = 2
+    return runtime

@@ -29,6 +29,7 @@ from torchyard.operator.settings import (
     JOBSET_DEFAULTS_WEBHOOK,
     NAME,
     NAMESPACE,
+    TRAINJOB_DEFAULTS_WEBHOOK,
     WEBHOOK,
     OperatorSettings,
 )
@@ -37,7 +38,12 @@ PODS = GroupVersionResource("", "v1", "pods")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 TIMEOUT = 60.0
-_WEBHOOKS = ((VALIDATING, WEBHOOK), (MUTATING, DEFAULTS_WEBHOOK), (MUTATING, JOBSET_DEFAULTS_WEBHOOK))
+_WEBHOOKS = (
+    (VALIDATING, WEBHOOK),
+    (MUTATING, DEFAULTS_WEBHOOK),
+    (MUTATING, JOBSET_DEFAULTS_WEBHOOK),
+    (MUTATING, TRAINJOB_DEFAULTS_WEBHOOK),
+)
 INSTALLATION = Installation("torchyard/operator:test", replicas=0)
 
 

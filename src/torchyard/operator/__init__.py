@@ -3,7 +3,7 @@
 - `settings`: the flags, and the names of the installation.
 - `operator`: the assembly: caches, leader election, controllers.
 - `checks`, `permissions`: what the cluster must provide, and what the operator may do.
-- `http`, `admission`, `certificates`: probes, metrics and the admission webhook.
+- `http`, `admission`, `trainjob_reviews`, `certificates`: probes, metrics and the admission webhook.
 - `metrics`, `logs`, `clock`, `tasks`: metrics, JSON logs, the API server's clock, concurrent tasks.
 - `queues`: jobs in the queues of a cluster's Kueue.
 - `manifests`, `install`: the objects of an installation, and how they are applied and removed.

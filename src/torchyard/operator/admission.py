@@ -41,7 +41,7 @@ def review_jobset_validation(review: Object) -> Object:
 
 
 def _review_validation(review: Object, kind: _Kind) -> Object:
-    request, response = _parse_review(review, kind)
+    request, response = parse_review(review, kind.group, (kind.name,))
     job = request.get("object")
     if isinstance(job, dict) and request.get("operation") in ("CREATE", "UPDATE"):
         refusal = _validation_error(request, job, kind)
@@ -49,7 +49,7 @@ def _review_validation(review: Object, kind: _Kind) -> Object:
             response |= {"allowed": False, "status": refusal.body()}
         elif warnings := kind.strategy.warnings(job):
             response["warnings"] = warnings
-    return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
+    return answer(review, response)
 
 
 def review_defaults(review: Object, *, queues: bool) -> Object:
@@ -57,18 +57,18 @@ def review_defaults(review: Object, *, queues: bool) -> Object:
 
     Otherwise its pods would start before its quota is reserved.
     """
-    request, response = _parse_review(review, _PYTORCHJOB)
+    request, response = parse_review(review, _PYTORCHJOB.group, (_PYTORCHJOB.name,))
     job = request.get("object")
     if queues and request.get("operation") == "CREATE" and isinstance(job, dict) and _is_queued(job):
         policy = {**((job.get("spec") or {}).get("runPolicy") or {}), "suspend": True}
         patch = orjson.dumps([{"op": "add", "path": "/spec/runPolicy", "value": policy}])
         response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
-    return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
+    return answer(review, response)
 
 
 def review_jobset_defaults(review: Object) -> Object:
     """Set the defaults of a JobSet, which on the plane the API server sets."""
-    request, response = _parse_review(review, _JOBSET)
+    request, response = parse_review(review, _JOBSET.group, (_JOBSET.name,))
     obj = request.get("object")
     if request.get("operation") in ("CREATE", "UPDATE") and isinstance(obj, dict):
         defaulted = copy.deepcopy(obj)
@@ -76,22 +76,26 @@ def review_jobset_defaults(review: Object) -> Object:
         if defaulted != obj:
             patch = orjson.dumps([{"op": "add", "path": "/spec", "value": defaulted["spec"]}])
             response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
-    return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
+    return answer(review, response)
 
 
 def _is_queued(job: Object) -> bool:
     return QUEUE_NAME in (job["metadata"].get("labels") or {}) and is_managed_here(job)
 
 
-def _parse_review(review: Object, expected: _Kind) -> tuple[Object, Object]:
-    """The request, and a response that allows it."""
+def parse_review(review: Object, group: str, kinds: tuple[str, ...]) -> tuple[Object, Object]:
+    """The request, and a response that allows it. Raises ValueError if the review is of another kind."""
     request = review.get("request")
     if review.get("kind") != "AdmissionReview" or not isinstance(request, dict):
         raise ValueError("the body is not an AdmissionReview with a request")
     kind = request.get("kind") or {}
-    if (kind.get("group"), kind.get("kind")) != (expected.group, expected.name):
-        raise ValueError(f"this webhook reviews {expected.name} of {expected.group}, not {kind.get('kind')!r}")
+    if kind.get("group") != group or kind.get("kind") not in kinds:
+        raise ValueError(f"this webhook reviews {' and '.join(kinds)} of {group}, not {kind.get('kind')!r}")
     return request, {"uid": request.get("uid", ""), "allowed": True}
+
+
+def answer(review: Object, response: Object) -> Object:
+    return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
 
 
 def _validation_error(request: Object, job: Object, kind: _Kind) -> StatusError | None:

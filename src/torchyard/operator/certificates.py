@@ -18,7 +18,14 @@ from torchyard.api.objects import Object
 from torchyard.apiserver.access.certificate_dir import CertificateDir
 from torchyard.apiserver.access.certificates import ensure_server
 from torchyard.kube.client import Client
-from torchyard.operator.settings import DEFAULTS_WEBHOOK, JOBSET_DEFAULTS_WEBHOOK, NAME, WEBHOOK, WEBHOOK_SECRET
+from torchyard.operator.settings import (
+    DEFAULTS_WEBHOOK,
+    JOBSET_DEFAULTS_WEBHOOK,
+    NAME,
+    TRAINJOB_DEFAULTS_WEBHOOK,
+    WEBHOOK,
+    WEBHOOK_SECRET,
+)
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +42,11 @@ _MAX_CONFLICTS = 5
 class WebhookCertificates:
     """`ensure` brings Secret, files and configurations up to date; `directory` is this process's copy."""
 
-    def __init__(self, client: Client, directory: Path, *, namespace: str, jobsets: bool = False) -> None:
+    def __init__(
+        self, client: Client, directory: Path, *, namespace: str, jobsets: bool = False, trainjobs: bool = False
+    ) -> None:
         self._client, self._directory, self._namespace = client, directory, namespace
-        self._jobsets = jobsets
+        self._jobsets, self._trainjobs = jobsets, trainjobs
         service = f"{NAME}.{namespace}"
         # localhost is for an operator that was started by hand next to the API server.
         self._names = [f"{service}.svc", f"{service}.svc.cluster.local", service, NAME, "localhost"]
@@ -95,6 +104,8 @@ class WebhookCertificates:
         await self._set_ca_bundle(MUTATING, DEFAULTS_WEBHOOK, authority)  # exists only with queues
         if self._jobsets:
             await self._set_ca_bundle(MUTATING, JOBSET_DEFAULTS_WEBHOOK, authority)
+        if self._trainjobs:
+            await self._set_ca_bundle(MUTATING, TRAINJOB_DEFAULTS_WEBHOOK, authority)
 
     async def _set_ca_bundle(self, ref: GroupVersionResource, name: str, authority: str) -> bool:
         """Returns whether the configuration exists."""

@@ -17,6 +17,8 @@ from torchyard.operator.metrics import OperatorMetrics
 log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
+# Answers an AdmissionReview, at once or after it has read other objects.
+Answer = Callable[[Object], Object | Awaitable[Object]]
 _MAX_BODY_BYTES = 8 << 20
 
 
@@ -48,9 +50,7 @@ def metrics_app(metrics: OperatorMetrics) -> web.Application:
     return app
 
 
-def webhook_app(
-    answers: Mapping[str, Callable[[Object], Object]], reviewed: Callable[[str, int], None]
-) -> web.Application:
+def webhook_app(answers: Mapping[str, Answer], reviewed: Callable[[str, int], None]) -> web.Application:
     """`answers` maps paths to functions that answer an AdmissionReview."""
     app = web.Application(client_max_size=_MAX_BODY_BYTES)
     for path, answer in answers.items():
@@ -58,13 +58,17 @@ def webhook_app(
     return app
 
 
-def _admission_handler(path: str, answer: Callable[[Object], Object], reviewed: Callable[[str, int], None]) -> Handler:
+def _admission_handler(path: str, answer: Answer, reviewed: Callable[[str, int], None]) -> Handler:
     async def review(request: web.Request) -> web.Response:
         try:
-            reviewed_object = answer(orjson.loads(await request.read()))
+            answered = answer(orjson.loads(await request.read()))
+            reviewed_object = await answered if isinstance(answered, Awaitable) else answered
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reviewed(path, 400)
             return web.Response(status=400, text=f"invalid AdmissionReview: {error}")
+        except YardError as error:  # what the review depends on cannot be read
+            reviewed(path, 503)
+            return web.Response(status=503, text=str(error))
         reviewed(path, 200 if reviewed_object["response"]["allowed"] else 422)
         return web.Response(body=orjson.dumps(reviewed_object), content_type="application/json")
 

@@ -23,7 +23,15 @@ from torchyard.operator.checks import (
     has_upstream_trainer,
     serves_jobsets,
 )
-from torchyard.operator.manifests import NAME_LABEL, Installation, definitions, jobset_objects, objects, queue_objects
+from torchyard.operator.manifests import (
+    NAME_LABEL,
+    Installation,
+    definitions,
+    jobset_objects,
+    objects,
+    queue_objects,
+    trainjob_objects,
+)
 from torchyard.operator.monitoring import GROUP as MONITORING_GROUP
 from torchyard.operator.monitoring import VERSION as MONITORING_VERSION
 from torchyard.operator.monitoring import monitoring_objects
@@ -143,7 +151,12 @@ async def uninstall(client: Client, to: Installation, say: Say, *, with_definiti
 
 async def _optional(client: Client, to: Installation) -> list[Object]:
     """What only some installations have: roles in watched namespaces, JobSets, and the integration with Kueue."""
-    optional = [*queue_objects(to), *jobset_objects(replace(to, jobsets=True)), *monitoring_objects(to)]
+    optional = [
+        *queue_objects(to),
+        *jobset_objects(replace(to, jobsets=True)),
+        *trainjob_objects(replace(to, trainjobs=True)),
+        *monitoring_objects(to),
+    ]
     for kind in ("RoleBinding", "Role"):
         listed = (await client.list(_REFS[kind], labels=f"{NAME_LABEL}={NAME}")).items
         optional += [{"kind": kind, "metadata": role["metadata"]} for role in listed]

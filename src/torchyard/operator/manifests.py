@@ -17,6 +17,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.names import QUEUE_NAME
+from torchyard.api.trainjob import names as trainjob
 from torchyard.api.trainjob.crd import definition_object as trainjob_definition
 from torchyard.api.trainjob.runtime_crd import definition_objects as runtime_definitions
 from torchyard.operator import permissions
@@ -28,6 +29,7 @@ from torchyard.operator.settings import (
     METRICS_PORT,
     NAME,
     NAMESPACE,
+    TRAINJOB_DEFAULTS_WEBHOOK,
     WEBHOOK,
     WEBHOOK_PORT,
     WEBHOOK_SECRET,
@@ -38,6 +40,9 @@ LABELS = {NAME_LABEL: NAME, "app.kubernetes.io/part-of": "torchyard"}
 _SELECTOR = {NAME_LABEL: NAME}
 _PYTORCHJOBS = (names.GROUP, names.VERSION, names.PLURAL)
 _JOBSETS = (jobset.GROUP, jobset.VERSION, jobset.PLURAL)
+_TRAINJOBS = (trainjob.GROUP, trainjob.VERSION, trainjob.PLURAL)
+_RUNTIMES = (trainjob.GROUP, trainjob.VERSION, trainjob.RUNTIME_PLURAL)
+_CLUSTER_RUNTIMES = (trainjob.GROUP, trainjob.VERSION, trainjob.CLUSTER_RUNTIME_PLURAL)
 _RBAC_GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_RBAC_GROUP}/v1"
 
@@ -85,6 +90,7 @@ def objects(to: Installation) -> list[Object]:
         _network_policy(to),
         _webhook(to),
         *jobset_objects(to),
+        *trainjob_objects(to),
     ]
 
 
@@ -103,6 +109,8 @@ def _roles(to: Installation) -> list[Object]:
     if to.jobsets:
         jobs += permissions.jobset_permissions()
         mutating.append(JOBSET_DEFAULTS_WEBHOOK)
+    if to.trainjobs:
+        mutating.append(TRAINJOB_DEFAULTS_WEBHOOK)
     webhooks = permissions.webhook_permissions(WEBHOOK, *mutating) + permissions.JOBSET_DETECTION
     webhooks += permissions.TRAINER_DETECTION
     if to.trainjobs:
@@ -158,6 +166,21 @@ def jobset_objects(to: Installation) -> list[Object]:
             "admissionregistration.k8s.io/v1",
             "MutatingWebhookConfiguration",
             JOBSET_DEFAULTS_WEBHOOK,
+            webhooks=[hook],
+        )
+    ]
+
+
+def trainjob_objects(to: Installation) -> list[Object]:
+    """The webhook that sets the times of a TrainJob's patches."""
+    if not to.trainjobs:
+        return []
+    hook = _hook(to, TRAINJOB_DEFAULTS_WEBHOOK, "/default-trainjob", ["CREATE", "UPDATE"], _TRAINJOBS)
+    return [
+        _object(
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration",
+            TRAINJOB_DEFAULTS_WEBHOOK,
             webhooks=[hook],
         )
     ]
@@ -238,6 +261,15 @@ def _webhook(to: Installation) -> Object:
     hooks = [_hook(to, WEBHOOK, "/validate", ["CREATE", "UPDATE"])]
     if to.jobsets:
         hooks.append(_hook(to, f"jobset-{WEBHOOK}", "/validate-jobset", ["CREATE", "UPDATE"], _JOBSETS))
+    if to.trainjobs:
+        hooks.append(_hook(to, f"trainjob-{WEBHOOK}", "/validate-trainjob", ["CREATE", "UPDATE"], _TRAINJOBS))
+        hooks.append(_hook(to, f"trainingruntime-{WEBHOOK}", "/validate-runtime", ["CREATE"], _RUNTIMES))
+        of_cluster = _hook(
+            to, f"clustertrainingruntime-{WEBHOOK}", "/validate-runtime", ["CREATE", "UPDATE"], _CLUSTER_RUNTIMES
+        )
+        of_cluster["rules"][0]["scope"] = "Cluster"
+        of_cluster.pop("namespaceSelector", None)
+        hooks.append(of_cluster)
     return _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", WEBHOOK, webhooks=hooks)
 
 

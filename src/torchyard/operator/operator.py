@@ -15,7 +15,6 @@ from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.api.jobset import names as jobset
-from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.trainjob import names as trainjob
 from torchyard.controllers.job_metrics import JobStateMetrics
@@ -53,7 +52,7 @@ from torchyard.operator.checks import (
     check_trainjob_crds,
 )
 from torchyard.operator.clock import ServerClock, local
-from torchyard.operator.http import HealthProbes, metrics_app, serve, webhook_app
+from torchyard.operator.http import Answer, HealthProbes, metrics_app, serve, webhook_app
 from torchyard.operator.metrics import OperatorMetrics
 from torchyard.operator.queues import KueueWatcher
 from torchyard.operator.settings import (
@@ -61,11 +60,13 @@ from torchyard.operator.settings import (
     JOBSET_DEFAULTS_WEBHOOK,
     LEASE,
     NAME,
+    TRAINJOB_DEFAULTS_WEBHOOK,
     WEBHOOK,
     WEBHOOK_SECRET,
     OperatorSettings,
 )
 from torchyard.operator.tasks import Runnable, run_until_first_exit
+from torchyard.operator.trainjob_reviews import TrainJobReviews, review_runtime
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +176,8 @@ class Operator:
         await check_trainjob_crds(self._client, jobsets=self._settings.jobsets)
         await check_permissions(self._client, permissions.trainjob_permissions(), namespaces)
         await check_permissions(self._client, permissions.RUNTIME_PERMISSIONS)
+        if self._settings.webhook:
+            await check_permissions(self._client, permissions.webhook_permissions(WEBHOOK, TRAINJOB_DEFAULTS_WEBHOOK))
         if not self._settings.beside_upstream:
             await check_permissions(self._client, permissions.TRAINER_DETECTION)
             await check_no_other_trainer(self._client)
@@ -184,7 +187,11 @@ class Operator:
         settings = self._settings
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=f"{NAME}-")))
         certificates = WebhookCertificates(
-            self._client, directory, namespace=settings.own_namespace, jobsets=settings.jobsets
+            self._client,
+            directory,
+            namespace=settings.own_namespace,
+            jobsets=settings.jobsets,
+            trainjobs=settings.trainjobs,
         )
         credentials = await certificates.obtain()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -204,8 +211,12 @@ class Operator:
         self._webhook_ready.set()
         await certificates.renew_periodically(show)
 
-    def _reviews(self) -> dict[str, Callable[[Object], Object]]:
+    def _reviews(self) -> dict[str, Answer]:
+        trainjobs = TrainJobReviews(self._client, self.clock.now)
         return {
+            "/validate-trainjob": trainjobs.validate,
+            "/default-trainjob": trainjobs.set_defaults,
+            "/validate-runtime": review_runtime,
             "/validate": review_validation,
             "/validate-jobset": review_jobset_validation,
             "/default-jobset": review_jobset_defaults,

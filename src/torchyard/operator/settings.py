@@ -12,6 +12,7 @@ IMAGE = "torchyard/operator:latest"
 LEASE = "operator.torchyard.dev"
 WEBHOOK = "validator.torchyard.dev"
 DEFAULTS_WEBHOOK = "defaults.torchyard.dev"
+TRAINJOB_DEFAULTS_WEBHOOK = "trainjob-defaults.torchyard.dev"
 JOBSET_DEFAULTS_WEBHOOK = "jobset-defaults.torchyard.dev"
 WEBHOOK_SECRET = f"{NAME}-webhook"
 HOST = "0.0.0.0"  # noqa: S104 - probes and the API server come from outside the pod
