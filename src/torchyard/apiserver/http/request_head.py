@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ class RequestHead(NamedTuple):
     keep_alive: bool
     is_http_1_0: bool = False
     expects_continue: bool = False
-    is_upgrade: bool = False  # goes to aiohttp: exec, attach, port-forward, and streams through proxies
+    is_upgrade: bool = False  # goes to aiohttp: exec, attach, port-forward, WebSockets, and streams through proxies
 
 
 class MalformedRequest(Exception):
@@ -155,13 +156,21 @@ def parse_head(data: bytes) -> RequestHead:
         keep_alive="keep-alive" in tokens if is_http_1_0 else "close" not in tokens,
         is_http_1_0=is_http_1_0,
         expects_continue=expects_continue and not is_http_1_0,
-        is_upgrade=_needs_stream(target, length) or ("Upgrade" in decoded and length == 0 and _may_upgrade(target)),
+        is_upgrade=_needs_stream(target, length)
+        or ("Upgrade" in decoded and length == 0 and (_may_upgrade(target) or _is_websocket_stream(target, decoded))),
     )
 
 
 def _may_upgrade(target: str) -> bool:
     path = target.partition("?")[0]
     return path.rstrip("/").endswith(_UPGRADED_SUBRESOURCES) or _proxy_path.match(path) is not None
+
+
+def _is_websocket_stream(target: str, headers: Mapping[str, str]) -> bool:
+    """Whether a page in a browser follows a watch or a log."""
+    path, _, query = target.partition("?")
+    is_stream = "watch" in query or "/watch/" in path or path.endswith("/log")
+    return is_stream and headers.get("Upgrade", "").lower() == "websocket"
 
 
 def _needs_stream(target: str, length: int) -> bool:

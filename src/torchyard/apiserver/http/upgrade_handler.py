@@ -1,4 +1,4 @@
-"""aiohttp, for requests that upgrade their connection: exec, attach and port-forward.
+"""aiohttp, for requests that upgrade their connection: exec, attach, port-forward, and watches over WebSockets.
 
 Loaded by the first such request. A connection serves one of them and is closed afterwards.
 """
@@ -24,6 +24,7 @@ from torchyard.apiserver.http.response_head import content_length_lines, format_
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, StreamAborted, error_response
 from torchyard.apiserver.routing.router import Router
+from torchyard.apiserver.streams.websocket_responses import is_websocket, stream_response
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +111,11 @@ class UpgradeHandler:
             body_stream=incoming.content.iter_any() if incoming.can_read_body else None,
         )
         response = await self._router.handle(request)
+        if not isinstance(response.body, bytes) and is_websocket(incoming):
+            try:
+                response = await stream_response(incoming, response)
+            except StatusError as error:
+                response = error_response(error)
         if isinstance(response.upgraded, web.StreamResponse):
             return response.upgraded
         return await _write(incoming, response)

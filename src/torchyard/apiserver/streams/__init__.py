@@ -10,6 +10,7 @@ Read in this order:
 - `interfaces`: the connection to the client, and the process or port in the pod.
 - `upgrade`: upgrades an HTTP connection to a WebSocket or a raw connection.
 - `websocket_channels`: remote command and port-forward over channel WebSockets.
+- `websocket_responses`: watches and logs over WebSockets.
 - `spdy_handlers`: remote command and port-forward over SPDY.
 - `spdy`, `spdy_dictionary`: SPDY frames, streams and header compression.
 """
