@@ -84,7 +84,9 @@ class Echo:
 async def test_channel_v5_serves_a_process_with_half_close() -> None:
     duplex, process = FakeDuplex(), Echo(code=3)
     duplex.receives(b"\x00some ", b"\x04" + b'{"Width":80,"Height":24}', b"\x00input", b"\xff\x00")
-    await websocket_channels.serve_process(duplex, process, outputs=("stdout", "stderr"), half_close=True)
+    await websocket_channels.serve_process(
+        duplex, process, outputs=("stdout", "stderr"), protocol=websocket_channels.V5
+    )
     assert b"".join(message[1:] for message in duplex.sent if message[0] == 1) == b"some input"
     assert [message for message in duplex.sent if message[0] == 2] == [b"\x02warned"]
     status = json.loads(duplex.sent[-1][1:])
@@ -100,14 +102,14 @@ async def test_channel_v5_serves_a_process_with_half_close() -> None:
 async def test_exit_code_zero_is_a_success_status() -> None:
     duplex, process = FakeDuplex(), Echo()
     duplex.receives(b"\xff\x00")
-    await websocket_channels.serve_process(duplex, process, outputs=("stdout",), half_close=True)
+    await websocket_channels.serve_process(duplex, process, outputs=("stdout",), protocol=websocket_channels.V5)
     assert json.loads(duplex.sent[-1][1:]) == {"metadata": {}, "status": "Success"}
 
 
 async def test_channel_v4_has_no_half_close_and_a_disconnect_ends_the_process() -> None:
     duplex, process = FakeDuplex(), Echo()
     duplex.receives(b"\x00x", b"\xff\x00", None)
-    await websocket_channels.serve_process(duplex, process, outputs=("stdout",), half_close=False)
+    await websocket_channels.serve_process(duplex, process, outputs=("stdout",), protocol=websocket_channels.V4)
     assert process.closed
     assert not any(message[0] == 3 for message in duplex.sent)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -33,15 +35,18 @@ class PodStreamHandler:
 
     async def handle(self, ctx: RequestContext, request: Request, pod: Object) -> Response:
         if ctx.subresource == "log":
-            return await self._log(request.query, pod)
+            return await self._log(request, pod)
         if ctx.subresource == "portforward":
             return await self._forward(request, pod)
         return await self._process(ctx.subresource, request, pod)
 
-    async def _log(self, query: Query, pod: Object) -> Response:
+    async def _log(self, request: Request, pod: Object) -> Response:
+        query = request.query
         container = choose_container(pod, query.get("container"), init=True)
         options = log_options(query, pod["metadata"]["name"])
         body = await await_first_chunk(self._backend.logs(pod, container, options))
+        if request.incoming is not None and _upgrades_to(request, "websocket"):
+            return await _log_over_websocket(request.incoming, body)
         return Response(body=body, content_type=TEXT_PLAIN)
 
     async def _process(self, kind: str, request: Request, pod: Object) -> Response:
@@ -67,13 +72,18 @@ class PodStreamHandler:
         if _upgrades_to(request, "websocket"):
             upgrade.check_websocket_handshake(incoming)
             process, failure = await _started(start)
-            socket = await upgrade.upgrade_websocket(incoming, (websocket_channels.V5, websocket_channels.V4))
-            half_close = socket.ws_protocol == websocket_channels.V5
-            duplex = upgrade.WebSocketDuplex(socket)
+            try:
+                socket = await upgrade.upgrade_websocket(incoming, websocket_channels.PROCESS_PROTOCOLS)
+            except errors.StatusError:
+                if process is not None:
+                    await process.close()
+                raise
+            protocol = socket.ws_protocol or websocket_channels.V1
+            duplex = upgrade.WebSocketDuplex(socket, is_base64="base64" in protocol)
             if process is None:
-                await websocket_channels.send_failure(duplex, failure)
+                await websocket_channels.send_result(duplex, failure, protocol=protocol)
             else:
-                await websocket_channels.serve_process(duplex, process, outputs=outputs, half_close=half_close)
+                await websocket_channels.serve_process(duplex, process, outputs=outputs, protocol=protocol)
             await socket.close()
             return Response(status=101, upgraded=socket)
         version = _negotiate_version(request.headers.get("X-Stream-Protocol-Version", ""), incoming)
@@ -99,15 +109,47 @@ class PodStreamHandler:
             raw.close()
             return Response(status=101, upgraded=upgrade.HijackedResponse())
         upgrade.check_websocket_handshake(incoming)
-        ports = [] if PORT_TUNNEL in _protocols(incoming) else _ports(request.query)
-        socket = await upgrade.upgrade_websocket(incoming, (PORT_TUNNEL, websocket_channels.V4))
-        duplex = upgrade.WebSocketDuplex(socket)
+        ports = [] if PORT_TUNNEL in upgrade.offered_protocols(incoming) else _ports(request.query)
+        accepted = (PORT_TUNNEL, websocket_channels.V4, websocket_channels.V4_BASE64)
+        socket = await upgrade.upgrade_websocket(incoming, accepted)
+        duplex = upgrade.WebSocketDuplex(socket, is_base64=socket.ws_protocol == websocket_channels.V4_BASE64)
         if socket.ws_protocol == PORT_TUNNEL:
             await spdy_handlers.serve_ports(duplex, connect)
         else:
             await websocket_channels.serve_ports(duplex, ports, connect)
         await socket.close()
         return Response(status=101, upgraded=socket)
+
+
+async def _log_over_websocket(incoming: BaseRequest, body: AsyncGenerator[bytes, None]) -> Response:
+    """Send a log as messages, until its end or until the client disconnects."""
+    from torchyard.apiserver.streams import upgrade  # needs aiohttp, which is loaded by the first upgrade
+
+    async with contextlib.aclosing(body) as chunks:
+        upgrade.check_websocket_handshake(incoming)
+        protocols = (websocket_channels.BINARY, websocket_channels.BINARY_BASE64)
+        socket = await upgrade.upgrade_websocket(incoming, protocols)
+
+        async def send() -> None:
+            async for chunk in chunks:
+                if socket.ws_protocol == websocket_channels.BINARY_BASE64:
+                    await socket.send_str(base64.b64encode(chunk).decode())
+                else:
+                    await socket.send_bytes(chunk)
+
+        async def wait_for_close() -> None:
+            while await upgrade.WebSocketDuplex(socket).receive() is not None:
+                pass
+
+        tasks = [asyncio.create_task(send()), asyncio.create_task(wait_for_close())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await socket.close()
+    return Response(status=101, upgraded=socket)
 
 
 async def _started(start: Callable[[], Awaitable[ContainerProcess]]) -> tuple[ContainerProcess | None, Object]:
@@ -172,11 +214,6 @@ def _require_upgrade(request: Request) -> BaseRequest:
         raise errors.bad_request("Upgrade request required")
     incoming: BaseRequest = request.incoming
     return incoming
-
-
-def _protocols(incoming: BaseRequest) -> list[str]:
-    headers = incoming.headers.getall("Sec-WebSocket-Protocol", [])
-    return [protocol.strip() for text in headers for protocol in text.split(",")]
 
 
 def _ports(query: Query) -> list[int]:

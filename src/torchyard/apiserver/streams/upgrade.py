@@ -12,23 +12,41 @@ from aiohttp import WSMsgType, web
 from aiohttp.web_request import BaseRequest
 
 from torchyard.api import errors
+from torchyard.api.errors import StatusError
 
 _HIGH_WATER = 1 << 20
 # The longest message of a client: its parts are held in memory until it is complete.
 _MAX_MESSAGE = 16 << 20
 _KEY_BYTES = 16
+# Not a protocol: browsers, which cannot set headers, send their token this way.
+_BEARER_PREFIX = "base64url.bearer.authorization.k8s.io."
 
 
 class WebSocketDuplex:
-    """A WebSocket's messages. Text messages count as bytes too, because Python clients send stdin as text."""
+    """A WebSocket's messages. Text messages count as bytes too, because Python clients send stdin as text.
 
-    def __init__(self, socket: web.WebSocketResponse) -> None:
-        self._socket = socket
+    With `is_base64` a message is text: the digit of its channel, and the data in base64.
+    """
+
+    def __init__(self, socket: web.WebSocketResponse, *, is_base64: bool = False) -> None:
+        self._socket, self._is_base64 = socket, is_base64
 
     async def send(self, data: bytes) -> None:
-        await self._socket.send_bytes(data)
+        if self._is_base64:
+            await self._socket.send_str(f"{data[0]}{base64.b64encode(data[1:]).decode()}")
+        else:
+            await self._socket.send_bytes(data)
 
     async def receive(self) -> bytes | None:
+        message = await self._receive()
+        if not message or not self._is_base64:
+            return message
+        try:
+            return bytes([int(message[:1])]) + base64.b64decode(message[1:], validate=True)
+        except ValueError:  # binascii's error is one, too
+            return b""
+
+    async def _receive(self) -> bytes | None:
         message = await self._socket.receive()
         if message.type is WSMsgType.BINARY:
             return cast(bytes, message.data)
@@ -57,8 +75,17 @@ def check_websocket_handshake(incoming: BaseRequest) -> None:
         raise errors.bad_request(f"Sec-WebSocket-Key must be {_KEY_BYTES} bytes in base64")
 
 
+def offered_protocols(incoming: BaseRequest) -> list[str]:
+    headers = incoming.headers.getall("Sec-WebSocket-Protocol", [])
+    offered = [protocol.strip() for text in headers for protocol in text.split(",")]
+    return [protocol for protocol in offered if protocol and not protocol.startswith(_BEARER_PREFIX)]
+
+
 async def upgrade_websocket(incoming: BaseRequest, protocols: tuple[str, ...]) -> web.WebSocketResponse:
-    """Accept a WebSocket upgrade. An old client that offers no protocol gets none."""
+    """Accept a WebSocket upgrade. An old client that offers no protocol gets none; 403 if all it offers are unknown."""
+    offered = offered_protocols(incoming)
+    if offered and not any(protocol in protocols for protocol in offered):
+        raise StatusError(403, "Forbidden", f"none of the WebSocket protocols {', '.join(offered)} is supported")
     socket = web.WebSocketResponse(protocols=protocols, max_msg_size=_MAX_MESSAGE, heartbeat=30.0, compress=False)
     await socket.prepare(incoming)
     return socket

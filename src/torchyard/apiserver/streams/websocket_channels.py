@@ -1,4 +1,8 @@
-"""Channel WebSockets (`v4.channel.k8s.io`, `v5.channel.k8s.io`): the first byte of a message is its channel."""
+"""Channel WebSockets (`v5.channel.k8s.io` and older ones): the first byte of a message is its channel.
+
+Before version 4 the error channel carries text instead of a Status, and nothing after a success. The messages of
+`base64` protocols are text: the digit of the channel and the data in base64.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,25 @@ from torchyard.apiserver.streams.interfaces import Connection, ContainerProcess,
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
+V4_BASE64 = "v4.base64.channel.k8s.io"
+V1, V1_BASE64 = "channel.k8s.io", "base64.channel.k8s.io"
+PROCESS_PROTOCOLS = (V5, V4, V4_BASE64, V1, V1_BASE64)
+# Of logs, which have no channels.
+BINARY, BINARY_BASE64 = "binary.k8s.io", "base64.binary.k8s.io"
 _BLOCK = 32 * 1024
 
 
-async def send_failure(duplex: Duplex, status: Object) -> None:
-    """Report a program that could not be started, as the end of one that ran is reported."""
-    await duplex.send(bytes([ERROR]) + json.dumps(status).encode())
+async def send_result(duplex: Duplex, status: Object, *, protocol: str) -> None:
+    """Report how a program ended, or that it could not be started."""
+    if protocol in (V5, V4, V4_BASE64):
+        await duplex.send(bytes([ERROR]) + json.dumps(status).encode())
+    elif status.get("status") != "Success":
+        await duplex.send(bytes([ERROR]) + str(status.get("message") or "").encode())
 
 
-async def serve_process(
-    duplex: Duplex, process: ContainerProcess, *, outputs: tuple[str, ...], half_close: bool
-) -> None:
-    """Copy a process's streams until it exits or the client disconnects. Only version 5 has `half_close`."""
+async def serve_process(duplex: Duplex, process: ContainerProcess, *, outputs: tuple[str, ...], protocol: str) -> None:
+    """Copy a process's streams until it exits or the client disconnects. Only version 5 can close its input."""
+    half_close = protocol == V5
     send_lock = asyncio.Lock()
 
     async def send(channel: int, data: bytes) -> None:
@@ -38,7 +49,9 @@ async def serve_process(
 
     async def finish() -> None:
         await asyncio.gather(*(copy(name, STDOUT if name == "stdout" else STDERR) for name in outputs))
-        await send(ERROR, json.dumps(await exit_result(process)).encode())
+        result = await exit_result(process)
+        async with send_lock:
+            await send_result(duplex, result, protocol=protocol)
 
     reading = asyncio.create_task(_read_input(duplex, process, half_close=half_close))
     finishing = asyncio.create_task(finish())
