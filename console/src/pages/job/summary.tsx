@@ -29,7 +29,7 @@ export function SummaryTab({ data, logs, series, to }: Body & { to: (tab: string
   const why = explain(job, data.pods, data.workload, data.events);
   const stages = timeline(job, data.pods, data.workload, pulledAt(data), logs.firstStep);
   const state = runState(job);
-  const curves = series.series.filter((each) => !RESOURCE_NAMES.includes(each.name) && !/^(global_)?step$|^iter|^batch|^elastic/.test(each.name));
+  const curves = series.series.filter((each) => !RESOURCE_NAMES.includes(each.name) && !/^(global_)?step$|^iter|^batch|^elastic|^progress$/.test(each.name));
   return (
     <div class="stack">
       <section class="card" aria-labelledby="why">

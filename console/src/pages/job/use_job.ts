@@ -38,14 +38,15 @@ export function useJob(kind: Resource, namespace: string, name: string): JobData
     const workload = [...workloads.items.values()].sort((a, b) => (a.metadata.creationTimestamp < b.metadata.creationTimestamp ? 1 : -1))[0];
     const uids = new Set([job?.metadata.uid, workload?.metadata.uid, ...own.map((pod) => pod.metadata.uid)]);
     const about = ([...events.items.values()] as KubeEvent[])
-      .filter((event) => uids.has(event.involvedObject?.uid ?? '') || isPart(event, name))
+      .filter((event) => uids.has(event.involvedObject?.uid ?? '') || (job && isPart(event, job)))
       .sort((a, b) => (lastSeen(a) < lastSeen(b) ? -1 : 1));
     return { kind, namespace, name, job, pods: own, workload, events: about, loaded: jobs.loaded, error: jobs.error };
   }, [jobs.version, pods.version, workloads.version, events.version, kind, namespace, name]);
 }
 
-/** Events of the Jobs and pods of a JobSet or TrainJob that no longer exist. */
-const isPart = (event: KubeEvent, job: string): boolean => {
+/** Events of the Jobs and pods of a job that no longer exist, but not of an earlier job of the same name. */
+const isPart = (event: KubeEvent, job: KubeObject): boolean => {
   const about = event.involvedObject;
-  return Boolean(about?.name && ['Job', 'JobSet', 'Pod'].includes(about.kind ?? '') && about.name.startsWith(`${job}-`));
+  if (!about?.name?.startsWith(`${job.metadata.name}-`) || !['Job', 'JobSet', 'Pod'].includes(about.kind ?? '')) return false;
+  return lastSeen(event) >= job.metadata.creationTimestamp;
 };

@@ -7,6 +7,7 @@ import { type Series, SeriesBuilder } from '../../model/metrics';
 import { parseQuantity } from '../../model/quantity';
 import { shortName } from '../../model/replicas';
 import { runState } from '../../model/state';
+import { toMs } from '../../model/time';
 import type { JobData } from './use_job';
 import type { Logs } from './use_logs';
 
@@ -31,7 +32,9 @@ const PERIOD_MS = 5000;
 
 export function useSeries(data: JobData, logs: Logs): SeriesData {
   const isDone = data.job ? runState(data.job).done : false;
-  const path = `samples/${[data.namespace, qualified(data.kind), data.name].map(encodeURIComponent).join('/')}?since=0`;
+  // Samples are kept by name: those before the creation are of an earlier job.
+  const since = Math.floor((toMs(data.job?.metadata.creationTimestamp) ?? 0) / 1000);
+  const path = `samples/${[data.namespace, qualified(data.kind), data.name].map(encodeURIComponent).join('/')}?since=${since}`;
   const samples = useGet<Samples>(path, isDone ? 0 : PERIOD_MS);
   // A server that keeps samples may not measure what replicas use; the page then does, while it is open.
   const measured = samples.value?.series.some((each) => each.name === 'cpu') ?? false;
