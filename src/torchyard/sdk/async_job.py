@@ -14,6 +14,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
+from torchyard.api.progress import trainer_status_of
 from torchyard.api.pytorchjob import names
 from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.metrics import last_metrics, parse_metrics
@@ -160,6 +161,14 @@ class AsyncJob:
         lines = [line async for line in self.logs(replica, tail=_PROGRESS_LINES)]
         parsed = (parse_progress(line) for line in reversed(lines))
         return next((progress for progress in parsed if progress is not None), None)
+
+    async def trainer_status(self) -> Object | None:
+        """Return the progress that the job shows, as KEP-2779 defines it; None if the job has not reported any.
+
+        `progressPercentage`, `estimatedRemainingSeconds`, `metrics` (`name` and `value`) and `lastUpdatedTime`.
+        """
+        await self._read()
+        return trainer_status_of(self.object)
 
     async def metrics(self, replica: str = "") -> dict[str, float]:
         """Return the last value of every metric that a replica has printed, such as `loss=0.25`."""

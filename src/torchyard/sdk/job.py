@@ -77,6 +77,13 @@ class Job:
         """Return the progress that a replica has printed last; None if it has printed none."""
         return self._loop.run(self._job.progress(replica))
 
+    def trainer_status(self) -> Object | None:
+        """Return the progress that the job shows, as KEP-2779 defines it; None if the job has not reported any.
+
+        `progressPercentage`, `estimatedRemainingSeconds`, `metrics` (`name` and `value`) and `lastUpdatedTime`.
+        """
+        return self._loop.run(self._job.trainer_status())
+
     def metrics(self, replica: str = "") -> dict[str, float]:
         """Return the last value of every metric that a replica has printed, such as `loss=0.25`."""
         return self._loop.run(self._job.metrics(replica))

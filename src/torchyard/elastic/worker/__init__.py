@@ -9,6 +9,7 @@ Reading order:
 - `trainer`: computes, reduces and applies one step after the other.
 - `own_loop`: the same for programs that keep their own loop.
 - `hosted_loop`: the same for frameworks, which apply updates themselves.
+- `progress_line`: prints how far the training is, in pods.
 - `leaving`: the signals of a worker.
 - `update`: turns the mean gradient into new parameters.
 - `data_source`: the dataset, or what is taken over from a `DataLoader`.

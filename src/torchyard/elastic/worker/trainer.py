@@ -17,6 +17,7 @@ from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire import WorkerPhase
 from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.worker.progress_line import ProgressPrinter
 from torchyard.elastic.worker.seeding import seed_generators
 from torchyard.elastic.worker.unchanged import UnchangedProgram
 from torchyard.elastic.worker.update import OptimizerUpdate
@@ -85,6 +86,7 @@ class Trainer:
         self._digest_every = digest_every
         self._checkpoint_manager = checkpoint_manager
         self._statistics = RunningStatistics(reducer.layout)
+        self._progress = ProgressPrinter()
         runtime.on_enter(lambda: reducer.enter_world(runtime.group, runtime.blocks))
 
     @property
@@ -293,6 +295,7 @@ class Trainer:
         span = self.sampler.span(runtime.step)
         loss = float(total.tail[LOSS])
         runtime.step_applied(loss, "")
+        self._progress.applied(runtime.step, self.sampler.steps, loss, runtime.rank)
         runtime.set_phase(WorkerPhase.OUTSIDE)
         last = span.hi == self.sampler.records
         return Step(runtime.step, span.epoch, last, loss, runtime.group.size, runtime.rank)
