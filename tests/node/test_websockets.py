@@ -50,8 +50,8 @@ async def test_exec_and_logs_over_every_websocket_protocol(node: RunningNode, tm
         )
         assert got == (TEXT, "1Z290IGhlbGxvCg==") and status[1].startswith("3eyJ")
         for protocol in ((), ("binary.k8s.io",)):
-            assert await sockets.messages("log", *protocol) == [(BINARY, b"alive\n")]
-        assert await sockets.messages("log", "base64.binary.k8s.io") == [(TEXT, "YWxpdmUK")]
+            assert await sockets.messages("log", *protocol) == [(BINARY, b""), (BINARY, b"alive\n")]
+        assert await sockets.messages("log", "base64.binary.k8s.io") == [(TEXT, ""), (TEXT, "YWxpdmUK")]
         for path in (f"{EXEC}echo+hi", "log"):
             with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
                 await sockets.messages(path, "other")

@@ -23,7 +23,7 @@ _content_length_line = re.compile(rb"\r\nContent-Length: ([0-9]{1,9})(?=\r\n)")
 _content_length = re.compile(r"[0-9]{1,9}")
 # With one of these a request is not plain: a chunked body, another protocol, a 100 Continue.
 _SPECIAL_HEADERS = ("Transfer-Encoding", "Upgrade", "Expect")
-_UPGRADED_SUBRESOURCES = ("/exec", "/attach", "/portforward", "/log")
+_UPGRADED_SUBRESOURCES = ("/exec", "/attach", "/portforward")
 _proxy_path = re.compile("/api/v1/namespaces/[^/]+/(?:pods|services)/[^/]+/proxy(?:/|$)")
 _head_end = re.compile(rb"\n\r?\n")
 _token = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

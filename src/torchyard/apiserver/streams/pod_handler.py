@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -35,18 +33,15 @@ class PodStreamHandler:
 
     async def handle(self, ctx: RequestContext, request: Request, pod: Object) -> Response:
         if ctx.subresource == "log":
-            return await self._log(request, pod)
+            return await self._log(request.query, pod)
         if ctx.subresource == "portforward":
             return await self._forward(request, pod)
         return await self._process(ctx.subresource, request, pod)
 
-    async def _log(self, request: Request, pod: Object) -> Response:
-        query = request.query
+    async def _log(self, query: Query, pod: Object) -> Response:
         container = choose_container(pod, query.get("container"), init=True)
         options = log_options(query, pod["metadata"]["name"])
         body = await await_first_chunk(self._backend.logs(pod, container, options))
-        if request.incoming is not None and _upgrades_to(request, "websocket"):
-            return await _log_over_websocket(request.incoming, body)
         return Response(body=body, content_type=TEXT_PLAIN)
 
     async def _process(self, kind: str, request: Request, pod: Object) -> Response:
@@ -119,37 +114,6 @@ class PodStreamHandler:
             await websocket_channels.serve_ports(duplex, ports, connect)
         await socket.close()
         return Response(status=101, upgraded=socket)
-
-
-async def _log_over_websocket(incoming: BaseRequest, body: AsyncGenerator[bytes, None]) -> Response:
-    """Send a log as messages, until its end or until the client disconnects."""
-    from torchyard.apiserver.streams import upgrade  # needs aiohttp, which is loaded by the first upgrade
-
-    async with contextlib.aclosing(body) as chunks:
-        upgrade.check_websocket_handshake(incoming)
-        protocols = (websocket_channels.BINARY, websocket_channels.BINARY_BASE64)
-        socket = await upgrade.upgrade_websocket(incoming, protocols)
-
-        async def send() -> None:
-            async for chunk in chunks:
-                if socket.ws_protocol == websocket_channels.BINARY_BASE64:
-                    await socket.send_str(base64.b64encode(chunk).decode())
-                else:
-                    await socket.send_bytes(chunk)
-
-        async def wait_for_close() -> None:
-            while await upgrade.WebSocketDuplex(socket).receive() is not None:
-                pass
-
-        tasks = [asyncio.create_task(send()), asyncio.create_task(wait_for_close())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        await socket.close()
-    return Response(status=101, upgraded=socket)
 
 
 async def _started(start: Callable[[], Awaitable[ContainerProcess]]) -> tuple[ContainerProcess | None, Object]:

@@ -21,8 +21,6 @@ V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 V4_BASE64 = "v4.base64.channel.k8s.io"
 V1, V1_BASE64 = "channel.k8s.io", "base64.channel.k8s.io"
 PROCESS_PROTOCOLS = (V5, V4, V4_BASE64, V1, V1_BASE64)
-# Of logs, which have no channels.
-BINARY, BINARY_BASE64 = "binary.k8s.io", "base64.binary.k8s.io"
 _BLOCK = 32 * 1024
 
 

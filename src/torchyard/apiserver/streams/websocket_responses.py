@@ -1,7 +1,7 @@
 """Watches and logs over WebSockets, which Headlamp and other pages in browsers use: messages from the server only.
 
-The rules are those of kube-apiserver and of the library that it uses: a handshake needs an Origin, whatever it is, and
-offers at most one protocol.
+The rules are those of kube-apiserver and of the library that it uses: the handshake of a watch needs an Origin,
+whatever it is, and offers at most one protocol.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from torchyard.apiserver.request.response import JSON, TEXT, Response
-from torchyard.apiserver.streams.upgrade import check_websocket_handshake, upgrade_websocket
+from torchyard.apiserver.streams.upgrade import check_websocket_handshake, offered_protocols, upgrade_websocket
 
 _BASE64 = "base64.binary.k8s.io"
-_LOG_PROTOCOLS = ("", "binary.k8s.io", _BASE64)
+_LOG_PROTOCOLS = ("binary.k8s.io", _BASE64)
 
 
 def is_websocket(incoming: BaseRequest) -> bool:
@@ -32,18 +32,14 @@ async def stream_response(incoming: BaseRequest, response: Response) -> Response
     assert not isinstance(body, bytes)
     async with aclosing(body):
         check_websocket_handshake(incoming)
-        offered = [
-            name.strip()
-            for header in incoming.headers.getall("Sec-WebSocket-Protocol", [])
-            for name in header.split(",")
-        ]
+        offered = offered_protocols(incoming)
         is_watch = response.content_type.startswith(JSON)
-        if "Origin" not in incoming.headers:
+        if is_watch and "Origin" not in incoming.headers:
             return Response(403, b"", TEXT)
-        if len(offered) > 1 or (not is_watch and (offered or [""])[0] not in _LOG_PROTOCOLS):
+        if is_watch and len(offered) > 1:
             return Response(400, b"", TEXT)
-        socket = await upgrade_websocket(incoming, tuple(offered))
-        sender = asyncio.ensure_future(_send_events(socket, body) if is_watch else _send_log(socket, body, offered))
+        socket = await upgrade_websocket(incoming, tuple(offered) if is_watch else _LOG_PROTOCOLS)
+        sender = asyncio.ensure_future(_send_events(socket, body) if is_watch else _send_log(socket, body))
         try:
             await _wait_for_end(socket, sender)
         finally:
@@ -81,8 +77,8 @@ async def _send_events(socket: web.WebSocketResponse, chunks: AsyncGenerator[byt
             await socket.send_str(line.decode() + "\n")
 
 
-async def _send_log(socket: web.WebSocketResponse, chunks: AsyncGenerator[bytes, None], offered: list[str]) -> None:
-    is_text = offered == [_BASE64]
+async def _send_log(socket: web.WebSocketResponse, chunks: AsyncGenerator[bytes, None]) -> None:
+    is_text = socket.ws_protocol == _BASE64
     # An empty message first: clients then know that the connection is there, before the pod prints anything.
     await (socket.send_str("") if is_text else socket.send_bytes(b""))
     async for chunk in chunks:
