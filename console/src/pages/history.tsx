@@ -37,7 +37,7 @@ interface RunRecord {
 const phaseOf = (state: string): Phase => (state === 'Failed' ? 'failed' : ['Succeeded', 'Complete', 'Completed'].includes(state) ? 'succeeded' : 'waiting');
 
 export function HistoryPage(): JSX.Element {
-  const { namespace } = useView();
+  const { namespace, session } = useView();
   const answer = useGet<{ items: RunRecord[] }>('history', 10_000);
   const jobs = useJobs();
   const [text, setText] = useState('');
@@ -57,7 +57,7 @@ export function HistoryPage(): JSX.Element {
         <span class="grow" />
         <input type="search" placeholder="Search" aria-label="Search the history" value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </div>
-      {answer.error?.status === 404 ? <p class="notice">This server keeps no history: only ended jobs that still exist are shown.</p> : <Failure error={answer.error} what="History" />}
+      {!session.plane || answer.error?.status === 404 ? <p class="notice">This server keeps no history: only ended jobs that still exist are shown.</p> : <Failure error={answer.error} what="History" />}
       {rows.length ? (
         <div class="card scroll-x" tabIndex={0} role="region" aria-label="Ended jobs">
           <table class="table">

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,13 @@ def plane(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         yield server
 
 
-@pytest.fixture(scope="session")
-def link(plane: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The link that `yard console` prints."""
-    log = tmp_path_factory.mktemp("console") / "console.log"
+@contextmanager
+def run_console(kubeconfig: Path, directory: Path) -> Iterator[str]:
+    """`yard console` for a cluster; yields the link that it prints."""
+    log = directory / "console.log"
     command = [sys.executable, "-m", "torchyard.cli", "console", "--no-browser", "--port", "0"]
     environment = {"PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
-    process = Process([*command, "--kubeconfig", str(plane.kubeconfig)], log, environment)
+    process = Process([*command, "--kubeconfig", str(kubeconfig)], log, environment)
     try:
         process.wait_until(lambda: "#login=" in log.read_text(), "the link")
         yield next(line for line in log.read_text().splitlines() if "#login=" in line).strip()
@@ -66,9 +67,8 @@ def link(plane: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         process.stop()
 
 
-@pytest.fixture(scope="session")
-def signed_in(chromium: Any, link: str) -> Any:
-    """The cookies of a browser that has opened the link."""
+def sign_in(chromium: Any, link: str) -> Any:
+    """Open the link in a browser and return its cookies."""
     context = chromium.new_context()
     page = context.new_page()
     page.goto(link)
@@ -79,6 +79,19 @@ def signed_in(chromium: Any, link: str) -> Any:
     state = context.storage_state()
     context.close()
     return state
+
+
+@pytest.fixture(scope="session")
+def link(plane: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The link to the console of the plane."""
+    with run_console(plane.kubeconfig, tmp_path_factory.mktemp("console")) as link:
+        yield link
+
+
+@pytest.fixture(scope="session")
+def signed_in(chromium: Any, link: str) -> Any:
+    """The cookies of a browser that has opened the link."""
+    return sign_in(chromium, link)
 
 
 class Console:
