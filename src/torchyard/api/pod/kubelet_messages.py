@@ -276,6 +276,10 @@ def no_such_port(container: str, port: str) -> str:
     return f"container {container} has no port named {port!r}"
 
 
+def sub_path_value_missing(names: Iterable[str]) -> str:
+    return f"missing value for {', '.join(names)}"
+
+
 def grpc_not_connected(address: str, seconds: float) -> str:
     return f'timeout: failed to connect service "{address}" within {seconds:g}s: context deadline exceeded'
 

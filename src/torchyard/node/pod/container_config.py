@@ -13,7 +13,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.images.model import PATH, Image
 from torchyard.node.pod.container_user import container_user, effective, home_directory
-from torchyard.node.pod.environment import CreateContainerConfigError, expand
+from torchyard.node.pod.environment import CreateContainerConfigError, expand, missing_references
 from torchyard.node.pod.hostname import sandbox_hostname
 from torchyard.node.pod.pod_dir import PodDir
 from torchyard.node.runtime.root_templates import RootTemplates
@@ -209,7 +209,10 @@ def _volume_mount(options: ContainerOptions, mount: Object) -> Mount:
     target = mount["mountPath"]
     if is_reserved(target):
         raise CreateContainerConfigError(messages.mount_path_reserved(target), code=messages.REASON_CREATE_ERROR)
-    sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", options.env)
+    expression = mount.get("subPathExpr") or ""
+    if missing := missing_references(expression, options.env):
+        raise CreateContainerConfigError(messages.sub_path_value_missing(missing))
+    sub_path = mount.get("subPath") or expand(expression, options.env)
     if sub_path.startswith("/"):
         raise CreateContainerConfigError(messages.sub_path_absolute(sub_path))
     if ".." in sub_path.split("/"):

@@ -34,6 +34,12 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace, text)
 
 
+def missing_references(text: str, values: Mapping[str, str]) -> list[str]:
+    """The names in `$(NAME)` that have no value, or an empty one: a path must not depend on them."""
+    names = {match.group(1) for match in _REFERENCE.finditer(text) if match.group(0) != "$$"}
+    return sorted(name for name in names if not values.get(name))
+
+
 def resolve(
     container: Object, base: Mapping[str, str], *, lookup: Lookup, fields: Callable[[str, Object], str]
 ) -> dict[str, str]:
