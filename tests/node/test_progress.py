@@ -10,8 +10,11 @@ from pathlib import Path
 from tests.support.waiting import first_answer
 
 from torchyard.api.objects import Object
+from torchyard.core.pod.logs import LogOptions
 from torchyard.core.progress.reports import ProgressReport
 from torchyard.node.logs.progress import ProgressScanner
+from torchyard.node.logs.reader import _CriParser
+from torchyard.node.shim.output import CriLineFormatter
 
 
 async def until(condition: Callable[[], bool], description: str) -> None:
@@ -84,3 +87,19 @@ async def test_a_restarted_container_is_read_from_its_new_log_and_much_output_on
     assert len(node.reports) <= 101
     node.scanner.observe("DELETED", {"metadata": {"uid": "u"}})
     node.scanner.observe("MODIFIED", {"metadata": {"uid": "x", "name": "x", "namespace": "ns"}})
+
+
+def test_a_bar_is_in_the_log_while_it_is_drawn_and_reads_as_one_line() -> None:
+    now = [10.0]
+    formatter = CriLineFormatter("stderr", lambda: now[0])
+    entries = [formatter.feed(b"\r 10%|#   | 1/10")]
+    now[0] = 10.5
+    entries.append(formatter.feed(b"\r 20%|##  | 2/10"))
+    now[0] = 11.5
+    entries.append(formatter.feed(b"\r 30%|### | 3/10"))
+    assert [entry.count(b" P ") for entry in entries] == [1, 0, 1]
+    entries.append(formatter.feed(b"\r100%|####| 10/10\nnext"))
+    entries.append(formatter.finish())
+    parser = _CriParser(LogOptions())
+    text = b"".join(parser.feed(entry) for entry in entries)
+    assert text == b"\r 10%|#   | 1/10\r 20%|##  | 2/10\r 30%|### | 3/10\r100%|####| 10/10\nnext"

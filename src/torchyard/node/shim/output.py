@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 LINE_LIMIT = 16 * 1024
 CHUNK = 64 * 1024
+DRAWN_SECONDS = 1.0
 ATTACH_BUFFER_LIMIT = 256 * 1024
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -71,11 +72,17 @@ class LogFile:
 
 
 class CriLineFormatter:
-    """Cuts a byte stream into CRI log lines; a line without its newline is held back until that arrives."""
+    """Cuts a byte stream into CRI log lines; a line without its newline is held back until that arrives.
 
-    def __init__(self, stream: str) -> None:
+    Of a line that is drawn over, such as a progress bar, a part is written once a second: readers see the same text,
+    but not only when the bar has ended.
+    """
+
+    def __init__(self, stream: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = stream.encode()
         self._rest = b""
+        self._clock = clock
+        self._drawn = 0.0  # when a part of a line that is drawn over was written
 
     def feed(self, data: bytes) -> bytes:
         if self._rest:
@@ -87,7 +94,15 @@ class CriLineFormatter:
         end = data.rfind(b"\n")
         self._rest = data[end + 1 :]
         # One pass over the bytes, without an object per line.
-        return full + data[:end].replace(b"\n", b"\n" + full) + b"\n" if end >= 0 else b""
+        lines = full + data[:end].replace(b"\n", b"\n" + full) + b"\n" if end >= 0 else b""
+        return lines + self._take_drawn(partial) if b"\r" in self._rest else lines
+
+    def _take_drawn(self, partial: bytes) -> bytes:
+        now = self._clock()
+        if now - self._drawn < DRAWN_SECONDS:
+            return b""
+        drawn, self._rest, self._drawn = self._rest, b"", now
+        return partial + drawn + b"\n"
 
     def _cut(self, data: bytes, full: bytes, partial: bytes) -> bytes:
         lines = data.split(b"\n")
