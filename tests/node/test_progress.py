@@ -73,6 +73,19 @@ async def test_lines_that_are_added_are_reported_once_and_the_end_too(tmp_path: 
     assert (first.job.name, first.replica, dict(first.metrics)["loss"]) == ("train", "train-0", "0.5")
 
 
+async def test_a_bar_is_reported_while_it_is_drawn(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.observe("Running")
+    drawn = line("\r 40%|####  | 4/10 [00:03<00:04]\r 50%|##### | 5/10 [00:03<00:04]").replace(" F ", " P ")
+    node.write(drawn)
+    task = asyncio.create_task(node.scanner.run())
+    await until(lambda: node.percents() == [50], "the bar")
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert node.reports[0].remaining == 4
+
+
 async def test_a_restarted_container_is_read_from_its_new_log_and_much_output_only_at_its_end(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.observe("Running")

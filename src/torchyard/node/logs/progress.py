@@ -142,7 +142,7 @@ def _read_lines(container: _ContainerLog, size: int) -> list[tuple[datetime, str
     finally:
         os.close(descriptor)
     end = data.rfind(b"\n") + 1
-    lines = data[:end].splitlines()
+    lines = data[:end].split(b"\n")[:-1]  # a carriage return is part of a line
     if start > container.position:
         lines = lines[1:]  # it began before
     container.position = start + end
