@@ -42,6 +42,12 @@ describe('the list of jobs', () => {
     expect(names(rows, { phase: 'failed' })).toEqual(['b2']);
   });
   it('groups by a label', () => expect(names(rows, { group: 'team' })).toEqual(['[no team]', 'a', 'b2', '[vision]', 'b10']));
+  it('shows the progress that a job reports, wherever its kind has it', () => {
+    const annotated = job('Job', {});
+    annotated.metadata.annotations = { 'torchyard.dev/progress': '29%, 23m left' };
+    expect([toJobRow(annotated)?.progress, toJobRow(job('TrainJob', { progress: '4%' }))?.progress, toJobRow(job('Job', {}))?.progress]).toEqual(['29%, 23m left', '4%', '']);
+    expect(names([row('a', { progress: '9%' }), row('b', { progress: '10%' })], { sort: 'progress', descending: true })).toEqual(['b', 'a']);
+  });
   it('leaves out jobs that another object controls', () => {
     const owned = job('Job', {});
     owned.metadata.ownerReferences = [{ kind: 'JobSet', name: 's', uid: 'x', controller: true }];

@@ -1,7 +1,7 @@
 // Filter, search, sort and group the list of jobs. Pure: rows in, rows out.
 import type { JobRow } from './job_row';
 
-export type SortKey = 'name' | 'namespace' | 'kind' | 'state' | 'queue' | 'created' | 'duration' | 'replicas';
+export type SortKey = 'name' | 'namespace' | 'kind' | 'state' | 'queue' | 'created' | 'duration' | 'replicas' | 'progress';
 
 export interface ListQuery {
   text: string;
@@ -54,6 +54,7 @@ export function comparator(sort: SortKey, descending: boolean, now: number): (a:
     queue: (a, b) => numeric.compare(a.queue, b.queue),
     created: (a, b) => a.created - b.created,
     duration: (a, b) => length(a) - length(b),
+    progress: (a, b) => (parseFloat(a.progress) || 0) - (parseFloat(b.progress) || 0),
     replicas: (a, b) => a.replicas - b.replicas,
   };
   return (a, b) => sign * compare[sort](a, b) || (a.key < b.key ? -1 : 1);

@@ -23,6 +23,8 @@ export interface JobRow {
   replicas: number;
   ready: number;
   elastic: string;
+  /** As the training reports it: `29%, 23m left, loss 0.13`. */
+  progress: string;
   labels: Record<string, string>;
 }
 
@@ -50,6 +52,7 @@ export function toJobRow(object: KubeObject): JobRow | undefined {
     replicas: counts.total,
     ready: counts.ready,
     elastic: elasticBounds(object),
+    progress: progressText(object),
     labels: metadata.labels ?? {},
   };
 }
@@ -102,6 +105,10 @@ function replicaCounts(object: KubeObject): Counts {
 }
 
 const total = (numbers: number[]): number => numbers.reduce((sum, each) => sum + each, 0);
+
+/** A TrainJob has it in its status, other kinds in an annotation. */
+export const progressText = (object: KubeObject): string =>
+  (object.status?.progress as string | undefined) ?? object.metadata.annotations?.['torchyard.dev/progress'] ?? '';
 
 /** `1–4` for a job whose number of workers may change; empty for others. */
 export function elasticBounds(object: KubeObject): string {

@@ -2,7 +2,7 @@
 import type { Json, KubeObject } from '../api/objects';
 
 const CONTROLLER_LABELS = ['controller-uid', 'job-name', 'batch.kubernetes.io/controller-uid', 'batch.kubernetes.io/job-name'];
-const OWN_ANNOTATIONS = ['kubectl.kubernetes.io/last-applied-configuration', 'batch.kubernetes.io/job-tracking'];
+const OWN_ANNOTATIONS = ['kubectl.kubernetes.io/last-applied-configuration', 'batch.kubernetes.io/job-tracking', 'torchyard.dev/progress', 'torchyard.dev/trainer-status'];
 const LETTERS = 'bcdfghjklmnpqrstvwxz2456789';
 const SUFFIX = new RegExp(`-[${LETTERS}]{5}$`);
 

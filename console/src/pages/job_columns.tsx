@@ -17,12 +17,13 @@ export interface Column {
 const length = (row: JobRow, now: number): string => duration((row.ended ?? now) - (row.started ?? row.created));
 
 export const ALL: Column[] = [
-  { name: 'Name', sort: 'name', width: 'minmax(104px, 3fr)', min: 104, class: 'name', cell: (row) => row.name },
+  { name: 'Name', sort: 'name', width: 'minmax(104px, 2.6fr)', min: 104, class: 'name', cell: (row) => row.name },
   { name: 'State', sort: 'state', width: '114px', min: 114, cell: (row) => <State word={row.state} phase={row.phase} /> },
   { name: 'Kind', sort: 'kind', width: '92px', min: 92, class: 'muted', cell: (row) => row.kind },
   { name: 'Namespace', sort: 'namespace', width: 'minmax(80px, 1fr)', min: 80, class: 'muted', cell: (row) => row.namespace },
   { name: 'Queue', sort: 'queue', width: 'minmax(70px, 1fr)', min: 70, class: 'muted', cell: (row) => row.queue },
   { name: 'Replicas', sort: 'replicas', width: '92px', min: 92, class: 'number', cell: (row) => `${row.ready}/${row.replicas}${row.elastic ? ` (${row.elastic})` : ''}` },
+  { name: 'Progress', sort: 'progress', width: 'minmax(90px, 3fr)', min: 90, class: 'number muted', cell: (row) => (row.phase === 'running' ? row.progress : '') },
   { name: 'Duration', sort: 'duration', width: '72px', min: 72, class: 'number', cell: length },
   { name: 'Age', sort: 'created', width: '66px', min: 66, class: 'number muted', cell: (row, now) => <span title={dateTime(row.created)}>{duration(now - row.created)}</span> },
 ];

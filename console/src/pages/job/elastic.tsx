@@ -1,14 +1,12 @@
-// Jobs whose number of workers changes: workers over time, and what the runtime reported.
+// Jobs whose number of workers changes: workers over time, and events about their number.
 import type { JSX } from 'preact';
 import type { KubeObject } from '../../api/objects';
 import { elasticBounds } from '../../model/job_row';
 import type { Series } from '../../model/metrics';
-import { short } from '../../model/quantity';
 import { startedAt } from '../../model/replicas';
 import { toMs } from '../../model/time';
 import { Chart } from '../../ui/chart';
 import type { JobData } from './use_job';
-import type { SeriesData } from './use_series';
 
 /** How many workers ran, as steps: from the starts and ends of the pods that still exist. */
 export function workersOverTime(data: JobData, now: number): [number, number][] {
@@ -32,21 +30,14 @@ export function workersOverTime(data: JobData, now: number): [number, number][] 
   return points;
 }
 
-export function ElasticCard({ data, series }: { data: JobData; series: SeriesData }): JSX.Element | null {
+export function ElasticCard({ data }: { data: JobData }): JSX.Element | null {
   const job = data.job as KubeObject;
   if (!elasticBounds(job)) return null;
-  const kept = series.series.filter((each) => each.name.startsWith('elastic'));
-  const last = (suffix: string): number | undefined => kept.find((each) => each.name.endsWith(suffix))?.points.at(-1)?.[1];
-  const reported = kept.find((each) => /workers$|world$/.test(each.name));
-  const workers: Series = reported ?? { name: 'workers', replica: '', unit: '', points: workersOverTime(data, Date.now()) };
-  const facts = [['Steps', last('steps') ?? last('step')], ['Records committed', last('records')], ['Recoveries', last('recoveries')], ['Checkpoints', last('checkpoints')]] as const;
-  const events = data.events.filter((event) => /Restart|Kill|Recover|Scal|Preempt|Evict|Checkpoint|WorkerLost|Rendezvous/i.test(event.reason ?? ''));
+  const workers: Series = { name: 'workers', replica: '', unit: '', points: workersOverTime(data, Date.now()) };
+  const events = data.events.filter((event) => /Restart|Kill|Recover|Scal|Preempt|Evict|Checkpoint|Rendezvous/i.test(event.reason ?? ''));
   return (
     <section class="card" aria-labelledby="elastic">
       <h2 id="elastic">Elastic: {elasticBounds(job)} workers</h2>
-      <dl class="facts">
-        {facts.filter(([, value]) => value !== undefined).map(([name, value]) => [<dt key={name}>{name}</dt>, <dd key={`${name} value`} class="number">{short(value as number)}</dd>])}
-      </dl>
       {workers.points.length > 1 && <Chart title="Workers" series={[workers]} height={120} />}
       {events.length > 0 && <ul class="why">{events.slice(-6).map((event) => <li key={event.metadata.uid}>{event.reason}: {event.message}</li>)}</ul>}
     </section>

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useNow } from '../../api/use';
 import type { KubeObject, Pod } from '../../api/objects';
 import { explain } from '../../model/explain';
+import { progressText } from '../../model/job_row';
 import { RESOURCE_NAMES, type Series } from '../../model/metrics';
 import { bytes, short } from '../../model/quantity';
 import { pendingReason, rankOf, restartsOf, shortName, startedAt } from '../../model/replicas';
@@ -43,9 +44,10 @@ export function SummaryTab({ data, logs, series, to }: Body & { to: (tab: string
         {logs.progress !== undefined && !state.done && (
           <div class="row"><div class="grow"><Bar share={logs.progress / 100.01} label="Progress" /></div><span class="number">{logs.progress.toFixed(0)} %</span></div>
         )}
+        {!state.done && progressText(job) && <p class="muted">{progressText(job)}</p>}
         <TrackingLinks job={job} pods={data.pods} />
       </section>
-      <ElasticCard data={data} series={series} />
+      <ElasticCard data={data} />
       <section class="card" aria-labelledby="replicas">
         <h2 id="replicas">Replicas</h2>
         <Replicas data={data} series={series.series} to={to} />
