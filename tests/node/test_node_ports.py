@@ -109,5 +109,12 @@ async def test_a_host_port_leads_to_its_pod_and_one_that_is_taken_gives_an_event
                 break
             await asyncio.sleep(0.05)
         assert f"cannot listen on tcp port {taken} of 127.0.0.1: address already in use" in messages["PortNotServed"]
+        # the scheduler is not asked, and the node refuses a second pod with the port
+        port = {"containerPort": 7000, "hostPort": host_port, "hostIP": "127.0.0.1"}
+        await node.script("second", "sleep 600", container={"ports": [port]})
+        second = await node.phase("second", "Failed")
+        assert second["status"]["reason"] == "NodePorts"
+        predicate = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+        assert second["status"]["message"] == f"Pod was rejected: {predicate}"
     await node.client.delete(PODS, "direct", "default")
     await until_answers(host_port, "ConnectionRefusedError")

@@ -39,6 +39,8 @@ class NodeContext:
     names: Callable[[str], Mapping[str, list[str]]] = field(default=lambda _: {})  # the DNS names of a namespace
     services: Callable[[str], list[Object]] = field(default=lambda _: [])  # the Services of a namespace
     allocatable: dict[str, str] = field(default_factory=dict)
+    # the pods with host ports that this node has accepted and that have not ended, by uid
+    host_port_pods: dict[str, Object] = field(default_factory=dict)
     # how many pods' disk usage is measured at the same time
     disk_usage_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
 

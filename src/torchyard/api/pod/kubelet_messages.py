@@ -35,12 +35,14 @@ REASON_ADMISSION_ERROR = "UnexpectedAdmissionError"
 REASON_APP_ARMOR = "AppArmor"
 REASON_DEADLINE = "DeadlineExceeded"
 REASON_OS_NOT_SUPPORTED = "PodOSNotSupported"
+REASON_NODE_PORTS = "NodePorts"
 REASON_SYSCTL_FORBIDDEN = "SysctlForbidden"
 DEADLINE = "Pod was active on the node longer than the specified deadline"
 
 
 # --- admission by the node -------------------------------------------------------------------------------
 
+NODE_PORTS_TAKEN = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 OS_NOT_SUPPORTED = "Failed to admit pod as the OS field doesn't match node OS"
 NO_APP_ARMOR = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.core.pod.view import every_container
+from torchyard.core.scheduling.node_info import host_ports_conflict
 
 _IPC_SYSCTL = "kernel.shm_rmid_forced"
 # Sysctls that have an effect in the pod's own namespaces only.
@@ -28,13 +29,15 @@ SAFE_SYSCTLS = frozenset(
 )
 
 
-def rejection(pod: Object) -> tuple[str, str] | None:
-    """Reason and message of a rejection; None if the node accepts the pod."""
-    return next(_rejections(pod), None)
+def rejection(pod: Object, others: Iterable[Object] = ()) -> tuple[str, str] | None:
+    """Reason and message of a rejection; None if the node accepts the pod. `others` are those that it has accepted."""
+    return next(_rejections(pod, others), None)
 
 
-def _rejections(pod: Object) -> Iterator[tuple[str, str]]:
+def _rejections(pod: Object, others: Iterable[Object]) -> Iterator[tuple[str, str]]:
     spec = pod["spec"]
+    if any(host_ports_conflict(pod, other) for other in others):
+        yield messages.REASON_NODE_PORTS, messages.NODE_PORTS_TAKEN
     for name in sysctls(pod):
         if name not in SAFE_SYSCTLS:
             yield messages.REASON_SYSCTL_FORBIDDEN, messages.sysctl_not_allowed(name)

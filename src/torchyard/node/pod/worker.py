@@ -19,6 +19,7 @@ from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.admission import rejection
 from torchyard.core.pod.decide import decide
 from torchyard.core.pod.view import PodView, every_container, main_containers
+from torchyard.core.scheduling.node_info import host_ports
 from torchyard.kube.client import Unreachable
 from torchyard.node.context import NodeContext
 from torchyard.node.pod import create_container
@@ -100,6 +101,8 @@ class PodWorker:
     async def run(self) -> None:
         """Until the pod is gone."""
         await self._adopt()
+        if self._sandbox.ready and not self._status.terminal:
+            self._claim_host_ports()
         while True:
             self._wake.clear()
             try:
@@ -109,6 +112,8 @@ class PodWorker:
             except (YardError, OSError) as error:
                 log.warning("pod sync failed: pod=%s error=%r", self._name, str(error))
                 result = SyncResult(self._next_retry())
+            if result.terminated or self._status.terminal:
+                self._release_host_ports()
             if result.terminated:
                 await self.leave()
                 await self._sandbox.tear_down()
@@ -229,13 +234,22 @@ class PodWorker:
 
     def _admit(self) -> bool:
         """Whether the node accepts the pod; a rejected pod has failed."""
-        rejected = rejection(self.pod)
+        uid, accepted = self.pod["metadata"]["uid"], self._context.host_port_pods
+        rejected = rejection(self.pod, [pod for other, pod in accepted.items() if other != uid])
         if rejected is None:
+            self._claim_host_ports()
             return True
         reason, message = rejected
         self._ended, self._rejected = (reason, messages.rejected(message)), True
         self._sandbox.event(reason, message, kind="Warning")
         return False
+
+    def _claim_host_ports(self) -> None:
+        if host_ports(self.pod):
+            self._context.host_port_pods[self.pod["metadata"]["uid"]] = self.pod
+
+    def _release_host_ports(self) -> None:
+        self._context.host_port_pods.pop(self.pod["metadata"]["uid"], None)
 
     async def _create_sandbox(self) -> float | None:
         """Returns when to try again, if it failed."""
