@@ -72,12 +72,6 @@ IGNORED: dict[str, Object] = {
             }
         }
     },
-    "containers[0].ports[0].hostPort": {
-        "containers": [{**CONTAINER, "ports": [{"containerPort": 1, "hostPort": 45671}]}]
-    },
-    "containers[0].ports[0].hostIP": {
-        "containers": [{**CONTAINER, "ports": [{"containerPort": 1, "hostPort": 45672, "hostIP": "127.0.0.1"}]}]
-    },
     "containers[0].volumeMounts[0].mountPropagation": {
         "containers": [
             {**CONTAINER, "volumeMounts": [{"name": "a", "mountPath": "/a", "mountPropagation": "HostToContainer"}]}

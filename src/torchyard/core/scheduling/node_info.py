@@ -71,11 +71,13 @@ def _host_ip(port: Object) -> str:
 
 def host_ports_conflict(pod: Object, other: Object) -> bool:
     """Whether both pods want the same port of an address."""
-    wanted, taken = host_ports(pod), host_ports(other)
-    return bool(wanted and taken) and any(
-        (protocol, number) == (other_protocol, other_number) and (not address or not theirs or address == theirs)
-        for protocol, number, address in wanted
-        for other_protocol, other_number, theirs in taken
+    taken: dict[tuple[str, int], set[str]] = {}
+    for protocol, number, address in host_ports(other):
+        taken.setdefault((protocol, number), set()).add(address)
+    return any(
+        addresses and (not address or "" in addresses or address in addresses)
+        for protocol, number, address in host_ports(pod)
+        for addresses in (taken.get((protocol, number)),)
     )
 
 
