@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
@@ -300,3 +302,24 @@ async def test_a_closed_coordinator_closes_connections_that_have_not_authenticat
     writer.close()
     await writer.wait_closed()
     await fixture.open()
+
+
+async def test_a_connection_that_is_accepted_while_the_coordinator_closes_is_closed(
+    fixture: CoordinatorFixture,
+) -> None:
+    """A worker connects while the event loop is busy, and the coordinator closes right after."""
+    await fixture.open()
+    loop = asyncio.get_running_loop()
+    with socket.socket() as worker:
+        worker.settimeout(30)
+        closing = loop.create_future()
+
+        def close_after_connecting() -> None:
+            loop.call_soon(lambda: closing.set_result(loop.create_task(fixture.server.close())))
+            worker.connect(("127.0.0.1", fixture.port))
+
+        loop.call_soon(close_after_connecting)
+        await (await closing)
+        with contextlib.suppress(ConnectionResetError):  # closed, or never accepted
+            assert await asyncio.to_thread(worker.recv, 1) == b""
+    await fixture.open()  # the fixture closes it

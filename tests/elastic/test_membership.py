@@ -268,6 +268,17 @@ def test_a_restarted_coordinator_adopts_the_world_that_went_on_without_it() -> N
     assert membership.fence == Fence(2, 8)
 
 
+def test_scaling_retires_nobody_while_members_of_an_adopted_world_are_missing() -> None:
+    membership = Membership(2, WorldLimits(target_workers=3))
+    membership.adopt(Fence(1, 7), ("a", "b"))
+    for name in ("c", "d"):
+        assert membership.worker_joined(Hello(name)) == []
+    assert membership.set_limits(WorldLimits(target_workers=2)) == []
+    actions = membership.workers_missing(["a", "b"], "did not come back")
+    started = {action.to for action in actions if isinstance(action, SendMessage)}
+    assert started == {"c", "d"}, "the workers that are there go on"
+
+
 def _restart_with_a_joiner_first() -> Simulation:
     """The world of a, b and d goes on without a coordinator; d is replaced, and the new d connects first."""
     simulation = Simulation(Membership(2, WorldLimits(target_workers=3)))

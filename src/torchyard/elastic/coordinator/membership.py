@@ -174,7 +174,9 @@ class Membership:
         """The number of workers changes: retire the surplus, and change the world."""
         self.limits = limits
         spare = sorted((m for m in self.members.values() if m.name not in self.world), key=lambda m: m.seniority)
-        surplus = [] if self.forming else spare[max(0, limits.target_workers - len(self.world)) :]
+        # Members of an adopted world that have not come back may be gone: those who wait would then be all there is.
+        is_known = not self.forming and not self.expected
+        surplus = spare[max(0, limits.target_workers - len(self.world)) :] if is_known else []
         for member in surplus:
             member.leaving = True
         reason = f"the target is {limits.target_workers} workers"

@@ -54,10 +54,22 @@ class CoordinatorServer:
         self._closed = True
         for task in self._tasks:
             task.cancel()
-        self._server.close()
+        await self._stop_accepting()
         for writer in [*self._writers]:
             writer.close()
         await asyncio.to_thread(self.coordinator.ledger_writer.close)
+
+    async def _stop_accepting(self) -> None:
+        """Close the listeners.
+
+        asyncio loses a connection that it has accepted but not yet handed over when its server closes: it stays open,
+        and the worker at the other end waits for ever. So what is accepted is handed over first.
+        """
+        loop = asyncio.get_running_loop()
+        for listener in self._server.sockets:
+            loop.remove_reader(listener.fileno())
+        await asyncio.sleep(0)
+        self._server.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)

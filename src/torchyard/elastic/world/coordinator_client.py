@@ -23,6 +23,8 @@ from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError, Rejected
 from torchyard.elastic.wire import AppliedRow, Fence, Message, StopCause, WorkerPhase
 
+UNACKNOWLEDGED_MS = 20_000
+"""How long heartbeats may go without the acknowledgement of the coordinator's machine before the worker reconnects."""
 HEARTBEAT_EVERY = 0.2
 BACKOFF = (0.05, 1.0)
 KEPT_ROWS = 4096
@@ -117,6 +119,8 @@ class CoordinatorClient:
                 continue
             pause = BACKOFF[0]
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux: a machine that is gone sends no end of the connection
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
             try:
                 self._run_connection(connection)
             except (OSError, EOFError):
