@@ -13,6 +13,7 @@ from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 
 from torchyard.apiserver.access.certificates import ensure
+from torchyard.core.certificate.request import decode_request
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 APPROVED = {"type": "Approved", "status": "True", "reason": "Test", "message": "by a test"}
@@ -225,3 +226,32 @@ def test_an_approved_request_gets_a_certificate_that_the_server_knows(server: Se
 
     eventually(lambda: failure() is not None, "the condition Failed")
     assert failure()["message"] == "invalid usage for client certificate: server auth"
+
+
+HARMLESS = base64.b64decode(certificate_request("jane"))
+MASTER = base64.b64decode(certificate_request("eve", ["system:masters"]))
+BROKEN = b"-----BEGIN X-----\n!!!!bad\n-----END X-----"
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (MASTER, 403),
+        (MASTER + BROKEN, 403),
+        (b"text\n" + MASTER + HARMLESS, 403),
+        (BROKEN + b"\n" + MASTER, None),
+        (HARMLESS.replace(b"REQUEST-----\n", b"REQUEST----- \n", 1) + MASTER, 201),
+    ],
+)
+def test_no_client_certificate_is_for_masters_whatever_surrounds_the_request(
+    api: Client, content: bytes, status: int | None
+) -> None:
+    encoded = base64.b64encode(content).decode()
+    answer = request(api, request=encoded, signerName="kubernetes.io/kube-apiserver-client")
+    assert answer.status == (status or answer.status)
+    if answer.status == 403:
+        assert "signer with system:masters group is not allowed" in answer.message
+    else:  # the first block is another one, which is what a signer reads
+        assert answer.status in (201, 422)
+        if answer.status == 201:
+            assert decode_request(answer.json).organizations == ()

@@ -31,11 +31,12 @@ def certificate_request(
     emails: Sequence[str] = (),
     uris: Sequence[str] = (),
     key: ec.EllipticCurvePrivateKey | None = None,
+    earlier_names: Sequence[str] = (),
 ) -> str:
-    """`spec.request` of a CertificateSigningRequest."""
+    """`spec.request` of a CertificateSigningRequest. `earlier_names` are common names before the name."""
     subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
     builder = x509.CertificateSigningRequestBuilder().subject_name(
-        x509.Name([*subject, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        x509.Name([*subject, *(x509.NameAttribute(NameOID.COMMON_NAME, each) for each in (*earlier_names, name))])
     )
     names: list[x509.GeneralName] = [x509.DNSName(value) for value in dns]
     names += [x509.IPAddress(ipaddress.ip_address(value)) for value in ips]

@@ -38,6 +38,11 @@ def csr(signer: str, usages: list[str], name: str = "jane", groups: Any = (), **
         (csr(CLIENT, ["client auth"]), ""),
         (csr(CLIENT, [SIGNATURE, ENCIPHERMENT, "client auth"], dns=["a.b"], uris=["spiffe://x/y"]), ""),
         (csr(CLIENT, ["server auth", "client auth"]), "invalid usage for client certificate: server auth"),
+        (csr(CLIENT, ["client auth"], groups=["system:masters"]), "subject organization system:masters is not allowed"),
+        (
+            csr(KUBELET, [SIGNATURE, "client auth"], "admin", ["system:nodes"], earlier_names=["system:node:n1"]),
+            "subject has more than one common name",
+        ),
         (csr(CLIENT, [SIGNATURE]), "missing required usage for client certificate: client auth"),
         (csr(SERVING, [SIGNATURE, "server auth"], *NODE, dns=["n1"], ips=["10.0.0.1"]), ""),
         (csr(SERVING, [SIGNATURE, ENCIPHERMENT, "server auth"], *NODE, dns=["n1"]), ""),
@@ -74,6 +79,10 @@ def csr(signer: str, usages: list[str], name: str = "jane", groups: Any = (), **
 def test_a_signer_refuses_other_requests_with_upstreams_reason(request_: dict[str, Any], message: str) -> None:
     spec = request_["spec"]
     assert refusal(spec["signerName"], decode_request(request_), spec["usages"]) == message
+
+
+def test_the_last_common_name_counts_as_for_the_owner_of_a_certificate() -> None:
+    assert decode_request(csr(CLIENT, ["client auth"], "jane", earlier_names=["admin"])).common_name == "jane"
 
 
 @pytest.mark.parametrize(

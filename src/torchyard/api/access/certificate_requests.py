@@ -7,6 +7,7 @@ import binascii
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from typing import NamedTuple
 
 from torchyard.api import checks, field_errors, names
 from torchyard.api.field_errors import FieldError
@@ -32,7 +33,7 @@ USAGES = (
 _MAX_DOMAIN = 253
 _MAX_SIGNER = _MAX_DOMAIN + (253 + 63 + 1) + 1
 _SHORTEST_SECONDS = 600
-_pem_blocks = re.compile(rb"-----BEGIN ([^-\n]*)-----\r?\n(.*?)-----END \1-----", re.DOTALL).finditer
+_search_begin = re.compile(rb"-----BEGIN ([^-\n]*)-----[ \t]*\r?\n").search
 
 
 class CertificateSigningRequestStrategy(StatusSubresourceStrategy):
@@ -59,14 +60,36 @@ class CertificateSigningRequestStrategy(StatusSubresourceStrategy):
         return {"spec.signerName": (obj.get("spec") or {}).get("signerName") or ""}
 
 
+class _PemBlock(NamedTuple):
+    text: bytes
+    label: bytes
+    body: bytes
+
+
+def _pem_blocks(content: bytes) -> Iterator[_PemBlock]:
+    """The PEM blocks, in one pass. A block without an end is the last: what follows could be its content."""
+    at = 0
+    while (begin := _search_begin(content, at)) is not None:
+        mark = b"-----END " + begin[1] + b"-----"
+        end = content.find(mark, begin.end())
+        if end < 0:
+            return
+        at = end + len(mark)
+        body = content[begin.end() : end]
+        yield _PemBlock(b"-----BEGIN " + begin[1] + b"-----\n" + body + mark, begin[1], body)
+
+
 def read_request(encoded: str) -> bytes | None:
-    """The PEM block of a request in base64; None if it is something else."""
+    """The first PEM block of a request in base64, as Go's pem.Decode; None if it is something else.
+
+    Validation, admission and the signers all read the request with this, so that none of them judges another block.
+    """
     try:
         content = base64.b64decode(encoded)
     except (binascii.Error, ValueError):
         return None
-    first = next(iter(_pem_blocks(content)), None)
-    return first[0] if first is not None and first[1] == b"CERTIFICATE REQUEST" else None
+    first = next(_pem_blocks(content), None)
+    return first.text if first is not None and first.label == b"CERTIFICATE REQUEST" else None
 
 
 def _validate_request(encoded: str, errs: list[FieldError]) -> None:
@@ -221,14 +244,14 @@ def _problems(encoded: str) -> Iterator[str]:
     except (binascii.Error, ValueError):
         blocks = []
     for block in blocks:
-        if block[1] != b"CERTIFICATE":
-            yield f"only CERTIFICATE PEM blocks are allowed, found {quote(block[1].decode(errors='replace'))}"
+        if block.label != b"CERTIFICATE":
+            yield f"only CERTIFICATE PEM blocks are allowed, found {quote(block.label.decode(errors='replace'))}"
             return
-        if b":" in block[2]:
+        if b":" in block.body:
             yield "no PEM block headers are permitted"
             return
         try:
-            x509.load_pem_x509_certificate(block[0])
+            x509.load_pem_x509_certificate(block.text)
         except (ValueError, x509.InvalidVersion):
             yield "x509: malformed certificate"
             return

@@ -13,8 +13,9 @@ class CertificateRequest:
     """The decoded PKCS #10 request."""
 
     pem: bytes
-    common_name: str
+    common_name: str  # the last, as for the owner of a client certificate
     organizations: tuple[str, ...]
+    common_names: tuple[str, ...] = ()
     dns_names: tuple[str, ...] = ()
     ip_addresses: tuple[str, ...] = ()
     emails: tuple[str, ...] = ()
@@ -34,14 +35,16 @@ def decode_request(csr: Object) -> CertificateRequest:
     def names(oid: x509.ObjectIdentifier) -> tuple[str, ...]:
         return tuple(str(attribute.value) for attribute in request.subject.get_attributes_for_oid(oid))
 
+    common_names = names(NameOID.COMMON_NAME)
     try:
         alternatives = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         alternatives = x509.SubjectAlternativeName([])
     return CertificateRequest(
         pem,
-        common_name=next(iter(names(NameOID.COMMON_NAME)), ""),
+        common_name=common_names[-1] if common_names else "",
         organizations=names(NameOID.ORGANIZATION_NAME),
+        common_names=common_names,
         dns_names=tuple(alternatives.get_values_for_type(x509.DNSName)),
         ip_addresses=tuple(str(address) for address in alternatives.get_values_for_type(x509.IPAddress)),
         emails=tuple(alternatives.get_values_for_type(x509.RFC822Name)),

@@ -20,6 +20,7 @@ _SHORTEST = timedelta(minutes=10)
 # A certificate is valid some time before it is issued, because clocks differ. A short one is not shortened by it.
 _BACKDATE = timedelta(minutes=5)
 _SHORT = timedelta(hours=8)
+_MASTERS = "system:masters"
 _CLIENT, _SERVER = "client auth", "server auth"
 _SIGNATURE, _ENCIPHERMENT = "digital signature", "key encipherment"
 
@@ -27,7 +28,7 @@ _SIGNATURE, _ENCIPHERMENT = "digital signature", "key encipherment"
 def refusal(signer: str, request: CertificateRequest, usages: list[str]) -> str:
     """Why the signer does not issue the certificate; empty if it does."""
     if signer == CLIENT_SIGNER:
-        return _client_refusal(usages)
+        return _client_refusal(request, usages)
     usage = _SERVER if signer == KUBELET_SERVING_SIGNER else _CLIENT
     refusal = _node_refusal(request) or _alternative_names_refusal(signer, request)
     if not refusal and set(usages) not in ({_SIGNATURE, usage}, {_SIGNATURE, _ENCIPHERMENT, usage}):
@@ -35,7 +36,9 @@ def refusal(signer: str, request: CertificateRequest, usages: list[str]) -> str:
     return refusal
 
 
-def _client_refusal(usages: list[str]) -> str:
+def _client_refusal(request: CertificateRequest, usages: list[str]) -> str:
+    if _MASTERS in request.organizations:  # admission has refused it: a signer does not depend on that
+        return f"subject organization {_MASTERS} is not allowed"
     other = next((usage for usage in usages if usage not in (_SIGNATURE, _ENCIPHERMENT, _CLIENT)), None)
     if other is not None:
         return f"invalid usage for client certificate: {other}"
@@ -45,6 +48,8 @@ def _client_refusal(usages: list[str]) -> str:
 def _node_refusal(request: CertificateRequest) -> str:
     if request.organizations != ("system:nodes",):
         return "subject organization is not system:nodes"
+    if len(request.common_names) > 1:
+        return "subject has more than one common name"
     is_serving_or_client = request.common_name.startswith("system:node:")
     return "" if is_serving_or_client else "subject common name does not begin with system:node:"
 

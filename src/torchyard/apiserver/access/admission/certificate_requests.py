@@ -6,9 +6,7 @@ sets. A signer outside the plane trusts these.
 
 from __future__ import annotations
 
-import base64
-import binascii
-
+from torchyard.api.access.certificate_requests import CLIENT_SIGNER, read_request
 from torchyard.api.quoting import quote
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 from torchyard.apiserver.access.authentication import MASTERS
@@ -16,7 +14,6 @@ from torchyard.apiserver.access.rbac import Authorizer, AuthorizerAttributes
 
 GROUP = "certificates.k8s.io"
 RESOURCE = "certificatesigningrequests"
-CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 _REQUESTER_FIELDS = ("username", "uid", "groups", "extra")
 
 
@@ -62,17 +59,26 @@ def check_subject(attributes: AdmissionAttributes) -> None:
     if not attributes.is_for(RESOURCE, GROUP):
         return
     spec = attributes.new.get("spec") or {}
-    if spec.get("signerName") == CLIENT_SIGNER and MASTERS in _organizations(spec.get("request") or ""):
+    if spec.get("signerName") != CLIENT_SIGNER:
+        return
+    try:
+        organizations = _organizations(spec.get("request") or "")
+    except ValueError as error:
+        raise attributes.forbidden_error(f"failed to parse CSR: {error}") from None
+    if MASTERS in organizations:
         raise attributes.forbidden_error(f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")
 
 
-def _organizations(request: str) -> list[str]:
-    """The groups that a request asks for; validation rejects a request that cannot be read."""
+def _organizations(encoded: str) -> list[str]:
+    """The groups that a request asks for. Raises ValueError if it cannot be read."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
+    block = read_request(encoded)
+    if block is None:
+        raise ValueError("PEM block type must be CERTIFICATE REQUEST")
     try:
-        subject = x509.load_pem_x509_csr(base64.b64decode(request)).subject
-        return [str(attribute.value) for attribute in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-    except (ValueError, binascii.Error, x509.InvalidVersion):
-        return []
+        subject = x509.load_pem_x509_csr(block).subject
+    except x509.InvalidVersion as error:
+        raise ValueError(str(error)) from None
+    return [str(attribute.value) for attribute in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
