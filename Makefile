@@ -12,7 +12,7 @@ COVERAGE_TESTS ?= tests/api tests/core tests/kube tests/apiserver tests/controll
 WORKERS ?= 2
 FLAKY := build/flaky-tests.txt
 
-.PHONY: venv train-venv frameworks-venv docs-venv test run-tests test-long check coverage demo docs reference console console-test lock clean
+.PHONY: venv train-venv frameworks-venv docs-venv test run-tests test-long check coverage demo docs reference console console-pages console-test lock clean
 .DEFAULT_GOAL := test
 
 venv: $(VENV)/.ready
@@ -42,7 +42,7 @@ check: venv train-venv
 AGAIN := --last-failed --last-failed-no-failures none -p tests.support.flaky --flaky-file $(FLAKY)
 TRAIN_PYTEST := PYTHONPATH=src $(TRAIN_VENV)/bin/python -m pytest --confcutdir=tests/elastic -m train
 
-test: check train-venv docs-venv
+test: check train-venv docs-venv console-pages
 	@mkdir -p $(dir $(FLAKY)) && : > $(FLAKY)
 	@status=0; $(MAKE) --no-print-directory run-tests || status=$$?; \
 	if test -s $(FLAKY); then echo "Flaky tests (failed, then passed alone):"; cat $(FLAKY); else echo "No flaky tests."; fi; \
@@ -107,6 +107,13 @@ demo: venv train-venv
 # The pages of the web console, in src/torchyard/console/static. They need Node.js 20; everything else works without them.
 console: console/node_modules/.ready
 	@cd console && npm run --silent build
+
+# For `make test`: the pages and the driver of the browser, where this machine can build and install them.
+console-pages: venv
+	@if ! command -v npm >/dev/null; then echo "SKIPPED building the console: it needs Node.js 20 with npm"; \
+	elif ! $(MAKE) --no-print-directory console; then echo "SKIPPED the pages of the console: they could not be built"; \
+	elif ! $(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/console.txt; then \
+	    echo "SKIPPED the pages in a browser: pip cannot install requirements/console.txt"; fi
 
 # Types, the size of the first screen, unit tests, and the pages in the Chromium of this machine.
 console-test: console venv

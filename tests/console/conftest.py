@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.console.browser import Browser
+from tests.console.browser import OWN, Browser
 from tests.support.kubernetes import ROOT, Server
 from tests.support.process import Process
 
@@ -50,12 +50,41 @@ def local_console(yard: Server, pages: Path, tmp_path_factory: pytest.TempPathFa
         yield process
 
 
+@pytest.fixture(scope="session")
+def local_cookies(local_console: Process) -> dict[str, str]:
+    """The cookies of the only code that `yard console` prints. It is used once, and soon: it expires."""
+    match = re.search(r"(http://\S+)/console/#login=(\S+)", local_console.log.read_text())
+    assert match is not None
+    first = Browser(match[1])
+    assert first.sign_in(match[2]).status == 204
+    assert Browser(match[1]).sign_in(match[2]).status == 401, "the code was used"
+    return first.cookies
+
+
 @pytest.fixture(params=["plane", "local"])
 def browser(request: pytest.FixtureRequest, yard: Server) -> Browser:
     """A browser that has not signed in, at the console of the plane or at the local one."""
     if request.param == "plane":
         return Browser(yard.url, str(yard.ca))
     process: Process = request.getfixturevalue("local_console")
+    request.getfixturevalue("local_cookies")  # before the code expires
     match = re.search(r"(http://127\.0\.0\.1:\d+)/console/#login=", process.log.read_text())
     assert match is not None
     return Browser(match[1])
+
+
+def plane_code(yard: Server, token: str) -> str:
+    page = Browser(yard.url, str(yard.ca)).request(
+        "POST", "/console/codes", {}, {**OWN, "Authorization": f"Bearer {token}"}
+    )
+    assert page.status == 200, page.body
+    return str(page.json["code"])
+
+
+@pytest.fixture
+def signed_in(browser: Browser, yard: Server, request: pytest.FixtureRequest) -> Browser:
+    if browser.is_tls:
+        assert browser.sign_in(plane_code(yard, yard.token)).status == 204
+    else:
+        browser.cookies = dict(request.getfixturevalue("local_cookies"))
+    return browser

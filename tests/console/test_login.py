@@ -8,36 +8,8 @@ from typing import Any
 
 import pytest
 from tests.console.browser import OWN, Browser
+from tests.console.conftest import plane_code
 from tests.support.kubernetes import Server
-from tests.support.process import Process
-
-
-def plane_code(yard: Server, token: str) -> str:
-    page = Browser(yard.url, str(yard.ca)).request(
-        "POST", "/console/codes", {}, {**OWN, "Authorization": f"Bearer {token}"}
-    )
-    assert page.status == 200, page.body
-    return str(page.json["code"])
-
-
-@pytest.fixture(scope="session")
-def local_cookies(local_console: Process) -> dict[str, str]:
-    """The cookies of the only code that `yard console` prints."""
-    match = re.search(r"(http://\S+)/console/#login=(\S+)", local_console.log.read_text())
-    assert match is not None
-    first = Browser(match[1])
-    assert first.sign_in(match[2]).status == 204
-    assert Browser(match[1]).sign_in(match[2]).status == 401, "the code was used"
-    return first.cookies
-
-
-@pytest.fixture
-def signed_in(browser: Browser, yard: Server, request: pytest.FixtureRequest) -> Browser:
-    if browser.is_tls:
-        assert browser.sign_in(plane_code(yard, yard.token)).status == 204
-    else:
-        browser.cookies = dict(request.getfixturevalue("local_cookies"))
-    return browser
 
 
 def test_the_session_says_who_is_signed_in(signed_in: Browser) -> None:

@@ -10,14 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.console.browser import OWN, Browser
-from tests.console.test_login import local_cookies, plane_code, signed_in
+from tests.console.conftest import plane_code
 from tests.support.kubernetes import Server
 
 from torchyard.console.origin import SECURITY_HEADERS
 from torchyard.console.pages import ConsolePages
 from torchyard.console.request import ConsoleRequest
-
-__all__ = ["local_cookies", "signed_in"]
 
 # What a browser adds to the requests of other pages, and what is missing in them.
 FOREIGN: dict[str, dict[str, str]] = {
