@@ -25,7 +25,10 @@ WITHIN = 30.0
 
 
 class Echo:
-    """A router that echoes requests, except for stored objects; `/stream` never ends, `/slow` waits to be released."""
+    """A router that echoes requests, except for stored objects; `/stream` never ends, `/slow` waits to be released.
+
+    `/pod` is a request that a pod does not answer.
+    """
 
     def __init__(self) -> None:
         self.access_control = SimpleNamespace(authenticate=self._authenticate, static_user=self._static_user)
@@ -64,6 +67,12 @@ class Echo:
             return Response(body=self._stream(), content_type="text/plain")
         if request.path == "/slow":
             await self.released.wait()
+        if request.path == "/pod":
+            request.ends_with_client = True
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.streams_ended += 1
         if request.path == "/none":
             return Response(status=204)
         text = f"{request.method} {request.path}?{request.query.get('q')} {len(request.body)}"
@@ -325,6 +334,18 @@ async def test_a_stream_is_sent_in_chunks_and_ends_with_its_client() -> None:
         assert await peer.until(b"second\r\n") == b"5\r\nfirst\r\n6\r\nsecond\r\n"
         peer.close()
         async with asyncio.timeout(WITHIN):
+            while not echo.streams_ended or server.connections:
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("headers", [(), ("Upgrade: websocket", "Connection: Upgrade")])
+async def test_a_request_that_waits_for_a_pod_ends_with_its_client(headers: tuple[str, ...]) -> None:
+    async with connected() as (echo, server, peer):
+        await peer.send(_request("GET /pod HTTP/1.1", *headers))
+        async with asyncio.timeout(WITHIN):
+            while not echo.requests:
+                await asyncio.sleep(0.01)
+            peer.close()
             while not echo.streams_ended or server.connections:
                 await asyncio.sleep(0.01)
 

@@ -86,12 +86,19 @@ class ServerConnection(asyncio.Protocol):
         self._share = ConnectionShare()
         self._writer: ResponseWriter
         self._is_waiting = False  # for its turn
+        self._request: Request | None = None  # that is being handled
         self._is_lingering = False  # the client may read the last response; nothing it sends counts
         self._is_reading_paused = False  # the client sent too far ahead
 
     @property
     def is_idle(self) -> bool:
         return self.task is None and self._body is None
+
+    @property
+    def _is_interruptible(self) -> bool:
+        """Whether the current request need not be completed: it streams, waits for its turn or for a pod."""
+        is_proxied = self._request is not None and self._request.ends_with_client
+        return self._writer.is_streaming or self._is_waiting or is_proxied
 
     @property
     def buffer(self) -> bytearray:
@@ -115,7 +122,7 @@ class ServerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.forget()
         self.resume_writing()
-        if (self._writer.is_streaming or self._is_waiting) and self.task is not None:
+        if self._is_interruptible and self.task is not None:
             self.task.cancel()
 
     def forget(self) -> None:
@@ -149,7 +156,7 @@ class ServerConnection(asyncio.Protocol):
         """Stop a stream; close the connection once the current request has its response."""
         if self.task is None:
             self._close()
-        elif self._writer.is_streaming or self._is_waiting:
+        elif self._is_interruptible:
             self.task.cancel()
 
     def evict(self) -> None:
@@ -379,10 +386,11 @@ class ServerConnection(asyncio.Protocol):
         finally:
             self._is_waiting = False
         try:
-            request = Request(head.method, path, Query(query), head.headers, body, user)
+            request = self._request = Request(head.method, path, Query(query), head.headers, body, user)
             request.target, request.remote = head.target, self.address
             return await router.handle(request)
         finally:
+            self._request = None
             self.idle_since = end = time.monotonic()
             queue.finish(flow, share, end - start)
 

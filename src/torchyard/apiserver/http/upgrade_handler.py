@@ -67,7 +67,13 @@ class UpgradeHandler:
         self._table = table
         self._connections: set[UpgradedConnection] = set()
         self._protocols = web.Server(
-            self._handle, access_log=None, keepalive_timeout=0, logger=log, max_line_size=65536, max_field_size=65536
+            self._handle,
+            access_log=None,
+            handler_cancellation=True,  # a pod may never answer
+            keepalive_timeout=0,
+            logger=log,
+            max_line_size=65536,
+            max_field_size=65536,
         )
 
     def take(self, connection: ServerConnection) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
+import asyncio
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,6 +30,7 @@ _HOP_BY_HOP = (
 )
 _CORS = tuple(f"Access-Control-Allow-{name}" for name in ("Credentials", "Headers", "Methods", "Origin"))
 _BODILESS = (204, 304)
+_PIECE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +191,15 @@ async def _decompress(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[byt
     inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         async for chunk in chunks:
-            yield inflate.decompress(chunk)
-        yield inflate.flush()
+            rest = chunk
+            while True:  # in pieces: a few bytes can inflate to more than the memory
+                piece = inflate.decompress(rest, _PIECE_BYTES)
+                rest = inflate.unconsumed_tail
+                if piece:
+                    yield piece
+                if not rest and len(piece) < _PIECE_BYTES:
+                    break
+                await asyncio.sleep(0)
     except zlib.error as error:
         raise StreamAborted(str(error)) from None
     finally:
@@ -208,8 +217,12 @@ async def _rewrite_html(
         return
     rewriter = HtmlRewriter(_rewriter(request).rewrite)
     if encoding == "gzip":
-        parts = [rewriter.feed(chunk) async for chunk in _decompress(chunks)]
-        yield gzip.compress(b"".join([*parts, rewriter.finish()]))
+        compress = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+        async with aclosing(_decompress(chunks)) as pieces:
+            async for piece in pieces:
+                if compressed := compress.compress(rewriter.feed(piece)):
+                    yield compressed
+        yield compress.compress(rewriter.finish()) + compress.flush()
         return
     try:
         async for chunk in chunks:

@@ -90,3 +90,5 @@ class Request:
     target: str = ""
     remote: str = ""
     body_stream: AsyncIterator[bytes] | None = None
+    # A pod may never answer: such a request is cancelled when its client is gone.
+    ends_with_client: bool = False

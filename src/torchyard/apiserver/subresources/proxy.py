@@ -41,6 +41,7 @@ async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Reques
     if not rest and request.method in ("GET", "HEAD") and not _is_upgrade(request):
         headers = [("Cache-Control", "no-cache, private"), ("Location", f"{escape_path(path)}/{question}")]
         return Response(301, raw_headers=headers)
+    request.ends_with_client = True
     await _load_client()
     from torchyard.apiserver.proxy.reverse_proxy import forward
 
