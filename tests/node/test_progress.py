@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import pytest
 from tests.support.waiting import first_answer
 
 from torchyard.api.objects import Object
 from torchyard.core.pod.logs import LogOptions
+from torchyard.core.progress.lines import LineParser, LineReport
 from torchyard.core.progress.reports import ProgressReport
+from torchyard.node.agent import NodeAgent
 from torchyard.node.logs.progress import ProgressScanner
 from torchyard.node.logs.reader import _CriParser
 from torchyard.node.shim.output import CriLineFormatter
@@ -116,3 +122,58 @@ def test_a_bar_is_in_the_log_while_it_is_drawn_and_reads_as_one_line() -> None:
     parser = _CriParser(LogOptions())
     text = b"".join(parser.feed(entry) for entry in entries)
     assert text == b"\r 10%|#   | 1/10\r 20%|##  | 2/10\r 30%|### | 3/10\r100%|####| 10/10\nnext"
+
+
+async def test_an_error_while_a_log_is_read_is_logged_and_the_scan_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path)
+    node.observe("Running")
+    node.write(line("step 1/10"))
+    parse = LineParser.parse
+
+    def failing_parse(parser: LineParser, text: str, at: float) -> LineReport | None:
+        if "2/10" in text:
+            raise OverflowError("int too large to convert to float")
+        return parse(parser, text, at)
+
+    monkeypatch.setattr(LineParser, "parse", failing_parse)
+    task = asyncio.create_task(node.scanner.run())
+    await until(lambda: node.percents() == [10], "the first line")
+    node.write(line("step 2/10"))
+    await until(lambda: "log not read for progress: pod=train-0 container=main" in caplog.text, "the error")
+    node.write(line("step 3/10"))
+    await until(lambda: node.percents() == [10, 30], "the line after the one that failed")
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_observing_reads_no_file_and_the_end_of_a_deleted_pod_is_read_by_the_loop(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.observe("Running")
+    node.write(line("step 1/10"))
+    task = asyncio.create_task(node.scanner.run())
+    await until(lambda: node.percents() == [10], "the first line")
+    node.write(line("step 2/10"))
+    node.observe("Running", attempt=1)
+    node.scanner.observe("DELETED", {"metadata": {"uid": "u"}})
+    assert node.percents() == [10]
+    await until(lambda: node.percents() == [10, 20], "the end of the log")
+    await until(lambda: not node.scanner._pods, "the end of the pod")
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def test_a_deleted_pod_is_stopped_even_if_its_progress_fails() -> None:
+    def fail(_change: str, _pod: Object) -> None:
+        raise OverflowError
+
+    stopped: list[str] = []
+    worker = SimpleNamespace(deleted=lambda: stopped.append("u"))
+    agent = SimpleNamespace(_workers={"u": (worker, None)}, _progress=SimpleNamespace(observe=fail))
+    agent._update_worker = partial(NodeAgent._update_worker, cast(NodeAgent, agent))
+    with pytest.raises(OverflowError):
+        NodeAgent._pod_changed(cast(NodeAgent, agent), "DELETED", {"metadata": {"uid": "u"}}, None)
+    assert stopped == ["u"]

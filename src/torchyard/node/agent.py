@@ -162,9 +162,12 @@ class NodeAgent:
         await asyncio.Event().wait()
 
     def _pod_changed(self, change: str, pod: Object, _: Object | None) -> None:
-        uid = pod["metadata"]["uid"]
+        self._update_worker(change, pod)  # first: a pod must be stopped whatever becomes of its progress
         if self._progress is not None:
             self._progress.observe(change, pod)
+
+    def _update_worker(self, change: str, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
         running = self._workers.get(uid)
         if change == "DELETED":
             if running:

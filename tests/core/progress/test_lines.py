@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from torchyard.core.progress.lines import LineParser, LineReport, epochs_of
+from torchyard.core.progress import lines
+from torchyard.core.progress.lines import MAX_REMAINING, LineParser, LineReport, epochs_of
 
 
 def parsed(*lines: str, epochs: int | None = None) -> LineReport | None:
@@ -113,3 +114,45 @@ def test_lines_of_any_kind_and_length_are_parsed_in_bounded_time() -> None:
     parser = LineParser()
     for line in ("\r" * 10000, "9" * 20000, "epoch " * 5000, "loss=" * 5000, "|" * 20000, "50%|" + "#" * 20000):
         parser.parse(line, 0.0)
+
+
+DIGITS = "9" * 400
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"1%|#| {DIGITS}/20",
+        f"1%|#| 1/{DIGITS}",
+        f"Epoch {DIGITS}: 50%|#| 1/2",
+        f"epoch {DIGITS} loss=0.5",
+        f"epoch 1/{DIGITS} loss=0.5",
+        f"step {DIGITS}/{DIGITS}",
+        f"Train Epoch: {DIGITS} [640/60000 (1%)]",
+        f"epoch={DIGITS}.5",
+    ],
+)
+def test_numbers_that_are_too_large_are_no_counts(line: str) -> None:
+    report = parsed(line, epochs=3) or LineReport()
+    assert report.percent is None or 0 <= report.percent <= 100
+    assert epochs_of({"command": ["train", f"--epochs={DIGITS}"]}) is None
+
+
+def test_the_time_that_is_left_fits_its_field() -> None:
+    assert (parsed("1%|#| 1/20 [00:03<99999999999:00:00]") or LineReport()).remaining == MAX_REMAINING
+    assert (parsed(f"1%|#| 1/20 [00:03<{DIGITS}") or LineReport()).remaining is None
+    parser = LineParser()
+    parser.parse("step 1/999999999999", 0.0)
+    report = parser.parse("step 2/999999999999", 1e6)
+    assert report is not None and report.remaining == MAX_REMAINING
+
+
+def test_only_the_beginning_of_a_long_line_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    monkeypatch.setattr(lines, "parse_metrics", lambda text: searched.append(len(text)) or {})
+    parsed("#" * 1_000_000)
+    assert searched == [1024]
+
+
+def test_a_long_command_is_searched_in_linear_time() -> None:
+    assert epochs_of({"command": ["-" * 200_000, "--" + "x-" * 100_000, "--epochs", "4"]}) == 4

@@ -36,3 +36,9 @@ def test_the_last_value_counts() -> None:
     assert last_metrics(["loss=1", "loss=0.5 acc=1", "end"]) == {"loss": 0.5, "acc": 1.0}
     assert math.isnan(parse_metrics("loss: nan")["loss"])
     assert len(last_metrics(f"m{number}=1" for number in range(1000))) == 100
+
+
+@pytest.mark.parametrize("text", ["#", "a,", "a", "'", "is ", "a=1 ", "."])
+def test_a_very_long_line_takes_linear_time(text: str) -> None:
+    """With a pattern that is quadratic, a line of this length takes minutes."""
+    parse_metrics(text * (200_000 // len(text)))

@@ -16,13 +16,18 @@ from torchyard.core.run.metrics import parse_metrics
 from torchyard.core.run.progress import TrainingProgress, parse_progress
 
 MAX_METRICS = 32
-_MAX_NAME, _MAX_LINE, _MAX_SEGMENTS = 64, 4096, 8
+_MAX_NAME, _MAX_LINE, _MAX_SEGMENTS = 64, 1024, 8
+MAX_REMAINING = 2**31 - 1  # seconds; the field is an int32
+# Counts have at most 12 digits: a program may print any number, and a larger one overflows a float or a timedelta.
 # `Epoch 3:  45%|####    | 9/20 [00:03<00:04, 2.9it/s, loss=0.3]`
 _BAR = re.compile(
     r"^(?P<label>[^|]{0,200}?)(?<![\d.])(?P<percent>\d{1,3})%\|[^|]{0,300}\|\s*"
-    r"(?P<done>\d+)/(?P<total>\d+)(?:\s*\[(?P<elapsed>[\d:]+)<(?P<left>[\d:]+)?)?"
+    r"(?P<done>\d{1,12})/(?P<total>\d{1,12})(?!\d)(?:\s*\[(?P<elapsed>[\d:]{1,20})<(?P<left>[\d:]{1,20}(?![\d:]))?)?"
 )
-_EPOCH = re.compile(r"\bepochs?\b[\"']?[\s:=#\[(]*[\"']?(\d+(?:\.\d+)?)(?:\s*(?:/|\bof\b)\s*(\d+))?", re.IGNORECASE)
+_EPOCH = re.compile(
+    r"\bepochs?\b[\"']?[\s:=#\[(]*[\"']?(\d{1,12}(?:\.\d+)?)(?!\d)(?:\s*(?:/|\bof\b)\s*(\d{1,12})(?!\d))?",
+    re.IGNORECASE,
+)
 _TRAINING_BAR = re.compile(r"train|epoch|step|iter|fit|batch|progress|optimi[sz]", re.IGNORECASE)
 # Words before a count or a bar that is not the training's.
 _OTHER_WORK = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test\w*|predict\w*|sanity|infer\w*)\b", re.IGNORECASE)
@@ -35,7 +40,7 @@ _is_metric_word = re.compile(
 _SPLIT = re.compile(r"[_/.\-]|(?<=[a-z])(?=[A-Z])")
 # Numbers of a line that are no measure of the training.
 _NO_METRICS = frozenset({"v_num", "rank", "local_rank", "world_size", "pid", "port", "seed", "version", "num_workers"})
-_EPOCHS_OPTION = re.compile(r"--(?:[\w-]*[-_])?epochs[= ](\d+)\b")
+_EPOCHS_OPTION = re.compile(r"(?<![\w-])--(?:[\w-]{0,40}[-_])?epochs[= ](\d{1,12})\b")
 
 
 def epochs_of(container: Object) -> int | None:
@@ -86,7 +91,7 @@ class LineParser:
             return None
         if percent is not None and remaining is None:
             remaining = self._estimate(percent, at)
-        return LineReport(percent, remaining, metrics)
+        return LineReport(percent, None if remaining is None else min(remaining, MAX_REMAINING), metrics)
 
     def _is_of_training(self, bar: re.Match[str]) -> bool:
         label = bar["label"].strip(" :\t")

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 _NUMBER = r"(\d{1,3}(?:\.\d+)?)"
+_COUNT = r"(\d{1,12})(?!\d)"  # longer ones are no counts, and too large for a float
 # Shapes that only progress has. A percentage alone is none: an accuracy or a load is printed the same way.
 _PERCENT = (
     re.compile(rf"(?<![\d.]){_NUMBER}\s?%\s?\|"),  # a bar of tqdm: ` 45%|####    | 9/20`
@@ -14,10 +15,10 @@ _PERCENT = (
     re.compile(rf"(?<![\d.]){_NUMBER}\s?%\s+(?:done|completed?)\b", re.IGNORECASE),
 )
 _STEPS = re.compile(
-    r"\b(?:steps?|iter(?:ation)?s?|batch(?:es)?)\b[\s:=#\[(]*(\d+)\s*(?:/|\bof\b)\s*(\d+)", re.IGNORECASE
+    rf"\b(?:steps?|iter(?:ation)?s?|batch(?:es)?)\b[\s:=#\[(]*{_COUNT}\s*(?:/|\bof\b)\s*{_COUNT}", re.IGNORECASE
 )
-_EPOCHS = re.compile(r"\bepochs?\b[\s:=#\[(]*(\d+)\s*(?:/|\bof\b)\s*(\d+)", re.IGNORECASE)
-_EPOCH = re.compile(r"\bepoch\b[\s:=#\[(]*(\d+)", re.IGNORECASE)
+_EPOCHS = re.compile(rf"\bepochs?\b[\s:=#\[(]*{_COUNT}\s*(?:/|\bof\b)\s*{_COUNT}", re.IGNORECASE)
+_EPOCH = re.compile(rf"\bepoch\b[\s:=#\[(]*{_COUNT}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

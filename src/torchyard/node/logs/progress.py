@@ -7,6 +7,7 @@ more than the trainings' reports are worth. Of a program that prints much, only 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,9 +21,11 @@ from torchyard.core.progress.owners import job_of, rank_of
 from torchyard.core.progress.reports import LOG, JobReference, ProgressReport
 from torchyard.node.pod.pod_dir import PodDir
 
+log = logging.getLogger(__name__)
+
 _SCAN_SECONDS = 0.5
 _MAX_BYTES, _MAX_LINES = 64 * 1024, 100  # of one log in one scan
-_WITHOUT_PAUSE = 50  # logs to look at before other tasks run
+_WITHOUT_PAUSE = 50  # pods whose logs are examined before other tasks run
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -30,12 +33,15 @@ _ENDED = ("Succeeded", "Failed")
 class _ContainerLog:
     """Where to go on in the log of a container's current attempt."""
 
+    name: str
     epochs: int | None
-    id: str = ""
+    current_id: str = ""  # of the container, as its pod shows it
+    id: str = ""  # of the container whose log is read
     path: str = ""
     inode: int = 0
     position: int = 0
     parser: LineParser = field(default_factory=LineParser)
+    has_failed: bool = False
 
 
 @dataclass(slots=True)
@@ -46,10 +52,11 @@ class _PodLogs:
     directory: PodDir
     containers: dict[str, _ContainerLog]
     has_ended: bool = False
+    is_deleted: bool = False
 
 
 class ProgressScanner:
-    """`observe` the pods of the node; `run` until cancelled."""
+    """`observe` the pods of the node, which reads no file; `run` until cancelled."""
 
     def __init__(self, pods: Path, publish: Callable[[ProgressReport], None]) -> None:
         self._root, self._publish = pods, publish
@@ -58,66 +65,83 @@ class ProgressScanner:
 
     def observe(self, change: str, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
+        logs = self._pods.get(uid)
         if change == "DELETED":
             self._done.discard(uid)
-            logs = self._pods.pop(uid, None)
             if logs is not None:
-                self._scan(logs)
+                logs.is_deleted = True
             return
         if uid in self._done:
             return
-        logs = self._pods.get(uid)
         if logs is None:
             job = job_of(pod)
             if job is None:
                 return
-            containers = {each["name"]: _ContainerLog(epochs_of(each)) for each in pod["spec"]["containers"]}
+            containers = {
+                each["name"]: _ContainerLog(each["name"], epochs_of(each)) for each in pod["spec"]["containers"]
+            }
             directory = PodDir(self._root / uid)
             logs = self._pods[uid] = _PodLogs(job, pod["metadata"]["name"], rank_of(pod), directory, containers)
         status = pod.get("status") or {}
-        for container in status.get("containerStatuses") or ():
-            self._begin_attempt(logs, container)
+        for container_status in status.get("containerStatuses") or ():
+            container, id = logs.containers.get(container_status["name"]), container_status.get("containerID")
+            if container is not None and id:
+                container.current_id = id
         logs.has_ended = status.get("phase") in _ENDED
-
-    def _begin_attempt(self, logs: _PodLogs, status: Object) -> None:
-        container, id = logs.containers.get(status["name"]), status.get("containerID") or ""
-        if container is None or not id or id == container.id:
-            return
-        if container.path:
-            self._scan_container(logs, container)  # the end of the attempt before
-        numbers = logs.directory.attempt_numbers(status["name"])
-        if numbers:
-            container.id, container.path = id, str(logs.directory.log(status["name"], numbers[-1]))
-            container.inode = container.position = 0
-            container.parser = LineParser(container.epochs)
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(_SCAN_SECONDS)
             for number, (uid, logs) in enumerate(list(self._pods.items()), 1):
-                is_last = logs.has_ended
-                self._scan(logs)
-                if is_last and self._pods.pop(uid, None) is not None:
-                    self._done.add(uid)
+                has_ended, is_deleted = logs.has_ended, logs.is_deleted  # before the last look at the logs
+                await self._scan(logs)
+                if is_deleted:
+                    del self._pods[uid]
+                elif has_ended:
+                    del self._pods[uid]
+                    if not logs.is_deleted:
+                        self._done.add(uid)
                     now = datetime.now(UTC)
                     self._publish(ProgressReport(logs.job, logs.replica, logs.rank, now, LOG, is_last=True))
                 if number % _WITHOUT_PAUSE == 0:
                     await asyncio.sleep(0)
 
-    def _scan(self, logs: _PodLogs) -> None:
+    async def _scan(self, logs: _PodLogs) -> None:
         for container in logs.containers.values():
-            if container.path:
-                self._scan_container(logs, container)
+            try:
+                has_read = self._scan_container(logs, container)
+            except Exception:  # whatever a program prints or its log is, the other containers are read
+                if not container.has_failed:
+                    log.exception("log not read for progress: pod=%s container=%s", logs.replica, container.name)
+                container.has_failed = has_read = True
+            else:
+                container.has_failed = False
+            if has_read:
+                await asyncio.sleep(0)
 
-    def _scan_container(self, logs: _PodLogs, container: _ContainerLog) -> None:
+    def _scan_container(self, logs: _PodLogs, container: _ContainerLog) -> bool:
+        """Returns whether there was something to read."""
+        has_read = bool(container.path) and self._publish_added(logs, container)
+        if container.id == container.current_id:
+            return has_read
+        # Another attempt began; the end of the one before is read.
+        numbers = logs.directory.attempt_numbers(container.name)
+        if not numbers:
+            return has_read
+        container.id, container.path = container.current_id, str(logs.directory.log(container.name, numbers[-1]))
+        container.inode = container.position = 0
+        container.parser = LineParser(container.epochs)
+        return self._publish_added(logs, container) or has_read
+
+    def _publish_added(self, logs: _PodLogs, container: _ContainerLog) -> bool:
         try:
             status = os.stat(container.path)  # noqa: PTH116 - for every log, twice a second
         except FileNotFoundError:
-            return
+            return False
         if status.st_ino != container.inode:  # the first look, or the log was rotated
             container.inode, container.position = status.st_ino, 0
         if status.st_size <= container.position:
-            return
+            return False
         lines = _read_lines(container, status.st_size)
         reports = [
             (time, report)
@@ -126,6 +150,7 @@ class ProgressScanner:
         ]
         for time, report in reports:
             self._publish(_progress_report(logs, time, report))
+        return True
 
 
 def _progress_report(logs: _PodLogs, time: datetime, report: LineReport) -> ProgressReport:
