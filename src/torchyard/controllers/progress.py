@@ -1,6 +1,6 @@
 """Writes the progress that trainings report into their jobs: at most once in five seconds each.
 
-The same controller runs on the plane and on a cluster.
+It runs on planes. On a cluster the operator receives no reports.
 """
 
 from __future__ import annotations
@@ -40,16 +40,15 @@ RESOURCES: Mapping[str, GroupVersionResource] = {
 }
 _TICK_SECONDS, _CLEANUP_SECONDS = 0.25, 60.0
 _MAX_WRITES = 8  # at the same time
-_JobKey = tuple[str, str, str]  # kind, namespace, name
 
 
 class ProgressController:
-    """`observe` reports; `run` until cancelled. `jobsets` tells which JobSets are those of TrainJobs."""
+    """`observe` reports; `run` until cancelled. `jobset_cache` has the owners of JobSets."""
 
     def __init__(self, client: Client, jobset_cache: Informer | None) -> None:
         self._client, self._jobsets = client, jobset_cache
-        self._jobs: dict[_JobKey, JobProgress] = {}
-        self._schedule: WriteSchedule[_JobKey] = WriteSchedule()
+        self._jobs: dict[JobReference, JobProgress] = {}
+        self._schedule: WriteSchedule[JobReference] = WriteSchedule()
         self._changed = asyncio.Event()
         self._slots = asyncio.Semaphore(_MAX_WRITES)
         self.writes = 0
@@ -67,16 +66,22 @@ class ProgressController:
             self._schedule.offer(key, time.monotonic(), is_last=report.is_last)
             self._changed.set()
 
-    def _key(self, job: JobReference) -> _JobKey | None:
-        """The job that shows the progress: of a JobSet that belongs to a TrainJob, the TrainJob."""
-        if job.kind == jobsets.KIND:
-            if self._jobsets is None:
-                return None
-            jobset = self._jobsets.get(job.namespace, job.name)
-            owners = (jobset or {}).get("metadata", {}).get("ownerReferences") or ()
-            if any(owner.get("controller") and owner["kind"] == trainjobs.KIND for owner in owners):
-                return trainjobs.KIND, job.namespace, job.name
-        return job.kind, job.namespace, job.name
+    def _key(self, job: JobReference) -> JobReference | None:
+        """The job that shows the progress: of a JobSet that belongs to a TrainJob, the TrainJob.
+
+        With its uid: a job that was created again under the same name begins without the progress of the one before.
+        """
+        if job.kind != jobsets.KIND:
+            return job
+        if self._jobsets is None:
+            return None
+        metadata = (self._jobsets.get(job.namespace, job.name) or {}).get("metadata", {})
+        if job.uid and metadata.get("uid", job.uid) != job.uid:
+            return None  # of a JobSet that is gone
+        for owner in metadata.get("ownerReferences") or ():
+            if owner.get("controller") and owner["kind"] == trainjobs.KIND:
+                return JobReference(trainjobs.KIND, job.namespace, job.name, owner.get("uid", ""))
+        return job
 
     async def run(self) -> None:
         cleanup = time.monotonic() + _CLEANUP_SECONDS
@@ -93,45 +98,65 @@ class ProgressController:
                     self._forget(key)
             await asyncio.sleep(_TICK_SECONDS)
 
-    def _forget(self, key: _JobKey) -> None:
+    def _forget(self, key: JobReference) -> None:
         self._schedule.forget(key)
         self._jobs.pop(key, None)
 
-    async def _write(self, key: _JobKey) -> None:
-        kind, namespace, name = key
+    async def _write(self, key: JobReference) -> None:
+        """Errors are logged here: one job must not keep the others from being written."""
         job = self._jobs.get(key)
         if job is None or job.status is None:
             return
-        resource, patch = RESOURCES[kind], _patch(kind, job.status, progress_text(job.status, is_over=job.is_over))
         try:
             async with self._slots:
-                if not job.is_compared and not await self._is_newer(resource, key, job):
-                    return
-                subresource = "status" if kind == trainjobs.KIND else ""
-                await self._client.patch(resource, name, patch, namespace, subresource=subresource)
-                self.writes += 1
+                await self._patch_job(key, job, job.status)
         except StatusError as error:
             if error.status == 404:
                 self._forget(key)
                 return
-            log.warning("progress not written: kind=%s name=%s/%s error=%s", kind, namespace, name, error)
-        except YardError as error:  # the server is not reachable; the next report is written
-            log.warning("progress not written: kind=%s name=%s/%s error=%s", kind, namespace, name, error)
+            if error.status == 422:  # as for a uid that is not the job's; the next report begins anew
+                self._forget(key)
+            elif error.status in (409, 429) or error.status >= 500:
+                self._schedule.retry(key, time.monotonic())
+            _log_error(key, error)
+        except (YardError, OSError) as error:  # the server is not reachable
+            self._schedule.retry(key, time.monotonic())
+            _log_error(key, error)
+        except Exception:
+            log.exception("progress not written: kind=%s name=%s/%s", key.kind, key.namespace, key.name)
 
-    async def _is_newer(self, resource: GroupVersionResource, key: _JobKey, job: JobProgress) -> bool:
+    async def _patch_job(self, key: JobReference, job: JobProgress, status: Object) -> None:
+        resource = RESOURCES[key.kind]
+        patch = _patch(key, status, progress_text(status, is_over=job.is_over))
+        if not job.is_compared and not await self._is_newer(resource, key, job):
+            return
+        subresource = "status" if key.kind == trainjobs.KIND else ""
+        await self._client.patch(resource, key.name, patch, key.namespace, subresource=subresource)
+        self.writes += 1
+
+    async def _is_newer(self, resource: GroupVersionResource, key: JobReference, job: JobProgress) -> bool:
         """Whether the job shows an older report. After a restart, the same logs are read again."""
         assert job.status is not None
-        _, namespace, name = key
-        shown = progress.trainer_status_of(await self._client.get(resource, name, namespace)) or {}
+        current = await self._client.get(resource, key.name, key.namespace)
+        if key.uid and current["metadata"].get("uid", key.uid) != key.uid:
+            self._forget(key)  # another job has the name now
+            return False
+        shown = progress.trainer_status_of(current) or {}
         job.is_compared = True
         return str(shown.get("lastUpdatedTime") or "") < str(job.status["lastUpdatedTime"])
 
 
-def _patch(kind: str, status: Object, text: str) -> Object:
-    if kind == trainjobs.KIND:
+def _log_error(key: JobReference, error: Exception) -> None:
+    log.warning("progress not written: kind=%s name=%s/%s error=%s", key.kind, key.namespace, key.name, error)
+
+
+def _patch(key: JobReference, status: Object, text: str) -> Object:
+    """A uid in a patch is a condition: another job that has the name now is not changed."""
+    metadata: Object = {"uid": key.uid} if key.uid else {}
+    if key.kind == trainjobs.KIND:
         # A merge keeps what it does not name.
         fields = {field: status.get(field) for field in FIELDS}
-        return {"status": {progress.TRAINER_STATUS: fields, progress.TEXT_FIELD: text}}
+        return {"metadata": metadata, "status": {progress.TRAINER_STATUS: fields, progress.TEXT_FIELD: text}}
     written = orjson.dumps(status).decode()
-    annotations = {progress.STATUS_ANNOTATION: written, progress.TEXT_ANNOTATION: text}
-    return {"metadata": {"annotations": annotations}}
+    metadata["annotations"] = {progress.STATUS_ANNOTATION: written, progress.TEXT_ANNOTATION: text}
+    return {"metadata": metadata}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,10 +14,13 @@ from torchyard.core.progress.reports import ProgressReport
 from torchyard.core.run.state import short_name
 from torchyard.core.samples.table import SampledJob, SampleTable
 from torchyard.core.samples.usage import record_usage
-from torchyard.yard.sample_store import SampleStore, take_changes
+from torchyard.yard.sample_store import SampleStore, Snapshot, put_back, take_changes
+
+log = logging.getLogger(__name__)
 
 _USAGE_SECONDS = 10.0
 _SAVE_EVERY = 3  # measurements
+_MAX_SAVED_CURVES = 500  # at a time; 9 MB if they are long
 
 
 class SampleCollector:
@@ -26,29 +31,53 @@ class SampleCollector:
     ) -> None:
         self._registry, self._store, self._keep, self._clock = registry, store, keep, clock
         self.table = SampleTable()
+        self._is_loaded = False
         registry.progress.subscribe(self.record_report)
 
     async def run(self) -> None:
-        self.table = await asyncio.to_thread(self._store.load)
+        if not self._is_loaded:  # not after an error: the table has what the file has, and more
+            self.table = await asyncio.to_thread(self._store.load)
+            self._is_loaded = True
         try:
             while True:
                 for _ in range(_SAVE_EVERY):
                     await asyncio.sleep(_USAGE_SECONDS)
                     self.measure()
                 self.table.remove_older(self._clock() - self._keep.total_seconds())
-                await asyncio.to_thread(self._store.save, *take_changes(self.table))
+                await self.save()
         finally:
-            self._store.save(*take_changes(self.table))
+            changes = take_changes(self.table)
+            try:
+                self._store.save(*changes)
+            except (sqlite3.Error, OSError) as error:
+                self._put_back(error, *changes)
+
+    async def save(self) -> None:
+        """Save a part of what has changed; what cannot be saved is tried again the next time."""
+        changes = take_changes(self.table, _MAX_SAVED_CURVES)
+        try:
+            await asyncio.to_thread(self._store.save, *changes)
+        except (sqlite3.Error, OSError) as error:
+            self._put_back(error, *changes)
+
+    def _put_back(self, error: Exception, changed: list[Snapshot], removed: list[SampledJob]) -> None:
+        log.warning("samples not saved: curves=%d error=%r", len(changed), str(error))
+        put_back(self.table, changed, removed)
 
     def record_report(self, report: ProgressReport) -> None:
         """Record what a training printed or reported about itself."""
-        job, time = report.job, report.time.timestamp()
-        sampled = SampledJob(job.namespace, job.kind, job.name)
-        replica = short_name(report.replica, job.name)
-        for name, value in report.samples():
-            self.table.record(sampled, replica, name, time, value)
+        samples = [(name, value, "") for name, value in report.samples()]
         if report.percent is not None:
-            self.table.record(sampled, replica, "progress", time, float(report.percent), unit="percent")
+            samples.append(("progress", float(report.percent), "percent"))
+        job = report.job
+        sampled = SampledJob(job.namespace, job.kind, job.name)
+        if not samples or not self.table.accept_run(sampled, job.uid):
+            return
+        # A sample of the future would keep all later ones from being recorded.
+        time = min(report.time.timestamp(), self._clock())
+        replica = short_name(report.replica, job.name)
+        for name, value, unit in samples:
+            self.table.record(sampled, replica, name, time, value, unit=unit)
 
     def measure(self) -> None:
         usage = self._registry.usage

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ CREATE TABLE IF NOT EXISTS series (
     PRIMARY KEY (namespace, kind, job, replica, name, unit)
 ) WITHOUT ROWID;
 """
-Row = tuple[str, str, str, str, str, str, float, bytes]
+Snapshot = tuple[SampledJob, SeriesKey, Series]
 
 
 class SampleStore:
@@ -28,7 +29,7 @@ class SampleStore:
         self._path = path
 
     def load(self) -> SampleTable:
-        """The saved curves. A file that cannot be read is replaced: a plane must start without its samples."""
+        """The saved curves. A damaged file is replaced, and one that cannot be read now is kept: a plane must start."""
         table = SampleTable()
         try:
             with self._opened() as database:
@@ -36,6 +37,9 @@ class SampleStore:
                 for namespace, kind, job, replica, name, unit, _, data in rows:
                     series = Series.from_bytes(data)
                     table.put(SampledJob(namespace, kind, job), SeriesKey(replica, name, unit), series)
+        except (sqlite3.OperationalError, OSError) as error:  # the disk is full, or another process has a lock
+            log.warning("samples not read: path=%s error=%r", self._path, str(error))
+            return SampleTable(lost_before=time.time())
         except (sqlite3.DatabaseError, ValueError) as error:
             log.warning("samples were lost: path=%s error=%r", self._path, str(error))
             for suffix in ("", "-wal", "-shm"):
@@ -43,7 +47,8 @@ class SampleStore:
             return SampleTable()
         return table
 
-    def save(self, rows: list[Row], removed: list[SampledJob]) -> None:
+    def save(self, changed: list[Snapshot], removed: list[SampledJob]) -> None:
+        rows = ((*job, *key, series.last_time, series.to_bytes()) for job, key, series in changed)
         with self._opened() as database:
             database.executemany("DELETE FROM series WHERE namespace = ? AND kind = ? AND job = ?", removed)
             database.executemany("INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
@@ -59,14 +64,23 @@ class SampleStore:
                 yield database
 
 
-def take_changes(table: SampleTable) -> tuple[list[Row], list[SampledJob]]:
-    """What has changed since the last call, as rows, and which jobs were removed."""
-    rows = [
-        (*job, *key, series.last_time, series.to_bytes())
-        for job in table.changed
-        for key, series in table.curves(job).items()
-    ]
+def take_changes(table: SampleTable, max_curves: int | None = None) -> tuple[list[Snapshot], list[SampledJob]]:
+    """Copies of what has changed since it was taken the last time, and which jobs were removed.
+
+    With a limit, whole jobs up to this many curves (and those of one more job); the others remain for the next call.
+    """
+    changed: list[Snapshot] = []
+    for job in list(table.changed):
+        if max_curves is not None and len(changed) >= max_curves:
+            break
+        changed += [(job, key, series.copy()) for key, series in table.curves(job).items()]
+        del table.changed[job]
     removed = list(table.removed)
-    table.changed.clear()
     table.removed.clear()
-    return rows, removed
+    return changed, removed
+
+
+def put_back(table: SampleTable, changed: list[Snapshot], removed: list[SampledJob]) -> None:
+    """What was taken could not be saved: it is taken again the next time."""
+    table.changed = dict.fromkeys([*(job for job, _, _ in changed), *table.changed])
+    table.removed.update(removed)

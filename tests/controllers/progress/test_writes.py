@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import orjson
+import pytest
+from tests.support.waiting import first_answer
 
-from torchyard.api.errors import StatusError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.controllers.progress import ProgressController
+from torchyard.core.progress import schedule
 from torchyard.core.progress.reports import ENDPOINT, LOG, JobReference, ProgressReport
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
@@ -23,15 +27,18 @@ REPORT = ProgressReport(JobReference("Job", "ns", "a"), "a-0", 0, NOW, LOG, 10, 
 
 
 class Recorder:
-    def __init__(self, shown: Object | None = None, error: StatusError | None = None) -> None:
+    def __init__(self, shown: Object | None = None, error: Exception | None = None) -> None:
+        self.gets: list[str] = []
         self.patches: list[tuple[str, str, Object]] = []
         self.written = asyncio.Event()
         self.shown, self.error = shown or {"metadata": {}}, error
 
-    async def get(self, _ref: GroupVersionResource, _name: str, _namespace: str) -> Object:
+    async def get(self, _ref: GroupVersionResource, name: str, _namespace: str) -> Object:
+        self.gets.append(name)
         self.written.set()
         if self.error is not None:
-            raise self.error
+            error, self.error = self.error, None
+            raise error
         return self.shown
 
     async def patch(self, ref: GroupVersionResource, _name: str, patch: Object, _namespace: str, **more: Any) -> None:
@@ -42,8 +49,31 @@ class OneJobSet:
     """Stands for the cache: a JobSet that belongs to a TrainJob."""
 
     def get(self, namespace: str, name: str) -> Object:
-        owner = {"kind": "TrainJob", "name": name, "controller": True}
-        return {"metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner]}}
+        owner = {"kind": "TrainJob", "name": name, "uid": "tj", "controller": True}
+        return {"metadata": {"name": name, "namespace": namespace, "uid": "js", "ownerReferences": [owner]}}
+
+
+@asynccontextmanager
+async def running(controller: ProgressController) -> AsyncIterator[None]:
+    task = asyncio.create_task(controller.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def has_patches(client: Recorder, count: int) -> bool:
+    return len(client.patches) == count
+
+
+async def gets(client: Recorder, count: int) -> bool:
+    return len(client.gets) == count
+
+
+async def gone(controller: ProgressController) -> bool:
+    return not controller._jobs
 
 
 async def written(client: Recorder, *reports: ProgressReport) -> list[tuple[str, str, Object]]:
@@ -70,8 +100,8 @@ async def test_jobs_have_their_progress_in_annotations_written_once() -> None:
 
 
 async def test_reports_of_a_train_job_and_of_its_pods_are_in_its_status() -> None:
-    posted = replace(REPORT, job=JobReference("TrainJob", "ns", "a"), source=ENDPOINT, percent=30)
-    logged = replace(REPORT, job=JobReference("JobSet", "ns", "a"))
+    posted = replace(REPORT, job=JobReference("TrainJob", "ns", "a", "tj"), source=ENDPOINT, percent=30)
+    logged = replace(REPORT, job=JobReference("JobSet", "ns", "a", "js"))
     [(plural, subresource, patch)] = await written(Recorder(), posted, logged)
     assert (plural, subresource) == ("trainjobs", "status")
     assert patch["status"]["trainerStatus"]["progressPercentage"] == 30
@@ -84,5 +114,65 @@ async def test_a_report_that_the_job_shows_already_is_not_written_again() -> Non
 
 
 async def test_a_job_that_is_gone_is_forgotten() -> None:
-    assert await written(Recorder(error=StatusError(404, "NotFound", "gone")), REPORT) == []
-    assert await written(Recorder(error=StatusError(500, "InternalError", "broken")), REPORT) == []
+    client = Recorder(error=StatusError(404, "NotFound", "gone"))
+    controller = ProgressController(cast("Client", client), None)
+    async with running(controller):
+        controller.observe(REPORT)
+        await first_answer(lambda: gone(controller), "the job is forgotten")
+        controller.observe(replace(REPORT, metrics={"accuracy": "1"}))
+        await first_answer(lambda: has_patches(client, 1), "the job of that name that was created since")
+    [(_, _, patch)] = client.patches
+    assert patch["metadata"]["annotations"]["torchyard.dev/progress"] == "10%", "without the metrics of before"
+
+
+@pytest.mark.parametrize(
+    "error", [StatusError(500, "InternalError", "broken"), StatusError(409, "Conflict", "x"), YardError("no server")]
+)
+async def test_a_report_that_could_not_be_written_is_written_later(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "INTERVAL", 0.0)
+    client = Recorder(error=error)
+    controller = ProgressController(cast("Client", client), None)
+    async with running(controller):
+        controller.observe(REPORT)
+        await first_answer(lambda: has_patches(client, 1), "the second try")
+    assert client.gets == ["a", "a"]
+
+
+async def test_a_job_that_cannot_be_written_does_not_keep_others_from_being_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Recorder()
+    controller = ProgressController(cast("Client", client), None)
+    controller.observe(replace(REPORT, job=JobReference("Job", "ns", "b"), remaining=10**30))
+    controller.observe(REPORT)
+    async with running(controller):
+        await first_answer(lambda: has_patches(client, 1), "the other job")
+        controller.observe(replace(REPORT, job=JobReference("Job", "ns", "c")))
+        await first_answer(lambda: has_patches(client, 2), "a later one")
+    assert "progress not written: kind=Job name=ns/b" in caplog.text
+
+
+async def test_a_job_that_was_created_again_begins_anew_and_is_not_changed_by_the_reports_of_the_one_before() -> None:
+    old = replace(REPORT, job=JobReference("Job", "ns", "a", "old"), percent=90, metrics={"loss": "0.1"})
+    new = replace(REPORT, job=JobReference("Job", "ns", "a", "new"), rank=3, percent=None, metrics={"accuracy": "1"})
+    client = Recorder(shown={"metadata": {"uid": "new"}})
+    controller = ProgressController(cast("Client", client), None)
+    controller.observe(old)
+    controller.observe(new)
+    async with running(controller):
+        await first_answer(lambda: has_patches(client, 1), "the new job")
+        await first_answer(lambda: gets(client, 2), "both were compared")
+    [(_, _, patch)] = client.patches
+    assert patch["metadata"]["uid"] == "new"
+    status = orjson.loads(patch["metadata"]["annotations"]["torchyard.dev/trainer-status"])
+    assert status["metrics"] == [{"name": "accuracy", "value": "1"}] and "progressPercentage" not in status
+
+
+async def test_reports_of_a_job_set_that_is_gone_are_not_those_of_the_one_that_has_its_name() -> None:
+    controller = ProgressController(cast("Client", Recorder()), cast("Informer", OneJobSet()))
+    controller.observe(replace(REPORT, job=JobReference("JobSet", "ns", "a", "old")))
+    assert controller._jobs == {}
+    controller.observe(replace(REPORT, job=JobReference("JobSet", "ns", "a", "js")))
+    assert list(controller._jobs) == [JobReference("TrainJob", "ns", "a", "tj")]

@@ -149,7 +149,12 @@ def test_the_time_that_is_left_fits_its_field() -> None:
 
 def test_only_the_beginning_of_a_long_line_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    monkeypatch.setattr(lines, "parse_metrics", lambda text: searched.append(len(text)) or {})
+
+    def search(text: str) -> dict[str, float]:
+        searched.append(len(text))
+        return {}
+
+    monkeypatch.setattr(lines, "parse_metrics", search)
     parsed("#" * 1_000_000)
     assert searched == [1024]
 

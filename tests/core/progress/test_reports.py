@@ -20,6 +20,7 @@ from torchyard.core.progress.trainer_status import progress_text
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TIME = "2026-01-01T00:00:00Z"
+TRAINJOB = JobReference("TrainJob", "ns", "a", "u")
 LOGGED = ProgressReport(JobReference("Job", "ns", "a"), "a-0", 0, NOW, LOG, 10, 90, {"loss": "0.5"})
 POSTED = replace(LOGGED, source=ENDPOINT, percent=50, remaining=None, metrics={"loss": "0.25", "note": "x"})
 
@@ -64,6 +65,26 @@ def test_a_job_that_is_over_shows_no_time_left() -> None:
     assert progress_text(job.status or {}, is_over=job.is_over) == "10%, 90s left, loss 0.5"
     assert job.add(over)
     assert progress_text(job.status or {}, is_over=job.is_over) == "10%, loss 0.5"
+
+
+def test_the_end_of_another_replica_is_not_the_end_of_the_job() -> None:
+    job = JobProgress()
+    job.add(LOGGED)
+    over = replace(LOGGED, rank=1, percent=None, remaining=None, metrics={}, is_last=True)
+    assert not job.add(over) and not job.is_over
+    assert job.add(replace(over, rank=0)) and job.is_over
+
+
+def test_a_job_that_could_not_be_written_is_due_again_until_its_report_is_old() -> None:
+    schedule = WriteSchedule[str]()
+    schedule.offer("a", 0.0, is_last=True)
+    assert schedule.due(0.0) == ["a"]
+    schedule.retry("a", 0.0)
+    assert not schedule.is_idle() and schedule.idle_keys(IDLE_SECONDS + 1.0) == []
+    assert (schedule.due(INTERVAL - 0.1), schedule.due(INTERVAL)) == ([], ["a"])
+    schedule.retry("a", IDLE_SECONDS)
+    schedule.retry("b", 0.0)
+    assert schedule.is_idle()
 
 
 def test_a_job_is_written_at_once_then_at_most_every_five_seconds_and_at_the_end() -> None:
@@ -111,18 +132,29 @@ def test_many_jobs_are_written_less_often_but_their_first_and_last_reports_are_n
 )
 def test_a_malformed_report_is_refused(body: bytes, field: str) -> None:
     with pytest.raises(StatusError) as refused:
-        parse_report(body.replace(b"%s", TIME.encode()), "ns", "a")
+        parse_report(body.replace(b"%s", TIME.encode()), TRAINJOB, NOW)
     assert refused.value.status == 422
     assert field in refused.value.message
 
 
 def test_the_formats_of_the_sdk_and_of_transformers_are_read() -> None:
     body = b'{"trainerStatus": {"lastUpdatedTime": "2026-01-01T01:00:00.5+01:00", "progressPercentage": 50}}'
-    report, answer = parse_report(body, "ns", "a", replica="a-0")
+    report, answer = parse_report(body, TRAINJOB, NOW + timedelta(hours=1), replica="a-0")
     assert report is not None
     assert (report.percent, report.replica, answer["trainerStatus"]["progressPercentage"]) == (50, "a-0", 50)
-    assert report.time == NOW + timedelta(milliseconds=500)
-    assert parse_report(b"{}", "ns", "a") == (None, {})
+    assert (report.job, report.time) == (TRAINJOB, NOW + timedelta(hours=1))
+    assert report.updated == NOW + timedelta(milliseconds=500)
+    assert parse_report(b"{}", TRAINJOB, NOW) == (None, {})
+
+
+def test_a_program_whose_clock_is_wrong_does_not_keep_later_reports_from_being_shown() -> None:
+    body = b'{"trainerStatus": {"lastUpdatedTime": "2099-01-01T00:00:00Z", "progressPercentage": 50}}'
+    report, _ = parse_report(body, TRAINJOB, NOW)
+    assert report is not None and (report.time, report.updated) == (NOW, NOW)
+    job = JobProgress()
+    job.add(report)
+    assert job.status is not None and job.status["lastUpdatedTime"] == TIME
+    assert job.add(replace(LOGGED, time=NOW + timedelta(seconds=90)))
 
 
 def pod(owner: str, labels: dict[str, str], *, container: str = "main") -> Object:

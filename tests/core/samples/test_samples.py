@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from torchyard.core.samples import table as table_module
-from torchyard.core.samples.owners import sampled_jobs, sampled_replica
+from torchyard.core.samples.owners import run_uid, sampled_jobs, sampled_replica
 from torchyard.core.samples.series import MAX_POINTS, Series
 from torchyard.core.samples.table import SampledJob, SampleTable
+from torchyard.core.samples.usage import record_usage
 
 JOB = SampledJob("default", "PyTorchJob", "mnist")
 
@@ -101,3 +103,34 @@ def test_a_train_job_has_the_samples_of_its_job_set() -> None:
     kinds = [job.kind for job in sampled_jobs("default", "trainjobs.trainer.kubeflow.org", "mnist")]
     assert kinds == ["TrainJob", "JobSet"]
     assert sampled_jobs("default", "secrets", "mnist") == []
+
+
+def test_a_job_that_was_created_again_has_new_curves_and_late_samples_of_the_one_before_are_refused() -> None:
+    table = SampleTable()
+    assert table.accept_run(JOB, "old")
+    table.record(JOB, "", "loss", 10.0, 1.0)
+    assert table.accept_run(JOB, "") and table.accept_run(JOB, "old") and len(table) == 1
+    assert table.accept_run(JOB, "new") and len(table) == 0 and table.removed == {JOB}
+    table.record(JOB, "", "loss", 5.0, 2.0)
+    assert not table.accept_run(JOB, "old")
+    assert table.document([JOB], 0.0)["series"][0]["points"] == [(5.0, 2.0)]
+
+
+def test_usage_of_a_job_that_was_created_again_begins_anew() -> None:
+    table, labels = SampleTable(), {"batch.kubernetes.io/job-name": "a"}
+    for time, uid in ((10.0, "old"), (20.0, "new")):
+        labels["batch.kubernetes.io/controller-uid"] = uid
+        metadata = {"name": "a-0", "namespace": "default", "labels": labels}
+        record_usage(table, {"metadata": metadata, "containers": [{"usage": {"cpu": "1"}}]}, time)
+    [cpu, _memory] = table.document([SampledJob("default", "Job", "a")], 0.0)["series"]
+    assert cpu["points"] == [(20.0, 1.0)]
+    assert run_uid({"jobset.sigs.k8s.io/jobset-name": "a", "jobset.sigs.k8s.io/jobset-uid": "u", **labels}) == "u"
+    assert run_uid({"training.kubeflow.org/job-name": "a"}) == ""
+
+
+def test_the_bytes_of_a_series_are_its_points_in_order() -> None:
+    series = Series()
+    series.add(1.0, 2.5)
+    series.add(1.5, 3.5)
+    series.add(7.0, -1.0)
+    assert series.to_bytes() == struct.pack("<dIqdQqdQ", 1.0, 2, 1, 3.0, 2, 7, -1.0, 1)

@@ -22,6 +22,7 @@ from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.core.progress.endpoint import MAX_BODY_BYTES, parse_report
+from torchyard.core.progress.reports import JobReference
 
 # Nothing that decoding the path would change: the token is checked for the path as it was sent.
 _path = re.compile(
@@ -77,10 +78,12 @@ def handle_report(registry: Registry, request: Request, job: tuple[str, str]) ->
     if len(request.body) > MAX_BODY_BYTES:
         raise errors.too_large(MAX_BODY_BYTES)
     resource = registry.catalog.find(names.GROUP, names.VERSION, names.PLURAL)
-    if resource is None or registry.store.get(registry.key(resource, namespace, name)) is None:
+    record = registry.store.get(registry.key(resource, namespace, name)) if resource is not None else None
+    if record is None:
         raise StatusError(404, "NotFound", "Train job not found")
     replica = request.user.extra.get(_POD_NAME, ("",))[0]
-    report, answer = parse_report(request.body, namespace, name, replica=replica)
+    reference = JobReference(names.KIND, namespace, name, record.object()["metadata"]["uid"])
+    report, answer = parse_report(request.body, reference, registry.clock(), replica=replica)
     if report is not None:
         registry.progress.publish(report)
     return Response(200, orjson.dumps(answer), "application/json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -16,8 +17,13 @@ from torchyard.core.progress.trainer_status import TRAINER_STATUS, metrics_by_na
 MAX_BODY_BYTES = 1 << 16
 
 
-def parse_report(body: bytes, namespace: str, name: str, *, replica: str = "") -> tuple[ProgressReport | None, Object]:
-    """The report about a TrainJob, and the response. A body without a status reports nothing. Raises 422."""
+def parse_report(
+    body: bytes, job: JobReference, now: datetime, *, replica: str = ""
+) -> tuple[ProgressReport | None, Object]:
+    """The report about a TrainJob, and the response. A body without a status reports nothing. Raises 422.
+
+    The clock of the program is shown, and not trusted: reports are ordered by the time of their arrival.
+    """
     try:
         document: Any = orjson.loads(body)
     except ValueError:
@@ -28,17 +34,18 @@ def parse_report(body: bytes, namespace: str, name: str, *, replica: str = "") -
     if status is None:
         return None, {}
     if errs := trainer_status_errors(status):
-        raise errors.invalid(names.KIND, names.GROUP, name, errs)
+        raise errors.invalid(names.KIND, names.GROUP, job.name, errs)
     percent, remaining = status.get("progressPercentage"), status.get("estimatedRemainingSeconds")
     report = ProgressReport(
-        JobReference(names.KIND, namespace, name),
+        job,
         replica,
         0,
-        report_time(status),
+        now,
         ENDPOINT,
         percent,
         remaining,
         metrics_by_name(status),
+        min(report_time(status), now),
         is_last=percent == 100,
     )
     return report, {TRAINER_STATUS: status}

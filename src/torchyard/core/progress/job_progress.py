@@ -33,7 +33,7 @@ class JobProgress:
         """Returns whether the status has changed."""
         before = self.status
         if report.is_last and report.percent is None and not report.metrics:
-            is_new = before is not None and not self.is_over and report.rank == (self._rank or report.rank)
+            is_new = before is not None and not self.is_over and self._rank in (None, report.rank)
             self.is_over = self.is_over or is_new
             return is_new
         if report.source == ENDPOINT:
@@ -46,7 +46,9 @@ class JobProgress:
                 self._percent, self._remaining = report.percent, report.remaining
             self._metrics = merged_metrics(self._metrics, report.metrics.items())
         self.is_over = report.is_last
-        self.status = trainer_status(self._percent, self._remaining, self._metrics, to_rfc3339(report.time))
+        self.status = trainer_status(
+            self._percent, self._remaining, self._metrics, to_rfc3339(report.updated or report.time)
+        )
         return self.status != before
 
     def _is_of_job(self, report: ProgressReport) -> bool:

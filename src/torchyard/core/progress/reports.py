@@ -28,11 +28,13 @@ class ProgressReport:
         job: the job of the replica.
         replica: the name of the pod; empty if it is unknown.
         rank: the place of the replica in its job. Of several that report, the first one's progress is the job's.
-        time: when it was reported.
+        time: when it arrived, or when the line was printed, by the clock of the server or the node. Reports are
+            ordered by it.
         source: `ENDPOINT` or `LOG`.
         percent: of the whole training, 0 to 100; None if the report does not tell.
         remaining: estimated seconds until the end.
         metrics: names and values as they are shown, such as `loss` and `0.25`.
+        updated: the time that the program states, never after `time`; None if it states none.
         is_last: whether no further report is expected, so that this one is not held back for long.
     """
 
@@ -44,6 +46,7 @@ class ProgressReport:
     percent: int | None = None
     remaining: int | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
+    updated: datetime | None = None
     is_last: bool = False
 
     def samples(self) -> Iterator[tuple[str, float]]:

@@ -41,6 +41,13 @@ class WriteSchedule(Generic[Key]):
         entry.reported, entry.is_dirty, entry.is_last = now, True, is_last
         self._dirty[key] = entry
 
+    def retry(self, key: Key, now: float) -> None:
+        """The job could not be written. It is due again, unless its last report is too old."""
+        entry = self._entries.get(key)
+        if entry is not None and now < entry.reported + IDLE_SECONDS:
+            entry.is_dirty = True
+            self._dirty[key] = entry
+
     def due(self, now: float) -> list[Key]:
         """The jobs to write now. They count as written."""
         interval = max(INTERVAL, len(self._entries) / MAX_WRITES_PER_SECOND)

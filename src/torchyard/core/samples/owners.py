@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torchyard.api.job.labels import JOB_NAME
-from torchyard.api.jobset.names import JOBSET_NAME
+from torchyard.api.job.labels import CONTROLLER_UID, JOB_NAME
+from torchyard.api.jobset.names import JOBSET_NAME, JOBSET_UID
 from torchyard.core.run.state import short_name
 from torchyard.core.samples.table import SampledJob
 
@@ -31,6 +31,13 @@ def sampled_replica(namespace: str, pod: str, labels: Mapping[str, str]) -> tupl
         if name := labels.get(label):
             return SampledJob(namespace, kind, name), short_name(pod, name)
     return SampledJob(namespace, "Pod", pod), pod
+
+
+def run_uid(labels: Mapping[str, str]) -> str:
+    """The uid of the job of a pod; empty if the labels do not have it, as those of PyTorchJobs."""
+    if JOBSET_NAME in labels:
+        return labels.get(JOBSET_UID, "")
+    return labels.get(CONTROLLER_UID, "") if JOB_NAME in labels else ""
 
 
 def sampled_jobs(namespace: str, resource: str, name: str) -> list[SampledJob]:

@@ -1,12 +1,13 @@
 """The points of one curve: a fixed number of them, however long the job runs.
 
 Samples of one interval are averaged. When there are too many intervals, their length doubles and neighbours are merged:
-a curve of an hour has a point every ten seconds, one of a month a point every two hours.
+a curve of an hour has a point every eight seconds, one of a month a point every 68 minutes.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from math import isfinite
 
@@ -23,7 +24,7 @@ class Series:
         # Arrays: lists of numbers would take five times the memory.
         self._intervals = array("q")  # ascending; a point stands for [interval * step, (interval + 1) * step)
         self._values = array("d")  # the mean; the last sample, if it is not finite
-        self._counts = array("L")
+        self._counts = array("Q")
 
     def __len__(self) -> int:
         return len(self._intervals)
@@ -56,7 +57,7 @@ class Series:
     def _halve(self) -> None:
         points = list(zip(self._intervals, self._values, self._counts, strict=True))
         self.step *= 2
-        self._intervals, self._values, self._counts = array("q"), array("d"), array("L")
+        self._intervals, self._values, self._counts = array("q"), array("d"), array("Q")
         for interval, value, count in points:
             if self._intervals and self._intervals[-1] == interval // 2:
                 self._values[-1] = _merged(self._values[-1], self._counts[-1], value, count)
@@ -66,9 +67,20 @@ class Series:
                 self._values.append(value)
                 self._counts.append(count)
 
+    def copy(self) -> Series:
+        series = Series(self.step)
+        series._intervals, series._values, series._counts = self._intervals[:], self._values[:], self._counts[:]
+        return series
+
     def to_bytes(self) -> bytes:
-        points = zip(self._intervals, self._values, self._counts, strict=True)
-        return _HEAD.pack(self.step, len(self)) + b"".join(_POINT.pack(*point) for point in points)
+        """The points one after the other, put together by columns: point by point takes twenty times as long."""
+        points = array("Q", bytes(_POINT.size * len(self)))
+        points[0::3] = array("Q", self._intervals.tobytes())
+        points[1::3] = array("Q", self._values.tobytes())
+        points[2::3] = self._counts
+        if sys.byteorder == "big":
+            points.byteswap()
+        return _HEAD.pack(self.step, len(self)) + points.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Series:
@@ -83,7 +95,7 @@ class Series:
         series = cls(step)
         series._intervals = array("q", [point[0] for point in points])
         series._values = array("d", [point[1] for point in points])
-        series._counts = array("L", [point[2] for point in points])
+        series._counts = array("Q", [point[2] for point in points])
         return series
 
 

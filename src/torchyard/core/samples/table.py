@@ -30,7 +30,11 @@ class SampleTable:
         self._jobs: dict[SampledJob, dict[SeriesKey, Series]] = {}  # the job with the oldest sample first
         self._lost_before = lost_before
         self._size = 0
-        self.changed: set[SampledJob] = set()  # since whoever saves them has looked
+        self._runs: dict[
+            SampledJob, tuple[str, str]
+        ] = {}  # uids of the job now, and of the one that had its name before
+        # What is not saved yet. A job may be in both: its old curves are deleted before the new ones are written.
+        self.changed: dict[SampledJob, None] = {}  # the one that waits for the longest time first
         self.removed: set[SampledJob] = set()
 
     def record(self, job: SampledJob, replica: str, name: str, time: float, value: float, *, unit: str = "") -> None:
@@ -47,8 +51,23 @@ class SampleTable:
             self._size += 1
             self._make_room()
         series.add(time, value)
-        self.changed.add(job)
-        self.removed.discard(job)
+        self.changed[job] = None
+
+    def accept_run(self, job: SampledJob, uid: str) -> bool:
+        """Whether samples of the job with this uid are recorded.
+
+        A job that was created again under the same name replaces the curves of the one before, whose late samples are
+        not recorded. An empty uid is unknown.
+        """
+        current, previous = self._runs.get(job, ("", ""))
+        if not uid or uid == current:
+            return True
+        if uid == previous:
+            return False
+        if current and job in self._jobs:
+            self._remove(job)
+        self._runs[job] = uid, current
+        return True
 
     def put(self, job: SampledJob, key: SeriesKey, series: Series) -> None:
         """Add a whole curve that was saved."""
@@ -90,5 +109,6 @@ class SampleTable:
 
     def _remove(self, job: SampledJob) -> None:
         self._size -= len(self._jobs.pop(job))
-        self.changed.discard(job)
+        self._runs.pop(job, None)
+        self.changed.pop(job, None)
         self.removed.add(job)

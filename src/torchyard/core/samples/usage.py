@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from torchyard.api import quantity
 from torchyard.api.objects import Object
-from torchyard.core.samples.owners import sampled_replica
+from torchyard.core.samples.owners import run_uid, sampled_replica
 from torchyard.core.samples.table import SampleTable
 
 
 def record_usage(table: SampleTable, metrics: Object, time: float) -> None:
     """Record PodMetrics of metrics.k8s.io, which have the labels of their pod."""
     metadata = metrics["metadata"]
-    job, replica = sampled_replica(metadata["namespace"], metadata["name"], metadata.get("labels") or {})
+    labels = metadata.get("labels") or {}
+    job, replica = sampled_replica(metadata["namespace"], metadata["name"], labels)
+    if not table.accept_run(job, run_uid(labels)):
+        return
     usages = [container.get("usage") or {} for container in metrics.get("containers") or ()]
     cpu = sum(quantity.parse(usage.get("cpu", 0)).nano / 1e9 for usage in usages)
     memory = sum(quantity.parse(usage.get("memory", 0)).value for usage in usages)
