@@ -6,7 +6,8 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from http.client import BadStatusLine, InvalidURL
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,8 @@ from typing import Any, cast
 import pytest
 
 from torchyard.api.errors import YardError
-from torchyard.controllers.job_traces import JobTraceExporter, OtlpSettings
+from torchyard.controllers import job_traces
+from torchyard.controllers.job_traces import EndedJob, JobTraceExporter, OtlpSettings
 from torchyard.core.progress.reports import LOG, JobReference, ProgressReport
 from torchyard.core.run.trace import job_spans, otlp_request
 from torchyard.kube.client import Client, ObjectList
@@ -100,6 +102,8 @@ def test_a_trace_has_the_same_ids_whenever_it_is_built() -> None:
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318/"}, "http://c:4318/v1/traces"),
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c/x", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://d"}, "http://c/x"),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "true"}, None),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, None),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "otlp"}, "http://c:4318/v1/traces"),
     ],
 )
 def test_the_endpoint_is_that_of_the_variables(environ: dict[str, str], endpoint: str | None) -> None:
@@ -113,10 +117,14 @@ def test_the_endpoint_is_that_of_the_variables(environ: dict[str, str], endpoint
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "c:4318"},
         {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "file:///etc/passwd"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "zipkin"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_EXPORTER_OTLP_TIMEOUT": "10s"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "0"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c:4318", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/missing.pem"},
     ],
 )
 def test_what_cannot_be_honoured_is_refused(environ: dict[str, str]) -> None:
-    with pytest.raises(YardError, match="OTEL_EXPORTER_OTLP"):
+    with pytest.raises(YardError, match="OTEL_"):
         OtlpSettings.from_environment(environ)
 
 
@@ -183,3 +191,77 @@ async def test_a_job_is_exported_once_when_it_ends(collector: tuple[str, list[tu
     resource = body["resourceSpans"][0]
     assert resource["resource"]["attributes"] == [{"key": "service.name", "value": {"stringValue": "lab"}}]
     assert "first step" in {span["name"] for span in resource["scopeSpans"][0]["spans"]}
+
+
+def test_the_variables_of_traces_come_before_those_of_all_signals() -> None:
+    variables = {"ENDPOINT": "http://c:4318", "TIMEOUT": "5000", "HEADERS": "a=1", "TRACES_HEADERS": "b=2"}
+    settings = OtlpSettings.from_environment({f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()})
+    assert settings is not None and (settings.headers, settings.timeout) == ({"b": "2"}, 5.0)
+
+
+def exporter_of(endpoint: str) -> JobTraceExporter:
+    return JobTraceExporter(Pods(), OtlpSettings(endpoint, {}), clock=lambda: NOW)
+
+
+def report(reference: JobReference, time: datetime = NOW) -> ProgressReport:
+    return ProgressReport(reference, "a-0", 0, time, LOG, metrics={"loss": "1"})
+
+
+@pytest.mark.parametrize("error", [BadStatusLine("\x00\x00"), InvalidURL("nonnumeric port"), ValueError("unknown url")])
+async def test_a_collector_that_does_not_speak_http_does_not_end_the_exporter(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(job_traces, "_post", fail)
+    monkeypatch.setattr(job_traces, "_RETRY_SECONDS", 0.0)
+    await exporter_of("http://c:4317")._send({})
+    assert "trace not exported: endpoint=http://c:4317" in caplog.text
+
+
+async def test_a_job_whose_trace_cannot_be_built_does_not_keep_others_from_being_exported(
+    collector: tuple[str, list[tuple[str, dict[str, Any]]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    url, received = collector
+    exporter = exporter_of(url)
+    broken = job(SUCCEEDED)
+    broken["metadata"]["creationTimestamp"] = "unknown"
+    for each in (broken, job(SUCCEEDED)):
+        exporter._waiting.put_nowait(EndedJob(each, NOW, None))
+    task = asyncio.create_task(exporter.run())
+    async with asyncio.timeout(30):
+        while not received:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.wait([task])
+    assert "trace not exported: job=mnist" in caplog.text
+
+
+def test_the_first_steps_of_jobs_that_end_are_forgotten_and_of_many_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = exporter_of("http://c:4318")
+    owner = {"ownerReferences": [{"kind": "CronJob", "name": "c", "uid": "o", "controller": True}]}
+    ended, active = job(SUCCEEDED), job()
+    reference = JobReference("PyTorchJob", "team", "mnist", "u-1")
+    for change, metadata in (("MODIFIED", owner), ("DELETED", {})):
+        exporter.observe(report(reference))
+        exporter._job_changed("PyTorchJob", change, {**ended, "metadata": ended["metadata"] | metadata}, active)
+        assert exporter._first_steps == {} and exporter._waiting.empty()
+    monkeypatch.setattr(job_traces, "_MAX_FIRST_STEPS", 2)
+    for name in ("a", "b", "c"):
+        exporter.observe(report(JobReference("Job", "team", name)))
+    assert [key.name for key in exporter._first_steps] == ["b", "c"]
+
+
+def test_the_first_step_is_that_of_the_run_and_of_a_train_job_that_of_its_job_set() -> None:
+    exporter = exporter_of("http://c:4318")
+    exporter.observe(report(JobReference("PyTorchJob", "team", "mnist", "old"), NOW - timedelta(minutes=5)))
+    exporter.observe(report(JobReference("PyTorchJob", "team", "mnist", "u-1")))
+    assert exporter._take_first_step("PyTorchJob", job()) == NOW
+    exporter.observe(report(JobReference("JobSet", "team", "mnist", "old"), NOW - timedelta(days=1)))
+    exporter.observe(report(JobReference("JobSet", "team", "mnist", "js")))
+    jobset = job(SUCCEEDED)
+    jobset["metadata"]["ownerReferences"] = [{"kind": "TrainJob", "name": "mnist", "uid": "u", "controller": True}]
+    jobset["status"] = {"terminalState": "Completed", "conditions": [{"type": "Completed", "status": "True"}]}
+    exporter._job_changed("JobSet", "MODIFIED", jobset, job())
+    assert exporter._take_first_step("TrainJob", job()) == NOW

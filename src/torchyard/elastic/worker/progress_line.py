@@ -1,4 +1,4 @@
-"""Prints how far the training is, for whoever reads the logs of its pods.
+"""Prints how far the training is, for the readers of its pods' logs.
 
 Only in pods, where the job shows it: a program on a terminal prints what it wants to. A line every few seconds of the
 first worker, as others of a log: `elastic: step 90/200 loss=0.25`.
