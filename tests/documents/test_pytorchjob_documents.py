@@ -97,7 +97,7 @@ def test_the_gloo_demo_is_created_listed_and_described(shell: Kubectl, plane: Se
         move(plane, shell, name, "Succeeded")
     eventually(lambda: "Succeeded" in shell("get", "pytorchjob"), "the state Succeeded")
     header, line = shell("get", "pytorchjob").splitlines()
-    assert header.split() == ["NAME", "STATE", "AGE"]
+    assert header.split() == ["NAME", "STATE", "AGE", "PROGRESS"]  # the document's columns, and one of ours
     assert line.split()[:2] == [GLOO, "Succeeded"]
     eventually(lambda: "PyTorchJobSucceeded" in shell("get", "events"), "the last event")
     described = shell("describe", "pytorchjob", GLOO)
