@@ -39,16 +39,12 @@ class Resource:
     load_type: Callable[[], Type | None] = lambda: None  # called for each use of `type`
     strategy: Strategy = field(default_factory=Strategy)
     custom: Any = None  # the compiled CRD version for custom resources, None for built-in kinds
+    has_conversion_webhook: bool = False  # a webhook converts its objects between versions
 
     @property
     def type(self) -> Type | None:
         """The type of its objects, built when it is first needed; None: any."""
         return self.load_type()
-
-    @property
-    def has_conversion_webhook(self) -> bool:
-        """Whether a webhook converts its objects between versions."""
-        return self.custom is not None and self.custom.conversion is not None
 
     @property
     def api_version(self) -> str:

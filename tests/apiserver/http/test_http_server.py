@@ -67,8 +67,9 @@ class Echo:
             return Response(body=self._stream(), content_type="text/plain")
         if request.path == "/slow":
             await self.released.wait()
-        if request.path == "/pod":
-            request.ends_with_client = True
+        if request.path == "/pod/proxy":
+            assert request.received is not None
+            request.received.ends_with_client = True
             try:
                 await asyncio.Event().wait()
             finally:
@@ -341,7 +342,7 @@ async def test_a_stream_is_sent_in_chunks_and_ends_with_its_client() -> None:
 @pytest.mark.parametrize("headers", [(), ("Upgrade: websocket", "Connection: Upgrade")])
 async def test_a_request_that_waits_for_a_pod_ends_with_its_client(headers: tuple[str, ...]) -> None:
     async with connected() as (echo, server, peer):
-        await peer.send(_request("GET /pod HTTP/1.1", *headers))
+        await peer.send(_request("GET /pod/proxy HTTP/1.1", *headers))
         async with asyncio.timeout(WITHIN):
             while not echo.requests:
                 await asyncio.sleep(0.01)

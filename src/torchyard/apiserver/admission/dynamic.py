@@ -92,11 +92,13 @@ class DynamicAdmission:
             options["fieldManager"] = ctx.manager
         if ctx.dry_run:
             options["dryRun"] = ["All"]
+        if ctx.resource.custom is not None:
+            new, old = _in_requested_version(ctx, new), _in_requested_version(ctx, old)
         return VersionedAttributes(
             operation,
             ctx.resource,
-            _in_requested_version(ctx, new),
-            _in_requested_version(ctx, old),
+            new,
+            old,
             namespace=ctx.namespace,
             name=ctx.name or ((new or {}).get("metadata") or {}).get("name", ""),
             subresource=ctx.subresource,
@@ -135,6 +137,6 @@ class DynamicAdmission:
 
 def _in_requested_version(ctx: RequestContext, obj: Object | None) -> Object | None:
     """The custom resource as the client sent it: between versions without a webhook only the apiVersion differs."""
-    if obj is None or ctx.resource.custom is None or obj.get("apiVersion") == ctx.resource.api_version:
+    if obj is None or obj.get("apiVersion") == ctx.resource.api_version:
         return obj
     return {**obj, "apiVersion": ctx.resource.api_version}

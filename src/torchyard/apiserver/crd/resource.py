@@ -144,6 +144,7 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
                 load_type=partial(_type_of, version),
                 strategy=CustomStrategy(validator, _KIND_RULES.get((spec["group"], names["kind"]), _NO_RULES)),
                 custom=version,
+                has_conversion_webhook=webhook is not None,
             )
         )
     return resources

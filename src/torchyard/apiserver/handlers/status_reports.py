@@ -36,9 +36,9 @@ class StatusReporter(User):
     """The user of a token that is valid for the reports of one job, and for nothing else."""
 
 
-def reported_job(method: str, path: str) -> tuple[str, str] | None:
-    """Namespace and name of the TrainJob that a request reports about; None for other requests."""
-    parts = _path(path) if method == "POST" else None
+def reported_job(path: str) -> tuple[str, str] | None:
+    """Namespace and name of the TrainJob that a POST to this path reports about; None for other paths."""
+    parts = _path(path)
     return (parts[1], parts[2]) if parts else None
 
 

@@ -29,7 +29,7 @@ from torchyard.apiserver.http.request_head import CHUNKED, MalformedRequest, Req
 from torchyard.apiserver.http.request_reader import RequestReader
 from torchyard.apiserver.http.response_writer import SINGLE_WRITE_BYTES, ResponseWriter
 from torchyard.apiserver.http.write_buffer import WriteBuffer
-from torchyard.apiserver.request.request import Query, Request
+from torchyard.apiserver.request.request import Query, ReceivedRequest, Request
 from torchyard.apiserver.request.response import Response, StreamAborted, error_response
 from torchyard.apiserver.request.route import parse
 from torchyard.apiserver.routing.router import Router
@@ -86,7 +86,7 @@ class ServerConnection(asyncio.Protocol):
         self._share = ConnectionShare()
         self._writer: ResponseWriter
         self._is_waiting = False  # for its turn
-        self._request: Request | None = None  # that is being handled
+        self._received: ReceivedRequest | None = None  # of the current request, if it may be for a proxy
         self._is_lingering = False  # the client may read the last response; nothing it sends counts
         self._is_reading_paused = False  # the client sent too far ahead
 
@@ -97,7 +97,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def _is_interruptible(self) -> bool:
         """Whether the current request need not be completed: it streams, waits for its turn or for a pod."""
-        is_proxied = self._request is not None and self._request.ends_with_client
+        is_proxied = self._received is not None and self._received.ends_with_client
         return self._writer.is_streaming or self._is_waiting or is_proxied
 
     @property
@@ -386,11 +386,12 @@ class ServerConnection(asyncio.Protocol):
         finally:
             self._is_waiting = False
         try:
-            request = self._request = Request(head.method, path, Query(query), head.headers, body, user)
-            request.target, request.remote = head.target, self.address
+            request = Request(head.method, path, Query(query), head.headers, body, user)
+            if "/proxy" in path or "%" in path:
+                request.received = self._received = ReceivedRequest(head.target, self.address)
             return await router.handle(request)
         finally:
-            self._request = None
+            self._received = None
             self.idle_since = end = time.monotonic()
             queue.finish(flow, share, end - start)
 

@@ -35,7 +35,7 @@ async def lay_out(response: Response, headers: Mapping[str, str], query: str) ->
     """A whole body as it is sent, and what follows it: a large body is not copied for a newline."""
     body = response.body
     assert isinstance(body, bytes)
-    if not body or response.is_raw or response.raw_headers is not None or not response.content_type.startswith(JSON):
+    if not body or response.is_raw or not response.content_type.startswith(JSON):
         return body, b""
     if is_indented(headers, query):
         return await compute(len(body), _indent, body), b""

@@ -156,14 +156,14 @@ def parse_head(data: bytes) -> RequestHead:
         keep_alive="keep-alive" in tokens if is_http_1_0 else "close" not in tokens,
         is_http_1_0=is_http_1_0,
         expects_continue=expects_continue and not is_http_1_0,
-        is_upgrade=_needs_stream(target, length)
+        # A body for a pod that is too large, or of unknown size, to be read first is streamed.
+        is_upgrade=((length == CHUNKED or length > BODY_LIMIT) and _is_proxied(target))
         or ("Upgrade" in decoded and length == 0 and (_may_upgrade(target) or _is_websocket_stream(target, decoded))),
     )
 
 
 def _may_upgrade(target: str) -> bool:
-    path = target.partition("?")[0]
-    return path.rstrip("/").endswith(_UPGRADED_SUBRESOURCES) or _proxy_path.match(path) is not None
+    return target.partition("?")[0].rstrip("/").endswith(_UPGRADED_SUBRESOURCES) or _is_proxied(target)
 
 
 def _is_websocket_stream(target: str, headers: Mapping[str, str]) -> bool:
@@ -173,9 +173,8 @@ def _is_websocket_stream(target: str, headers: Mapping[str, str]) -> bool:
     return is_stream and headers.get("Upgrade", "").lower() == "websocket"
 
 
-def _needs_stream(target: str, length: int) -> bool:
-    """Whether the body goes to a pod and is too large, or of unknown size, to be read first."""
-    return (length == CHUNKED or length > BODY_LIMIT) and _proxy_path.match(target.partition("?")[0]) is not None
+def _is_proxied(target: str) -> bool:
+    return _proxy_path.match(target.partition("?")[0]) is not None
 
 
 def _parse_request_line(line: bytes) -> tuple[str, str, tuple[int, int]]:

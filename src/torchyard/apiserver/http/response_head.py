@@ -16,7 +16,7 @@ _BODILESS = (204, 304)
 def format_response_head(response: Response, *lines: str) -> bytes:
     """The head of a response; `lines` are the header lines that only the connection knows."""
     second = int(time.time())
-    if response.headers or response.warnings or response.raw_headers is not None:
+    if response.headers or response.warnings or response.proxied is not None:
         start = _start(response, second)
     else:
         start = _plain_start(response.status, response.content_type, second)
@@ -55,12 +55,14 @@ def content_length_lines(response: Response, size: int) -> tuple[str, ...]:
     """The Content-Length header; none for a status that has no body."""
     if response.status in _BODILESS:
         return ()
-    return (f"Content-Length: {size if response.length is None else response.length}",)
+    if response.proxied is not None and response.proxied.length is not None:
+        size = response.proxied.length
+    return (f"Content-Length: {size}",)
 
 
 def response_headers(response: Response) -> Iterator[tuple[str, str]]:
-    if response.raw_headers is not None:
-        yield from response.raw_headers
+    if response.proxied is not None:
+        yield from response.proxied.headers
         return
     yield "Content-Type", response.content_type
     if "Cache-Control" not in response.headers:

@@ -132,11 +132,12 @@ class ResponseWriter:
         """Write chunks as they come until the stream or the client ends."""
         self.is_streaming = True
         send, transport = self._send, self._transport
-        is_chunked = not head.is_http_1_0 and response.length is None
+        length = response.proxied.length if response.proxied is not None else None
+        is_chunked = not head.is_http_1_0 and length is None
         async with contextlib.aclosing(body) as chunks:
             lines = ("Transfer-Encoding: chunked",) if is_chunked else ()
-            if response.length is not None:
-                lines = (f"Content-Length: {response.length}",)
+            if length is not None:
+                lines = (f"Content-Length: {length}",)
             if not keep_alive:
                 lines = (*lines, "Connection: close")
             start = format_response_head(response, *lines)

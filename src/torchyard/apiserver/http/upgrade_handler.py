@@ -21,7 +21,7 @@ from torchyard.apiserver.http.connection import ServerConnection
 from torchyard.apiserver.http.connection_table import ConnectionTable
 from torchyard.apiserver.http.json_layout import lay_out
 from torchyard.apiserver.http.response_head import content_length_lines, format_response_head
-from torchyard.apiserver.request.request import Query, Request
+from torchyard.apiserver.request.request import Query, ReceivedRequest, Request
 from torchyard.apiserver.request.response import Response, StreamAborted, error_response
 from torchyard.apiserver.routing.router import Router
 from torchyard.apiserver.streams.websocket_responses import is_websocket, stream_response
@@ -112,9 +112,11 @@ class UpgradeHandler:
             body=b"",
             user=user,
             incoming=incoming,
-            target=incoming.raw_path,
-            remote=incoming.remote or "",
-            body_stream=incoming.content.iter_any() if incoming.can_read_body else None,
+            received=ReceivedRequest(
+                incoming.raw_path,
+                incoming.remote or "",
+                incoming.content.iter_any() if incoming.can_read_body else None,
+            ),
         )
         response = await self._router.handle(request)
         if not isinstance(response.body, bytes) and is_websocket(incoming):
@@ -165,8 +167,9 @@ async def _write_stream(
     incoming: BaseRequest, response: Response, body: AsyncGenerator[bytes, None]
 ) -> WrittenResponse:
     """Write the response of a pod to a request whose body was streamed to it."""
-    is_chunked = response.length is None
-    length_line = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {response.length}"
+    length = response.proxied.length if response.proxied is not None else None
+    is_chunked = length is None
+    length_line = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {length}"
     writer = incoming.writer
     try:
         async with contextlib.aclosing(body) as chunks:

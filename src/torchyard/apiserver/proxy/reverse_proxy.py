@@ -20,7 +20,7 @@ from torchyard.apiserver.proxy.content_sniffer import content_type
 from torchyard.apiserver.proxy.html_rewriter import HtmlRewriter
 from torchyard.apiserver.proxy.location import ProxyTarget
 from torchyard.apiserver.proxy.url_rewriter import UrlRewriter
-from torchyard.apiserver.request.response import Response, StreamAborted
+from torchyard.apiserver.request.response import ProxiedHead, Response, StreamAborted
 from torchyard.apiserver.service_network.connector import DialingConnector
 from torchyard.apiserver.service_network.dialer import Dialer
 
@@ -145,7 +145,7 @@ async def _response(
     _remove_hop_by_hop(headers)
     for name in _CORS:
         headers.popall(name, None)
-    result = Response(response.status, length=length, raw_headers=[])
+    result = Response(response.status, is_raw=True)
     chunks = _chunks(response, session)
     if request.method == "HEAD" or response.status in _BODILESS:
         await chunks.aclose()
@@ -153,14 +153,14 @@ async def _response(
     else:
         if is_own_encoding and headers.get("Content-Encoding", "").lower() == "gzip":
             headers.popall("Content-Encoding")
-            chunks, result.length = _decompress(chunks), None
+            chunks, length = _decompress(chunks), None
         is_redirect = _rewrite_location(request, headers)
         if not is_redirect and headers.get("Content-Type", "").partition(";")[0].strip() == "text/html":
-            chunks, result.length = _rewrite_html(request, headers, chunks), None
+            chunks, length = _rewrite_html(request, headers, chunks), None
         result.body = await _with_type(headers, chunks)
     if request.method == "HEAD":
         _rewrite_location(request, headers)
-    result.raw_headers = [("Cache-Control", "no-cache, private"), *headers.items()]
+    result.proxied = ProxiedHead([("Cache-Control", "no-cache, private"), *headers.items()], length)
     return result
 
 

@@ -75,6 +75,17 @@ _FALSE = frozenset(("0", "false"))
 
 
 @dataclass(slots=True)
+class ReceivedRequest:
+    """What a proxy passes on of a request as it was received."""
+
+    target: str  # path and query with their escapes
+    remote: str  # the client's address
+    body_stream: AsyncIterator[bytes] | None = None  # a body that is not read yet
+    # A pod may never answer: such a request is cancelled when its client is gone.
+    ends_with_client: bool = False
+
+
+@dataclass(slots=True)
 class Request:
     method: str
     path: str
@@ -86,9 +97,4 @@ class Request:
     incoming: Any = None
     # From a client in this process, which receives watch events as objects instead of bytes.
     in_process: bool = False
-    # For proxies: path and query as they were sent, the client's address, and a body that is not read yet.
-    target: str = ""
-    remote: str = ""
-    body_stream: AsyncIterator[bytes] | None = None
-    # A pod may never answer: such a request is cancelled when its client is gone.
-    ends_with_client: bool = False
+    received: ReceivedRequest | None = None  # of requests that may be for a proxy

@@ -18,6 +18,14 @@ class StreamAborted(Exception):
 
 
 @dataclass(slots=True)
+class ProxiedHead:
+    """The head of a response that a proxy passes on."""
+
+    headers: list[tuple[str, str]]  # all but those of the connection
+    length: int | None = None  # of a body in chunks
+
+
+@dataclass(slots=True)
 class Response:
     status: int = 200
     body: bytes | AsyncGenerator[bytes, None] = b""  # whole, or in chunks
@@ -25,9 +33,7 @@ class Response:
     is_raw: bool = False  # the body is not a serialized object: it ends without a newline
     events: AsyncGenerator[list[dict[str, Any]], None] | None = None  # replaces the body for in-process clients
     headers: dict[str, str] = field(default_factory=dict)
-    # Of a proxied response: all of its headers but those of the connection, and the length of a body in chunks.
-    raw_headers: list[tuple[str, str]] | None = None
-    length: int | None = None
+    proxied: ProxiedHead | None = None  # replaces content type and headers
     warnings: list[str] = field(default_factory=list)
     # The transport's own response of a request that upgraded its connection.
     upgraded: Any = None

@@ -69,11 +69,12 @@ class Router:
 
     def authenticate(self, method: str, path: str, headers: MultiMapping[str], certificate: bytes | None) -> User:
         """The user of a request: by its credentials, else by what the application at its path knows of it."""
-        job = self._reported_job(method, path)
-        if job is not None:
-            return authenticate_report(self.access_control, headers, certificate, job)
+        if method == "POST" and path.endswith("/status"):
+            job = self._reported_job(path)
+            if job is not None:
+                return authenticate_report(self.access_control, headers, certificate, job)
         user = self.access_control.authenticate(headers, certificate)
-        if user.name != ANONYMOUS_NAME or self._mounted is None or not self._mounted.serves(path):
+        if self._mounted is None or user.name != ANONYMOUS_NAME or not self._mounted.serves(path):
             return user
         return self._mounted.authenticate(path, headers) or user
 
@@ -118,10 +119,11 @@ class Router:
             self._mounted.authorize(method, path, query, user, size)
             return
         request = Request(method, decode_path(path), query, {}, b"", user)
-        job = self._reported_job(method, request.path)
-        if job is not None:
-            authorize_report(self.access_control, user, job)
-            return
+        if method == "POST" and request.path.endswith("/status"):
+            job = self._reported_job(request.path)
+            if job is not None:
+                authorize_report(self.access_control, user, job)
+                return
         route = parse(method, request.path, watch=query.flag("watch"))
         if route is None or not route.is_resource:
             self._authorize_path(request)
@@ -130,10 +132,11 @@ class Router:
 
     async def _handle_errors(self, request: Request, route: Route | None, resource: Resource | None) -> Response:
         try:
-            job = self._reported_job(request.method, request.path)
-            if job is not None:
-                authorize_report(self.access_control, request.user, job)
-                return handle_report(self.registry, request, job)
+            if request.method == "POST" and request.path.endswith("/status"):
+                job = self._reported_job(request.path)
+                if job is not None:
+                    authorize_report(self.access_control, request.user, job)
+                    return handle_report(self.registry, request, job)
             return await self._handle(request, route, resource)
         except StatusError as error:
             return error_response(error, is_indented=not accepts_document(request.headers.get("Accept", "")))
@@ -184,9 +187,9 @@ class Router:
             response.warnings = limited_warnings((*ctx.warnings, *response.warnings))
         return response
 
-    def _reported_job(self, method: str, path: str) -> tuple[str, str] | None:
-        """The TrainJob of a report, if this plane runs TrainJobs."""
-        return reported_job(method, path) if trainjobs.SINGULAR in self.registry.controllers else None
+    def _reported_job(self, path: str) -> tuple[str, str] | None:
+        """The TrainJob of a POST to a status, if this plane runs TrainJobs. Callers test method and path first."""
+        return reported_job(path) if trainjobs.SINGULAR in self.registry.controllers else None
 
     def _authorize_path(self, request: Request) -> None:
         attributes = AuthorizerAttributes(request.method.lower(), path=request.path)

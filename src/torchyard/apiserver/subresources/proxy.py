@@ -15,8 +15,8 @@ from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.proxy.location import ProxyTarget, pod_target, service_target
 from torchyard.apiserver.proxy.url_rewriter import escape_path, join_path, join_with_slash
 from torchyard.apiserver.request.context import RequestContext
-from torchyard.apiserver.request.request import Request
-from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.request.request import ReceivedRequest, Request
+from torchyard.apiserver.request.response import ProxiedHead, Response
 
 if TYPE_CHECKING:
     from torchyard.apiserver.proxy.reverse_proxy import ProxyRequest
@@ -30,7 +30,7 @@ _BEARER_PREFIX = "base64url.bearer.authorization.k8s.io."
 async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if request.method not in _METHODS:
         raise errors.method_not_allowed()
-    raw_path, _, query = (request.target or request.path).partition("?")
+    raw_path, _, query = _received(request).target.partition("?")
     path, rest = _split_path(raw_path)
     registry = resources.registry
     options = {"kind": ctx.resource.subresources["proxy"].gvk.kind, "apiVersion": "v1"}
@@ -40,8 +40,9 @@ async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Reques
     question = f"?{query}" if query else ""
     if not rest and request.method in ("GET", "HEAD") and not _is_upgrade(request):
         headers = [("Cache-Control", "no-cache, private"), ("Location", f"{escape_path(path)}/{question}")]
-        return Response(301, raw_headers=headers)
-    request.ends_with_client = True
+        return Response(301, is_raw=True, proxied=ProxiedHead(headers))
+    if request.received is not None:
+        request.received.ends_with_client = True
     await _load_client()
     from torchyard.apiserver.proxy.reverse_proxy import forward
 
@@ -68,9 +69,14 @@ def _split_path(raw_path: str) -> tuple[bytes, str]:
     return path, join_with_slash("", rest)
 
 
+def _received(request: Request) -> ReceivedRequest:
+    return request.received or ReceivedRequest(request.path, "")
+
+
 def _proxy_request(request: Request, target: ProxyTarget, path: bytes, rest: str, question: str) -> ProxyRequest:
     from torchyard.apiserver.proxy.reverse_proxy import ProxyRequest
 
+    received = _received(request)
     own_path = path.decode("utf-8", "surrogateescape")
     suffix = f"{rest}/" if own_path.endswith("/") and not rest.endswith("/") else rest
     prefix = own_path.removesuffix(suffix) if suffix else own_path
@@ -81,10 +87,10 @@ def _proxy_request(request: Request, target: ProxyTarget, path: bytes, rest: str
         method=request.method,
         path=f"{escaped}{question}",
         headers=_client_headers(request),
-        body=request.body_stream or request.body,
+        body=received.body_stream or request.body,
         prefix=prefix,
         forwarded_uri=forwarded_uri,
-        remote=request.remote,
+        remote=received.remote,
     )
 
 

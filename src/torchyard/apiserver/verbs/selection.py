@@ -90,6 +90,9 @@ def _label_filter(labels: LabelSelector) -> Filter | None:
         for requirement in labels.requirements
         if requirement.operator not in _FULFILLED_WITHOUT_LABEL
     )
+    if len(keys) == 1:  # what informers use; every write of the resource pays for it
+        (required,) = keys
+        return lambda record: required in record.data and labels.matches(record.labels)
     return lambda record: all(key in record.data for key in keys) and labels.matches(record.labels)
 
 
