@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from typing import cast
 
 import pytest
 from tests.node.conftest import RunningNode
 
-from torchyard.node.pod import grpc_probe
+from torchyard.node.pod import grpc_probe, probes
+from torchyard.node.shim.client import ShimClient
 
 # replies to every call with the status that the first byte of the service's name selects; SERVING without one
 SERVE = r"""
@@ -33,6 +35,10 @@ while True:
 """
 
 
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack("!I", len(payload))[1:] + struct.pack("!BBI", kind, flags, stream) + payload
+
+
 async def connect(port: int) -> socket.socket:
     connection = socket.socket()
     connection.setblocking(False)
@@ -41,18 +47,70 @@ async def connect(port: int) -> socket.socket:
 
 
 async def test_a_server_that_closes_the_connection_or_resets_the_call_fails_the_check() -> None:
-    replies = iter((b"", struct.pack("!I", 4)[1:] + struct.pack("!BBI", 3, 0, 1) + b"\0\0\0\7"))
+    assert await failures(b"", frame(3, 0, 1, b"\0\0\0\7")) == [
+        "the connection was closed",
+        "the server reset the call: REFUSED_STREAM",
+    ]
+
+
+async def test_a_server_that_goes_away_before_its_response_fails_the_check_with_its_reason() -> None:
+    last_stream = b"\x7f\xff\xff\xff"
+    assert await failures(
+        frame(7, 0, 0, last_stream + b"\0\0\0\0"),
+        frame(7, 0, 0, last_stream + b"\0\0\0\x0bmax_age"),
+        frame(7, 0, 0, last_stream + b"\0\0\1\0"),
+    ) == [
+        "the server closed the connection: NO_ERROR",
+        "the server closed the connection: ENHANCE_YOUR_CALM, 'max_age'",
+        "the server closed the connection: error 256",
+    ]
+
+
+async def test_malformed_frames_fail_the_check() -> None:
+    padding = "the padding of a DATA frame is longer than the frame"
+    assert await failures(
+        frame(0, 9, 1, b""), frame(0, 9, 1, b"\3ab"), frame(7, 0, 0, b"\0\0\0\0"), frame(3, 0, 1, b"\0")
+    ) == [padding, padding, "a GOAWAY frame is too short", "an error code does not have four bytes"]
+
+
+async def failures(*replies: bytes) -> list[str]:
+    """Why the check fails against servers that send these bytes."""
+    remaining, reasons = iter(replies), []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(24)
-        writer.write(next(replies))
+        writer.write(next(remaining))
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        for reason in ("the connection was closed", "the server refused the call"):
-            with pytest.raises(grpc_probe.HealthCheckFailed, match=reason):
+        for _ in replies:
+            with pytest.raises(grpc_probe.HealthCheckFailed) as failure:
                 await grpc_probe.check(await connect(port), authority="x", service="")
+            reasons.append(str(failure.value))
+    return reasons
+
+
+async def test_an_exception_of_a_handler_is_a_failed_probe(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_args: object, **_more: object) -> None:
+        raise IndexError("out of range")
+
+    monkeypatch.setattr(probes, "run_handler", fail)
+    reasons: asyncio.Queue[str] = asyncio.Queue()
+    container = {"name": "main", "livenessProbe": {"failureThreshold": 1}}
+    worker = probes.ProbeWorker(
+        cast(ShimClient, None),
+        container,
+        host="127.0.0.1",
+        changed=lambda: None,
+        failed=lambda kind, message: reasons.put_nowait(f"{kind}: {message}"),
+        kill=reasons.put_nowait,
+    )
+    assert [await reasons.get(), await reasons.get()] == ["Liveness: IndexError: out of range", "liveness"]
+    assert "probe failed: container=main" in caplog.text
+    await worker.close()
 
 
 async def test_a_pod_is_ready_once_its_grpc_service_serves(node: RunningNode) -> None:

@@ -24,7 +24,8 @@ from torchyard.node.shim.client import ClusterNetwork
 
 log = logging.getLogger(__name__)
 
-_RETRY_SECONDS = 1.0
+# Until the next attempt to listen on a port; it doubles with every failure.
+_MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 60.0
 _MAX_REPORTED = 4096
 # A call of `changed` writes files of many pods; the pause after it is so many times as long.
 _PAUSE_FACTOR = 5.0
@@ -66,7 +67,9 @@ class ClusterServices:
             ClusterDialer(network, settings),
             external={settings.api: api_address} if api_address else {},
             failed=self._listen_failed,
+            freed=self._mark_dirty,
         )
+        self._retries: dict[str, tuple[float, asyncio.TimerHandle]] = {}  # of services, with the interval
         slices.add_index("service", names.service_of)
         services.on_change(lambda _change, service, _before: self._update("/".join(key_of(service))))
         slices.on_change(self._slice_changed)
@@ -94,6 +97,9 @@ class ClusterServices:
             self._records_of[key] = records
         if records != before:
             self._replace(namespace, before, records)
+        self._mark_dirty(key)
+
+    def _mark_dirty(self, key: str) -> None:
         self._dirty[key] = None
         self._has_dirty.set()
 
@@ -125,6 +131,7 @@ class ClusterServices:
         """Serve DNS and the Services' addresses inside the pod network, and ports of the machine."""
         transport = await self._serve_dns() if self._network is not None else None
         self._dirty.update(dict.fromkeys("/".join(key_of(service)) for service in self._services.all()))
+        self._dirty.update(dict.fromkeys(self._pods))
         self._has_dirty.set()  # a start after a failure has to open every port again
         try:
             while True:
@@ -134,10 +141,12 @@ class ClusterServices:
         finally:
             if transport is not None:
                 transport.close()
+            for _, timer in self._retries.values():
+                timer.cancel()
+            self._retries.clear()
             await self._proxy.close()
 
     async def _update_ports(self) -> None:
-        failed: list[str] = []
         while self._dirty:
             key, _ = self._dirty.popitem(last=False)
             try:
@@ -145,12 +154,13 @@ class ClusterServices:
             except YardError as error:
                 log.warning("service proxy update failed: service=%s error=%r", key, str(error))
                 is_served = False
+            seconds, timer = self._retries.pop(key, (0.0, None))
+            if timer is not None:
+                timer.cancel()
             if not is_served:
-                failed.append(key)
-        if failed:
-            await asyncio.sleep(_RETRY_SECONDS)
-            self._dirty.update(dict.fromkeys(failed))
-            self._has_dirty.set()
+                seconds = min(seconds * 2, _MAX_RETRY_SECONDS) or _MIN_RETRY_SECONDS
+                loop = asyncio.get_running_loop()
+                self._retries[key] = seconds, loop.call_later(seconds, self._mark_dirty, key)
 
     def _ports_of(self, key: str) -> list[ServicePort]:
         if key in self._pods:
@@ -174,8 +184,7 @@ class ClusterServices:
             return
         else:
             self._pods[key] = pod
-        self._dirty[key] = None
-        self._has_dirty.set()
+        self._mark_dirty(key)
 
     def _listen_failed(self, port: ServicePort, reason: str) -> None:
         text = messages.port_not_served(port.key.protocol, port.key.address, port.key.port, reason)

@@ -34,7 +34,8 @@ class ServiceProxy:
 
     `network` is None where pods are in the network of the machine: cluster IPs do not exist there. `external` maps
     service addresses to addresses of the machine itself, such as the API server's. `failed` is called with the owner
-    of a port that cannot be listened on, and why.
+    of a port that cannot be listened on, and why. `freed` is called with a service that may now have a port which
+    another one had: an `update` listens on it.
     """
 
     def __init__(
@@ -44,12 +45,15 @@ class ServiceProxy:
         *,
         external: dict[str, tuple[str, int]] | None = None,
         failed: Callable[[ServicePort, str], None] = lambda port, reason: None,
+        freed: Callable[[str], None] = lambda service: None,
     ) -> None:
-        self._network, self._dialer, self._failed = network, dialer, failed
+        self._network, self._dialer, self._failed, self._freed = network, dialer, failed, freed
         self._external = external or {}
         self._ports: dict[ListenKey, ServicePort] = {}
         self._keys_of: dict[str, set[ListenKey]] = {}  # by service
         self._service_of: dict[ListenKey, str] = {}
+        self._waiting: dict[ListenKey, list[str]] = {}  # services that want a port which another one has
+        self._failures: dict[tuple[str, ListenKey], str] = {}  # why a service does not have a port: logged once
         self._round_robin = itertools.count()
         self._affinity = SessionAffinity()
         self._listeners: dict[ListenKey, asyncio.Task[None]] = {}
@@ -57,28 +61,50 @@ class ServiceProxy:
         self._limit = ConnectionLimit()
 
     async def update(self, service: str, ports: Iterable[ServicePort]) -> bool:
-        """Serve these ports of a service, and no other ports of it; returns whether all of them are served."""
-        current = {port.key: port for port in ports if port.key.on_machine or self._network is not None}
-        before = self._keys_of.pop(service, set())
-        if current:
-            self._keys_of[service] = set(current)
-        for key in current:
-            self._service_of[key] = service
-        for key in before - current.keys():
-            if self._service_of.get(key) == service:  # otherwise another service has the address now
+        """Serve these ports of a service, and no other ports of it; returns False if another attempt may help.
+
+        A port that another service has stays with it, as long as it wants it.
+        """
+        wanted = {port.key: port for port in ports if port.key.on_machine or self._network is not None}
+        for key in self._keys_of.pop(service, set()) - wanted.keys():
+            self._failures.pop((service, key), None)
+            if self._service_of.get(key) == service:
                 await self._stop_listening(key)
-        self._ports.update(current)
-        for key in [key for key in current if key not in self._listeners]:
+            else:
+                self._stop_waiting(service, key)
+        if wanted:
+            self._keys_of[service] = set(wanted)
+        own = {key: port for key, port in wanted.items() if self._service_of.setdefault(key, service) == service}
+        for key in wanted.keys() - own.keys():
+            waiting = self._waiting.setdefault(key, [])
+            if service not in waiting:
+                waiting.append(service)
+            self._not_served(service, wanted[key], f"in use by {self._service_of[key]}")
+        self._ports.update(own)
+        for key in own.keys() - self._listeners.keys():
             try:
                 server = await self._listen(key)
             except (YardError, OSError) as error:
                 reason = os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else str(error)
-                log.warning("cannot listen: protocol=%s address=%s port=%s error=%r", *key[:3], reason)
-                self._failed(current[key], reason)
+                self._not_served(service, own[key], reason)
                 continue
+            self._failures.pop((service, key), None)
             serve = self._serve_udp if key.protocol == "udp" else self._serve_tcp
             self._listeners[key] = asyncio.create_task(serve(key, server))
-        return current.keys() <= self._listeners.keys()
+        return own.keys() <= self._listeners.keys()
+
+    def _not_served(self, service: str, port: ServicePort, reason: str) -> None:
+        if self._failures.get((service, port.key)) != reason:
+            self._failures[service, port.key] = reason
+            log.warning("cannot listen: protocol=%s address=%s port=%s error=%r", *port.key[:3], reason)
+        self._failed(port, reason)
+
+    def _stop_waiting(self, service: str, key: ListenKey) -> None:
+        waiting = self._waiting.get(key, [])
+        if service in waiting:
+            waiting.remove(service)
+        if not waiting:
+            self._waiting.pop(key, None)
 
     async def _listen(self, key: ListenKey) -> socket.socket:
         if not key.on_machine:
@@ -100,16 +126,17 @@ class ServiceProxy:
         return server
 
     async def _stop_listening(self, key: ListenKey) -> None:
-        self._service_of.pop(key, None)
         self._ports.pop(key, None)
         listener = self._listeners.pop(key, None)
-        if listener is None:
-            return
-        listener.cancel()
-        await asyncio.gather(listener, return_exceptions=True)  # the port is free when this returns
-        if not key.on_machine and self._network is not None:
-            with contextlib.suppress(YardError):
-                await self._network.close(*key[:3])
+        if listener is not None:
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)  # the port is free when this returns
+            if not key.on_machine and self._network is not None:
+                with contextlib.suppress(YardError):
+                    await self._network.close(*key[:3])
+        self._service_of.pop(key, None)
+        for service in self._waiting.pop(key, ()):
+            self._freed(service)
 
     async def close(self) -> None:
         for task in [*self._listeners.values(), *self._connections]:

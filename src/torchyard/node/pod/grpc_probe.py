@@ -15,6 +15,11 @@ _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY = 0, 1, 3, 4, 6, 7
 _END_STREAM, _ACK, _END_HEADERS, _PADDED = 1, 1, 4, 8
 _STREAM = 1
 _MAX_FRAME = 1 << 16
+_ERROR_NAMES = (
+    *("NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED"),
+    *("FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM"),
+    *("INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED"),
+)
 STATUSES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 
 
@@ -83,14 +88,37 @@ async def _read_response(reader: asyncio.StreamReader, writer: asyncio.StreamWri
         payload = await reader.readexactly(size)
         if kind in (_SETTINGS, _PING) and not flags & _ACK:
             writer.write(_frame(kind, _ACK, 0, payload if kind == _PING else b""))
-        elif kind == _GOAWAY or (kind == _RST_STREAM and stream == _STREAM):
-            raise HealthCheckFailed("the server refused the call")
+        elif kind == _GOAWAY:
+            raise HealthCheckFailed(_goaway_reason(payload))
+        elif kind == _RST_STREAM and stream == _STREAM:
+            raise HealthCheckFailed(f"the server reset the call: {_error_name(payload)}")
         elif stream == _STREAM and kind in (_DATA, _HEADERS):
             if kind == _DATA:
-                padding = payload[0] if flags & _PADDED else -1
-                content += payload[1 : len(payload) - padding] if padding >= 0 else payload
+                content += _without_padding(payload) if flags & _PADDED else payload
             if flags & _END_STREAM or len(content) > _MAX_FRAME:
                 return content
+
+
+def _without_padding(payload: bytes) -> bytes:
+    if not payload or payload[0] >= len(payload):
+        raise HealthCheckFailed("the padding of a DATA frame is longer than the frame")
+    return payload[1 : len(payload) - payload[0]]
+
+
+def _goaway_reason(payload: bytes) -> str:
+    if len(payload) < 8:
+        raise HealthCheckFailed("a GOAWAY frame is too short")
+    debug_data = payload[8:].decode("utf-8", "replace")
+    reason = f"the server closed the connection: {_error_name(payload[4:8])}"
+    return f"{reason}, {debug_data!r}" if debug_data else reason
+
+
+def _error_name(code: bytes) -> str:
+    """The name of an error code of HTTP/2 (RFC 9113, section 7)."""
+    if len(code) != 4:
+        raise HealthCheckFailed("an error code does not have four bytes")
+    number = int.from_bytes(code, "big")
+    return _ERROR_NAMES[number] if number < len(_ERROR_NAMES) else f"error {number}"
 
 
 def _status(content: bytes) -> str:

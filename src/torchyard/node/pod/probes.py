@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from torchyard.api.errors import YardError
@@ -11,6 +12,8 @@ from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.pod.handlers import HandlerResult, run_handler
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.shim.client import ShimClient
+
+log = logging.getLogger(__name__)
 
 KINDS = {"startupProbe": "Startup", "readinessProbe": "Readiness", "livenessProbe": "Liveness"}
 
@@ -72,6 +75,9 @@ class ProbeWorker:
             return await run_handler(self._shim, self._container, probe, host=self._host, seconds=seconds)
         except YardError as error:
             return HandlerResult(False, str(error))
+        except Exception as error:  # what a container sends must not end its probes
+            log.exception("probe failed: container=%s", self._container["name"])
+            return HandlerResult(False, f"{type(error).__name__}: {error}")
 
     def _succeeded(self, kind: str) -> None:
         if kind == "readinessProbe" and not self.ready:
