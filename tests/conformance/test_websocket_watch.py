@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 from tests.support.kubernetes import Server
+from tests.support.waiting import first_answer
 
 ORIGIN = {"Origin": "https://headlamp.example"}
 WATCH = "/api/v1/namespaces?watch=1&timeoutSeconds=1"
@@ -22,10 +23,20 @@ async def session(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
     if server.certificate is not None:
         context.load_cert_chain(*server.certificate)
     headers = {"Authorization": f"Bearer {server.token}"} if server.token else {}
-    connector = aiohttp.TCPConnector(ssl=context)
+    sockets: list[socket.socket] = []
+
+    def open_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+        sockets.append(socket.socket(*address[:3]))
+        sockets[-1].setblocking(False)
+        return sockets[-1]
+
+    async def are_closed() -> bool:
+        return all(each.fileno() < 0 for each in sockets)
+
+    connector = aiohttp.TCPConnector(ssl=context, socket_factory=open_socket)
     async with aiohttp.ClientSession(server.url, connector=connector, headers=headers) as client:
         yield client
-    await asyncio.sleep(0.1)  # aborted connections close in the next turns of the event loop
+    await first_answer(are_closed, "the end of the connections", pause=0)  # aborted ones need turns of the event loop
 
 
 @pytest.mark.parametrize("protocols", [(), ("base64.binary.k8s.io",), ("v4.channel.k8s.io",), ("anything",)])

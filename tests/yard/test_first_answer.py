@@ -29,6 +29,7 @@ async def test_pods_and_jobs_can_be_created_and_the_node_can_be_waited_for(tmp_p
     settings = PlaneSettings(state=tmp_path / "state", port=0, node=True, node_name="here")
     plane = Plane(settings, on_ready=inspect)
     async with plane:
+        plane.stops_pods = True  # with the processes of its node
         parts = {status.part for status in plane.supervisor.statuses()}
     assert "/serviceaccounts/default/default" in at_ready["accounts"]
     (node,) = at_ready["nodes"]

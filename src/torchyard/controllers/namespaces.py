@@ -22,7 +22,7 @@ from torchyard.kube.informer_factory import InformerFactory
 log = logging.getLogger(__name__)
 
 # Until the next look at a namespace that is not empty yet. It doubles while nothing changes, up to upstream's interval
-# for finalizers that somebody has to remove.
+# for finalizers that other controllers or users remove.
 _MIN_RESYNC_SECONDS, _MAX_RESYNC_SECONDS = 1.0, 8.0
 # Until the next attempt to delete what could not be deleted, at most; as upstream.
 _MAX_RETRY_SECONDS = 60.0
@@ -66,7 +66,7 @@ class NamespaceController:
         if not (namespace.get("spec") or {}).get("finalizers"):
             return None
         content = await self._empty(key[1])
-        if not content.remaining:
+        if not content.remaining and not content.failures:
             await self._finalize(namespace)
             return None
         await self._report(namespace, content)
@@ -90,7 +90,7 @@ class NamespaceController:
         pods = [ref for ref in refs if (ref.group, ref.plural) == ("", "pods")]
         for ref in pods:
             await self._empty_resource(ref, namespace, content)
-        if not content.remaining:
+        if not content.remaining and not content.failures:
             for ref in refs:
                 if ref not in pods:
                     await self._empty_resource(ref, namespace, content)
@@ -98,8 +98,15 @@ class NamespaceController:
 
     async def _empty_resource(self, ref: GroupVersionResource, namespace: str, content: _Content) -> None:
         """Delete the objects of one resource. What fails, such as a webhook that is gone, does not keep the others."""
-        listing = await self._client.list(ref, namespace, metadata_only=True)
         name = f"{ref.plural}.{ref.group}"
+        try:
+            await self._delete_objects(ref, namespace, name, content)
+        except StatusError as error:  # of a list, such as one that a conversion webhook cannot answer
+            if error.status not in (404, 405):  # the resource is not served any more, or cannot be listed
+                content.failures[name] = error.message
+
+    async def _delete_objects(self, ref: GroupVersionResource, namespace: str, name: str, content: _Content) -> None:
+        listing = await self._client.list(ref, namespace, metadata_only=True)
         for obj in listing.items:
             if not obj["metadata"].get("deletionTimestamp"):
                 reason = await self._delete(ref, namespace, obj["metadata"]["name"])
@@ -109,6 +116,8 @@ class NamespaceController:
             listing = await self._client.list(ref, namespace, metadata_only=True)
         if listing.items:
             content.remaining[name] = len(listing.items)
+        else:
+            content.failures.pop(name, None)
         for obj in listing.items:
             for finalizer in obj["metadata"].get("finalizers") or ():
                 content.finalizers[finalizer] = content.finalizers.get(finalizer, 0) + 1

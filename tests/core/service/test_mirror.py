@@ -67,6 +67,21 @@ def test_each_family_of_each_subset_has_a_slice() -> None:
     assert len({each["metadata"]["name"] for each in slices}) == 3
 
 
+def test_subsets_with_the_same_ports_share_a_slice() -> None:
+    first, second = {"name": "a", "port": 80}, {"name": "b", "port": 81}
+    subsets = [
+        {"addresses": [{"ip": "10.1.2.3"}], "ports": [first, second]},
+        {"addresses": [{"ip": "10.1.2.4"}], "notReadyAddresses": [{"ip": "10.1.2.3"}], "ports": [second, first]},
+        {"addresses": [{"ip": "10.1.2.5"}], "ports": [first]},
+    ]
+    slices = mirrored_slices({**ENDPOINTS, "subsets": subsets})
+    assert [[endpoint["addresses"][0] for endpoint in each["endpoints"]] for each in slices] == [
+        ["10.1.2.3", "10.1.2.4"],
+        ["10.1.2.5"],
+    ]
+    assert len({each["metadata"]["name"] for each in slices}) == 2
+
+
 def test_only_endpoints_of_users_are_mirrored() -> None:
     def endpoints(**metadata: Any) -> dict[str, Any]:
         return {"metadata": {**ENDPOINTS["metadata"], **metadata}}

@@ -1,7 +1,7 @@
 """IPAddress objects: one for each cluster IP of a Service, as kube-apiserver's allocator keeps them.
 
 The allocator of this server reads the Services themselves, so an IPAddress is a record for others, written a moment
-after its Service. An IPAddress that somebody else made reserves its address.
+after its Service. An IPAddress of another writer reserves its address.
 """
 
 from __future__ import annotations

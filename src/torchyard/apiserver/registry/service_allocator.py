@@ -60,11 +60,12 @@ class ServiceAllocator:
         cidr = event.record.object()
         name = cidr["metadata"]["name"]
         is_own = name == DEFAULT_CIDR and not cidr["metadata"].get("deletionTimestamp")
-        self._networks.pop(name, None)
         if event.change != "DELETED" and (is_own or is_usable(cidr)):
             self._networks[name] = [network for network in networks_of(cidr) if network.version == 4]
         elif event.change == "DELETED" and name == DEFAULT_CIDR:
             self._networks[name] = [self._network]
+        else:
+            self._networks.pop(name, None)
 
     def _follow_address(self, event: StoreEvent) -> None:
         metadata = event.record.object()["metadata"]
@@ -114,8 +115,9 @@ class ServiceAllocator:
         if address:
             self._check_ip(service, address)
         else:
-            taken = self._ip_owners.keys() | self._reserved if self._reserved else self._ip_owners
-            address = next((candidate for candidate in self._candidates() if candidate not in taken), "")
+            owners, reserved = self._ip_owners, self._reserved
+            free = (each for each in self._candidates() if each not in owners and each not in reserved)
+            address = next(free, "")
             if not address:
                 raise errors.internal("failed to allocate a serviceIP: range is full")
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
@@ -145,11 +147,12 @@ class ServiceAllocator:
         """Random addresses first, as upstream, so that those of deleted Services are not reused soon; then in order."""
         for network in [network for networks in self._networks.values() for network in networks]:
             first = 2 if network == self._network else 1  # the `kubernetes` Service has the first of the server's own
-            size = network.num_addresses
-            if size // 8 < size - 1:
+            last = network.num_addresses - 1
+            start = max(network.num_addresses // 8, first)
+            if start < last:
                 for _ in range(64):
-                    yield str(network[random.randrange(max(size // 8, first), size - 1)])
-            for offset in range(first, size - 1):
+                    yield str(network[random.randrange(start, last)])
+            for offset in range(first, last):
                 yield str(network[offset])
 
     def _allocate_node_ports(self, service: Object, old: Object | None) -> None:

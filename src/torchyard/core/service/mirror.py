@@ -30,18 +30,31 @@ def is_mirrored(endpoints: Object | None, service: Object | None) -> bool:
 
 
 def mirrored_slices(endpoints: Object) -> list[Object]:
-    """One slice for each address family of each subset; a subset without addresses has none."""
-    slices = []
+    """One slice for each address family and list of ports; subsets with the same ports share it."""
+    groups: dict[tuple[str, str], tuple[list[Object], dict[str, Object]]] = {}  # ports, and endpoints by address
     for subset in endpoints.get("subsets") or ():
         addresses = [
             *((address, True) for address in subset.get("addresses") or ()),
             *((address, False) for address in subset.get("notReadyAddresses") or ()),
         ][:MAX_ENDPOINTS]
-        for family in ("IPv4", "IPv6"):
-            own = [_endpoint(address, ready=ready) for address, ready in addresses if _family(address["ip"]) == family]
-            if own:
-                slices.append(_slice(endpoints, family, own, subset.get("ports") or []))
-    return slices
+        ports = _ports(subset)
+        identity = json.dumps(sorted(json.dumps(port, sort_keys=True) for port in ports))
+        for address, ready in addresses:
+            _, own = groups.setdefault((_family(address["ip"]), identity), (ports, {}))
+            own.setdefault(json.dumps(address, sort_keys=True), _endpoint(address, ready=ready))
+    return [_slice(endpoints, family, list(own.values()), ports) for (family, _), (ports, own) in groups.items()]
+
+
+def _ports(subset: Object) -> list[Object]:
+    return [
+        {
+            "name": port.get("name") or "",
+            "port": port["port"],
+            "protocol": port.get("protocol") or "TCP",
+            **({"appProtocol": port["appProtocol"]} if port.get("appProtocol") else {}),
+        }
+        for port in subset.get("ports") or ()
+    ]
 
 
 def _family(address: str) -> str:
@@ -53,17 +66,8 @@ def _endpoint(address: Object, *, ready: bool) -> Object:
     return endpoint | {name: address[name] for name in ("hostname", "nodeName", "targetRef") if address.get(name)}
 
 
-def _slice(endpoints: Object, family: str, own: list[Object], subset_ports: list[Object]) -> Object:
+def _slice(endpoints: Object, family: str, own: list[Object], ports: list[Object]) -> Object:
     metadata = endpoints["metadata"]
-    ports = [
-        {
-            "name": port.get("name") or "",
-            "port": port["port"],
-            "protocol": port.get("protocol") or "TCP",
-            **({"appProtocol": port["appProtocol"]} if port.get("appProtocol") else {}),
-        }
-        for port in subset_ports
-    ]
     identity = json.dumps([metadata["uid"], family, ports], sort_keys=True)
     annotations = {
         name: value for name, value in (metadata.get("annotations") or {}).items() if name not in _OWN_ANNOTATIONS
