@@ -92,3 +92,8 @@ def test_the_nodes_get_the_address_and_a_token(server: Server) -> None:
     assert variables["KUBEFLOW_TRAINER_SERVER_URL"].endswith(f"{JOBS}/mnist/status")
     assert variables["KUBEFLOW_TRAINER_SERVER_TOKEN"] == "/var/run/secrets/kubeflow/trainer/token"
     assert pod["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"] == 3600
+
+
+def test_a_patch_for_another_job_of_the_same_name_is_refused(server: Server) -> None:
+    """The controller puts the uid into its patches, so that late reports do not change a job that has the name now."""
+    assert server.admin.patch(f"{JOBS}/mnist", {"metadata": {"uid": "another"}}).status == 422

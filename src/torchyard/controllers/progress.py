@@ -43,10 +43,10 @@ _MAX_WRITES = 8  # at the same time
 
 
 class ProgressController:
-    """`observe` reports; `run` until cancelled. `jobset_cache` has the owners of JobSets."""
+    """`observe` reports; `run` until cancelled. The caches have the owners of JobSets, and the uids of TrainJobs."""
 
-    def __init__(self, client: Client, jobset_cache: Informer | None) -> None:
-        self._client, self._jobsets = client, jobset_cache
+    def __init__(self, client: Client, jobset_cache: Informer | None, trainjob_cache: Informer | None = None) -> None:
+        self._client, self._jobsets, self._trainjobs = client, jobset_cache, trainjob_cache
         self._jobs: dict[JobReference, JobProgress] = {}
         self._schedule: WriteSchedule[JobReference] = WriteSchedule()
         self._changed = asyncio.Event()
@@ -128,11 +128,19 @@ class ProgressController:
     async def _patch_job(self, key: JobReference, job: JobProgress, status: Object) -> None:
         resource = RESOURCES[key.kind]
         patch = _patch(key, status, progress_text(status, is_over=job.is_over))
-        if not job.is_compared and not await self._is_newer(resource, key, job):
+        must_compare = not job.is_compared or self._may_be_replaced(key)
+        if must_compare and not await self._is_newer(resource, key, job):
             return
         subresource = "status" if key.kind == trainjobs.KIND else ""
         await self._client.patch(resource, key.name, patch, key.namespace, subresource=subresource)
         self.writes += 1
+
+    def _may_be_replaced(self, key: JobReference) -> bool:
+        """Whether another TrainJob seems to have the name: a patch of a status ignores the uid that it names."""
+        if key.kind != trainjobs.KIND or self._trainjobs is None or not key.uid:
+            return False
+        cached = self._trainjobs.get(key.namespace, key.name)
+        return cached is not None and cached["metadata"]["uid"] != key.uid
 
     async def _is_newer(self, resource: GroupVersionResource, key: JobReference, job: JobProgress) -> bool:
         """Whether the job shows an older report. After a restart, the same logs are read again."""
@@ -151,7 +159,7 @@ def _log_error(key: JobReference, error: Exception) -> None:
 
 
 def _patch(key: JobReference, status: Object, text: str) -> Object:
-    """A uid in a patch is a condition: another job that has the name now is not changed."""
+    """The uid is a condition, except for the patch of a status: another job that has the name now is not changed."""
     metadata: Object = {"uid": key.uid} if key.uid else {}
     if key.kind == trainjobs.KIND:
         # A merge keeps what it does not name.

@@ -171,7 +171,8 @@ def _queues(deps: Dependencies) -> Part:
 
 def _progress(deps: Dependencies) -> Part:
     jobsets = deps.informers.for_resource(JOBSETS) if "jobset" in deps.registry.controllers else None
-    controller = ProgressController(deps.client, jobsets)
+    trainjobs = deps.informers.for_resource(TRAINJOBS) if "trainjob" in deps.registry.controllers else None
+    controller = ProgressController(deps.client, jobsets, trainjobs)
     deps.registry.progress.subscribe(controller.observe)
     return controller.run
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
@@ -176,3 +177,20 @@ async def test_reports_of_a_job_set_that_is_gone_are_not_those_of_the_one_that_h
     assert controller._jobs == {}
     controller.observe(replace(REPORT, job=JobReference("JobSet", "ns", "a", "js")))
     assert list(controller._jobs) == [JobReference("TrainJob", "ns", "a", "tj")]
+
+
+async def test_late_reports_of_a_train_job_do_not_change_the_one_that_has_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schedule, "INTERVAL", 0.0)
+    client, cached = Recorder(shown={"metadata": {"uid": "old"}}), {"metadata": {"uid": "old"}}
+    cache = SimpleNamespace(get=lambda *_: cached)
+    controller = ProgressController(cast("Client", client), None, cast("Informer", cache))
+    report = replace(REPORT, job=JobReference("TrainJob", "ns", "a", "old"), source=ENDPOINT)
+    async with running(controller):
+        controller.observe(report)
+        await first_answer(lambda: has_patches(client, 1), "the report while the job exists")
+        client.shown = cached = {"metadata": {"uid": "new"}}
+        controller.observe(replace(report, percent=99))
+        await first_answer(lambda: gone(controller), "the job is forgotten")
+    assert len(client.patches) == 1
