@@ -17,7 +17,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.node.events import NodeEventRecorder
 from torchyard.node.network import cluster_services
-from torchyard.node.network.addresses import NetworkSettings
+from torchyard.node.network.addresses import NetworkSettings, NodeAddresses
 from torchyard.node.network.cluster_services import ClusterServices
 from torchyard.node.network.dialer import ClusterDialer
 from torchyard.node.network.proxy import ServiceProxy
@@ -31,7 +31,7 @@ async def test_a_port_stays_with_its_owner_until_it_is_freed() -> None:
     freed: list[str] = []
     proxy = ServiceProxy(
         None,
-        ClusterDialer(None, NetworkSettings()),
+        ClusterDialer(None, NetworkSettings(), host_ip=HOST),
         failed=lambda port, reason: failures.append((port.owner, reason)),
         freed=freed.append,
     )
@@ -115,8 +115,7 @@ def _services(events: list[str]) -> ClusterServices:
         Informer(cast(Client, None), SERVICES),  # neither of them runs
         Informer(cast(Client, None), ENDPOINT_SLICES),
         recorder=cast(NodeEventRecorder, _Recorder(events)),
-        node_addresses=(HOST,),
-        api_address=None,
+        addresses=NodeAddresses(HOST, (HOST,), None),
         changed=lambda _namespaces: None,
     )
 

@@ -148,6 +148,13 @@ def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
+def unmapped(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The IPv4 address that an address such as ::ffff:127.0.0.1 stands for: connections go there."""
+    return getattr(address, "ipv4_mapped", None) or address
+
+
 def ip(text: str, field: str, errs: list[FieldError]) -> bool:
     """Return whether the text is an IP address; append an error if it is not."""
     if parse_ip(text) is not None:
@@ -176,6 +183,7 @@ def non_special_ip(text: str, field: str, errs: list[FieldError]) -> None:
     if address is None:
         errs.append(field_errors.invalid(field, text, "must be a valid IP address"))
         return
+    address = unmapped(address)
     if address.is_unspecified:
         errs.append(field_errors.invalid(field, text, f"may not be unspecified ({text})"))
     if address.is_loopback:
@@ -183,7 +191,7 @@ def non_special_ip(text: str, field: str, errs: list[FieldError]) -> None:
     if address.is_link_local:
         detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
         errs.append(field_errors.invalid(field, text, detail))
-    if address.is_multicast and text.lower().startswith(("224.0.0.", "ff02:")):
+    if address.is_multicast and str(address).startswith(("224.0.0.", "ff02:")):
         detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
         errs.append(field_errors.invalid(field, text, detail))
 

@@ -27,7 +27,7 @@ from torchyard.node.events import NodeEventRecorder
 from torchyard.node.images import python
 from torchyard.node.images.store import ImageStore
 from torchyard.node.logs.progress import ProgressScanner
-from torchyard.node.network.addresses import PodIPAllocator
+from torchyard.node.network.addresses import NodeAddresses, PodIPAllocator
 from torchyard.node.network.cluster_services import ClusterServices
 from torchyard.node.network.dialer import ClusterDialer
 from torchyard.node.network.outbound import OutboundRelay
@@ -109,7 +109,13 @@ class NodeAgent:
         self.metrics = ResourceMetrics(settings.pods)
         self._progress = ProgressScanner(settings.pods, report_progress) if report_progress is not None else None
         self._node: Object = {}
-        self.dialer = ClusterDialer.of_node(settings.root, settings.network, has_network=self.machine.network)
+        self.dialer = ClusterDialer.of_node(
+            settings.root,
+            settings.network,
+            has_network=self.machine.network,
+            host_ip=self.context.host_ip,
+            api=settings.api_address,
+        )
 
     async def run(self) -> None:
         cgroups.prepare(self.machine.cgroups)
@@ -120,8 +126,11 @@ class NodeAgent:
             self._services,
             self._slices,
             recorder=self.context.recorder,
-            node_addresses=tuple(dict.fromkeys(("127.0.0.1", self.context.host_ip))),
-            api_address=self._settings.api_address,
+            addresses=NodeAddresses(
+                self.context.host_ip,
+                tuple(dict.fromkeys(("127.0.0.1", self.context.host_ip))),
+                self._settings.api_address,
+            ),
             changed=self._names_changed,
         )
         self.context.names = services.records_in

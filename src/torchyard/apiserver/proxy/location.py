@@ -6,7 +6,7 @@ import ipaddress
 import random
 from typing import NamedTuple
 
-from torchyard.api import errors
+from torchyard.api import checks, errors
 from torchyard.api.objects import Object
 from torchyard.apiserver.service_network.resolver import ServiceLister
 
@@ -99,7 +99,7 @@ def _is_pod(lister: ServiceLister, namespace: str, address: Object) -> bool:
 
 def _is_global_unicast(text: str) -> bool:
     try:
-        address = ipaddress.ip_address(text)
+        address = checks.unmapped(ipaddress.ip_address(text))
     except ValueError:
         return False
     return not (address.is_loopback or address.is_multicast or address.is_link_local or address.is_unspecified)

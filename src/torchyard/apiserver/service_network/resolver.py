@@ -64,6 +64,7 @@ def ready_endpoints(slices: Iterable[Object], port_name: str) -> list[tuple[str,
     return [
         (str(endpoint["addresses"][0]), int(port["port"]))
         for endpoint_slice in slices
+        if endpoint_slice.get("addressType") != "FQDN"  # as kube-proxy, which does not resolve names
         for port in endpoint_slice.get("ports") or ()
         if (port.get("name") or "") == port_name and port.get("port") and (port.get("protocol") or "TCP") == "TCP"
         for endpoint in endpoint_slice.get("endpoints") or ()

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchyard.api.errors import YardError
 from torchyard.api.pod import kubelet_messages as messages
@@ -53,6 +53,14 @@ class NetworkSettings:
     def for_pod(self, address: str) -> PodNetwork:
         prefix = ipaddress.ip_network(self.pods).prefixlen
         return {"address": address, "prefix": prefix, "gateway": self.gateway}
+
+
+class NodeAddresses(NamedTuple):
+    """Addresses of the machine. `api` is the API server's."""
+
+    host: str
+    listening: tuple[str, ...]  # on which node ports and host ports are open
+    api: tuple[str, int] | None
 
 
 class PodIPAllocator:

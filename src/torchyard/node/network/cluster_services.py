@@ -16,7 +16,7 @@ from torchyard.api.service import messages
 from torchyard.kube.informer import Informer, key_of
 from torchyard.node.events import NodeEventRecorder
 from torchyard.node.network import dns, names
-from torchyard.node.network.addresses import NetworkSettings
+from torchyard.node.network.addresses import NetworkSettings, NodeAddresses
 from torchyard.node.network.dialer import ClusterDialer
 from torchyard.node.network.proxy import ServiceProxy
 from torchyard.node.network.service_ports import ServicePort, host_ports, service_ports
@@ -32,7 +32,7 @@ _PAUSE_FACTOR = 5.0
 
 
 class ClusterServices:
-    """`records` are the current DNS records; `api_address` is the API server's, outside the pod network.
+    """`records` are the current DNS records.
 
     `changed` is called with the namespaces whose names have changed.
     """
@@ -45,13 +45,12 @@ class ClusterServices:
         slices: Informer,
         *,
         recorder: NodeEventRecorder,
-        node_addresses: tuple[str, ...],
-        api_address: tuple[str, int] | None,
+        addresses: NodeAddresses,
         changed: Callable[[set[str]], None],
     ) -> None:
         self._settings, self._network = settings, network
         self._services, self._slices, self._changed = services, slices, changed
-        self._recorder, self._node_addresses = recorder, node_addresses
+        self._recorder, self._node_addresses = recorder, addresses.listening
         self._pods: dict[str, Object] = {}  # with host ports, by owner of the port
         self._reported: set[tuple[str, str]] = set()  # events, by uid and message
         self.records: names.DnsRecords = {}
@@ -64,8 +63,8 @@ class ClusterServices:
         self._has_dirty = asyncio.Event()
         self._proxy = ServiceProxy(
             network,
-            ClusterDialer(network, settings),
-            external={settings.api: api_address} if api_address else {},
+            ClusterDialer(network, settings, host_ip=addresses.host, api=addresses.api),
+            external={settings.api: addresses.api} if addresses.api else {},
             failed=self._listen_failed,
             freed=self._mark_dirty,
         )

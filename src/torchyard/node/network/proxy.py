@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
+import ipaddress
 import itertools
 import logging
 import os
@@ -110,7 +112,11 @@ class ServiceProxy:
         if not key.on_machine:
             assert self._network is not None
             return await self._network.listen(key.protocol, key.address, key.port)
-        family = socket.AF_INET6 if ":" in key.address else socket.AF_INET
+        try:  # a name would be resolved here, while everything else waits
+            address = ipaddress.ip_address(key.address)
+        except ValueError:
+            raise OSError(errno.EADDRNOTAVAIL, f"{key.address!r} is not an IP address") from None
+        family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
         is_udp = key.protocol == "udp"
         server = socket.socket(family, socket.SOCK_DGRAM if is_udp else socket.SOCK_STREAM)
         try:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from torchyard.api import checks
 from torchyard.api.objects import Object
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 _PROTOCOLS: dict[str, Protocol] = {"TCP": "tcp", "UDP": "udp"}  # SCTP is not supported
 _DEFAULT_AFFINITY_SECONDS = 10800
-_ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104
 
 
 class ListenKey(NamedTuple):
@@ -81,10 +81,16 @@ def host_ports(pod: Object, *, node_addresses: Iterable[str]) -> list[ServicePor
             if not port.get("hostPort") or protocol is None:
                 continue
             host = port.get("hostIP") or ""
-            for each in addresses if host in _ANY_ADDRESS else [host]:
+            for each in addresses if _is_any_address(host) else [host]:
                 key = ListenKey(protocol, each, port["hostPort"], on_machine=True)
                 ports.append(ServicePort(key, ((address, port["containerPort"]),), owner))
     return ports
+
+
+def _is_any_address(host: str) -> bool:
+    """Whether a port is for all addresses of the node. Text that is no address is left as it is: listening fails."""
+    address = checks.parse_ip(host)
+    return not host or (address is not None and checks.unmapped(address).is_unspecified)
 
 
 def _affinity_seconds(spec: Object) -> int:
@@ -98,6 +104,8 @@ def endpoints_of(slices: list[Object], port_name: str) -> tuple[tuple[str, int],
     """The ready endpoints; while there are none, those that still serve though they are terminating."""
     ready, terminating = [], []
     for endpoint_slice in slices:
+        if endpoint_slice.get("addressType") == "FQDN":  # as kube-proxy, which does not resolve names
+            continue
         numbers = [
             port["port"]
             for port in endpoint_slice.get("ports") or ()
