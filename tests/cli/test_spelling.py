@@ -13,6 +13,7 @@ from tests.support.yard import Yard, _command, _environment
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.cli import jobs
 from torchyard.sdk import Yard as SdkYard
 
 
@@ -99,3 +100,8 @@ def test_a_misspelled_claim_queue_and_class_get_a_suggestion(plane: Yard, tmp_pa
     classed = {**pod("class-typo", "true")}
     classed["spec"] = {**classed["spec"], "priorityClassName": "system-node-critcal"}
     assert "hint: did you mean system-node-critical?" in refusal(plane, tmp_path, classed)
+
+
+def test_no_escape_sequence_of_a_job_reaches_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    jobs._print_lines(["web  50% \x1b]0;title\x07\x9b31m é"])
+    assert capsys.readouterr().out == "web  50% ?]0;title??31m é\n"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import cast
 
 import pytest
 
 from torchyard.api.errors import StatusError
+from torchyard.console import multiplex
 from torchyard.console import sessions as module
+from torchyard.console.request import ConsoleBackend, ConsoleRequest, ConsoleResponse, KubernetesRequest
 from torchyard.console.sessions import CODE_SECONDS, SESSION_SECONDS, ConsoleSessions
 
 
@@ -51,12 +55,13 @@ def test_unused_codes_are_limited_and_expired_ones_do_not_count(monkeypatch: pyt
     sessions.issue_code("alice")
     with pytest.raises(StatusError, match="too many"):
         sessions.issue_code("alice")
+    sessions.issue_code("bob")  # others have their own
     clock.now += CODE_SECONDS
     sessions.issue_code("alice")
 
 
 def test_a_session_ends_by_time_by_sign_out_and_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(module, "MAX_SESSIONS", 1)
     clock = Clock()
     sessions: ConsoleSessions[str] = ConsoleSessions("c", clock=clock)
     first, second, third = sign_in(sessions), sign_in(sessions, "bob"), sign_in(sessions)
@@ -101,3 +106,22 @@ async def test_what_a_session_streams_ends_with_it() -> None:
     with pytest.raises(asyncio.CancelledError):
         await reader
     assert is_closed.is_set()
+
+
+async def test_one_users_pages_do_not_count_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Backend:
+        async def kubernetes(self, caller: str, request: KubernetesRequest) -> ConsoleResponse:
+            raise NotImplementedError
+
+    monkeypatch.setattr(multiplex, "MAX_RESPONSES", 1)
+    hub: multiplex.StreamHub[str] = multiplex.StreamHub(
+        cast(ConsoleBackend[str], Backend()), lambda caller: caller.partition("/")[0]
+    )
+    request = ConsoleRequest("POST", "/streams", "", {}, b"", is_tls=True)
+    body = (await hub.handle(request, "alice/1")).body
+    assert not isinstance(body, bytes)
+    async with aclosing(body) as chunks:
+        await anext(chunks)
+        with pytest.raises(StatusError, match="too many pages"):
+            await hub.handle(request, "alice/2")
+        assert (await hub.handle(request, "bob/1")).status == 200

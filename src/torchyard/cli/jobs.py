@@ -64,8 +64,9 @@ def ps(
 
 
 def _print_lines(lines: list[str]) -> None:
+    """Progress is what a program printed: no escape sequence of it reaches the terminal."""
     for line in lines:
-        say(line)
+        say("".join(character if character.isprintable() else "?" for character in line))
 
 
 def _record(summary: JobSummary) -> dict[str, Any]:

@@ -16,7 +16,7 @@ Everything but the pages needs the header `X-Torchyard-Console: 1`.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from typing import Generic, TypeVar
 from urllib.parse import parse_qs, unquote
 
@@ -60,11 +60,12 @@ class ConsoleApp(Generic[CallerT, CredentialT]):
         *,
         hosts: Collection[str],
         pages: ConsolePages | None = None,
+        user_of: Callable[[CallerT], object] = lambda caller: caller,
     ) -> None:
         self.sessions = sessions
         self._backend, self._hosts = backend, frozenset(hosts)
         self._pages = pages or ConsolePages()
-        self._hub = StreamHub(backend)
+        self._hub = StreamHub(backend, user_of)
 
     def session_of(self, request: ConsoleRequest) -> ConsoleSession[CredentialT] | None:
         """The session whose cookie a request has, if a page of the console sent it."""

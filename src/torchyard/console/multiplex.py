@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qs
@@ -27,7 +27,7 @@ from torchyard.console.kubernetes_path import check_kubernetes_path
 from torchyard.console.request import ConsoleBackend, ConsoleRequest, ConsoleResponse, KubernetesRequest
 
 MAX_OPEN = 128  # watches and logs of one response
-MAX_RESPONSES = 64
+MAX_RESPONSES = 64  # of one user
 MAX_ID = 128
 # Lines that wait for the browser. Then the watches and logs wait too, and with them the API server.
 _MAX_WAITING = 256
@@ -44,8 +44,8 @@ class _Opening(NamedTuple):
 class StreamHub(Generic[CallerT]):
     """The responses that are under way, by their ids, which only those who began them know."""
 
-    def __init__(self, backend: ConsoleBackend[CallerT]) -> None:
-        self._backend = backend
+    def __init__(self, backend: ConsoleBackend[CallerT], user_of: Callable[[CallerT], object]) -> None:
+        self._backend, self._user_of = backend, user_of
         self._responses: dict[str, _Multiplexer[CallerT]] = {}
 
     async def handle(self, request: ConsoleRequest, caller: CallerT) -> ConsoleResponse:
@@ -59,7 +59,8 @@ class StreamHub(Generic[CallerT]):
                 raise StatusError(404, "NotFound", "this stream has ended; begin another with POST /console/streams")
             multiplexer.change(openings, closings)
             return ConsoleResponse(204)
-        if len(self._responses) >= MAX_RESPONSES:
+        user = self._user_of(caller)
+        if sum(self._user_of(other.caller) == user for other in self._responses.values()) >= MAX_RESPONSES:
             raise errors.too_many_requests("too many pages of the console are open")
         return ConsoleResponse(200, self._run(caller, openings), "application/x-ndjson")
 

@@ -16,8 +16,9 @@ from torchyard.api.errors import StatusError, too_many_requests
 
 CODE_SECONDS = 120.0
 SESSION_SECONDS = 12 * 3600.0
+# Of one user: nobody can sign others out, or keep them from signing in.
 MAX_CODES = 64
-MAX_SESSIONS = 256
+MAX_SESSIONS = 64
 COOKIE_PATH = "/console"
 
 CredentialT = TypeVar("CredentialT")
@@ -56,8 +57,14 @@ class ConsoleSessions(Generic[CredentialT]):
     A look-up by digest takes a time that says nothing about other secrets.
     """
 
-    def __init__(self, cookie: str, *, clock: Callable[[], float] = time.time) -> None:
-        self._cookie, self._clock = cookie, clock
+    def __init__(
+        self,
+        cookie: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        user_of: Callable[[CredentialT], object] = lambda credential: credential,
+    ) -> None:
+        self._cookie, self._clock, self._user_of = cookie, clock, user_of
         self._codes: dict[bytes, tuple[float, CredentialT]] = {}
         self._sessions: dict[bytes, ConsoleSession[CredentialT]] = {}
 
@@ -65,7 +72,8 @@ class ConsoleSessions(Generic[CredentialT]):
         """A code that begins one session with this credential, for a short time."""
         now = self._clock()
         self._codes = {digest: code for digest, code in self._codes.items() if code[0] > now}
-        if len(self._codes) >= MAX_CODES:
+        user = self._user_of(credential)
+        if sum(self._user_of(other) == user for _, other in self._codes.values()) >= MAX_CODES:
             raise too_many_requests("too many one-time codes are unused", retry_after=int(CODE_SECONDS))
         code = secrets.token_urlsafe(32)
         self._codes[_digest(code)] = now + CODE_SECONDS, credential
@@ -79,8 +87,10 @@ class ConsoleSessions(Generic[CredentialT]):
             raise StatusError(401, "Unauthorized", "the one-time code was used or is too old; run `yard console` again")
         for digest in [digest for digest, session in self._sessions.items() if session.expires <= now]:
             self._end(digest)
-        if len(self._sessions) >= MAX_SESSIONS:
-            self._end(next(iter(self._sessions)))  # the oldest
+        user = self._user_of(credential)
+        own = [digest for digest, session in self._sessions.items() if self._user_of(session.credential) == user]
+        if len(own) >= MAX_SESSIONS:
+            self._end(own[0])  # the oldest
         secret = secrets.token_urlsafe(32)
         self._sessions[_digest(secret)] = ConsoleSession(credential, now + SESSION_SECONDS)
         return self._set_cookie(secret, int(SESSION_SECONDS), is_tls=is_tls)

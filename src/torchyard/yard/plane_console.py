@@ -52,9 +52,13 @@ class PlaneConsole:
         self, router: Router, settings: PlaneSettings, samples: SampleCollector, *, hosts: frozenset[str]
     ) -> None:
         self._router = router
-        sessions: ConsoleSessions[ConsoleCredential] = ConsoleSessions(COOKIE)
+        sessions: ConsoleSessions[ConsoleCredential] = ConsoleSessions(
+            COOKIE, user_of=lambda credential: credential.user.name
+        )
         backend = PlaneBackend(router, settings, samples)
-        self._app: ConsoleApp[User, ConsoleCredential] = ConsoleApp(backend, sessions, hosts=hosts | LOOPBACK_HOSTS)
+        self._app: ConsoleApp[User, ConsoleCredential] = ConsoleApp(
+            backend, sessions, hosts=hosts | LOOPBACK_HOSTS, user_of=lambda user: user.name
+        )
 
     def authenticate(self, headers: Mapping[str, str]) -> User | None:
         """The user of a session, if a page of the console sent the request."""

@@ -10,6 +10,7 @@ import pytest
 from tests.support.http import Client
 
 from torchyard.api.objects import Object
+from torchyard.apiserver.crd.conversion.webhook import _batches
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 STRING: Object = {"type": "string"}
@@ -112,3 +113,9 @@ def test_a_deprecated_version_returns_a_warning_on_every_request(client: Client)
     assert client.get(path("v1beta1")).warnings == [DEPRECATED]
     assert client.post(path("v1beta1"), multi("v1beta1", "warned")).warnings == [DEPRECATED]
     assert client.get(path("v1")).warnings == []
+
+
+def test_objects_are_converted_in_batches_that_an_answer_has_room_for() -> None:
+    objects: list[Object] = [{"data": "x" * size} for size in (10, 600_000, 600_000, 2_000_000, 10)]
+    assert list(_batches(objects, [0, 1, 2, 3, 4])) == [[0, 1], [2], [3], [4]]
+    assert list(_batches(objects, [])) == []

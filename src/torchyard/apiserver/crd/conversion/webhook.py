@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import orjson
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 # As upstream, whatever the definition says.
 TIMEOUT_SECONDS = 30
 _MAX_CACHED = 4096
+# Of the objects in one call: the size of the answer is limited, and converted objects may be larger.
+_BATCH_BYTES = 1 << 20
 
 
 class WebhookConverter:
@@ -78,12 +81,13 @@ class WebhookConverter:
         return converted
 
     async def _convert(self, resource: Resource, desired: str, objects: list[Object]) -> list[Object]:
-        """Objects of one version in one call; a collection has several after its storage version changed."""
+        """Objects of one version at a time; a collection has several after its storage version changed."""
         converted: dict[int, Object] = {}
         for version in dict.fromkeys(obj["apiVersion"] for obj in objects):
             indexes = [index for index, obj in enumerate(objects) if obj["apiVersion"] == version]
-            results = await self._call(resource, desired, [objects[index] for index in indexes])
-            converted |= dict(zip(indexes, results, strict=True))
+            for batch in _batches(objects, indexes):
+                results = await self._call(resource, desired, [objects[index] for index in batch])
+                converted |= dict(zip(batch, results, strict=True))
         return [converted[index] for index in range(len(objects))]
 
     async def _call(self, resource: Resource, desired: str, objects: list[Object]) -> list[Object]:
@@ -126,3 +130,18 @@ class WebhookConverter:
         if len(self._cache) >= _MAX_CACHED:
             self._cache.clear()
         self._cache[(resource.api_version, record.key)] = record
+
+
+def _batches(objects: list[Object], indexes: list[int]) -> Iterator[list[int]]:
+    """The indexes of the objects that are converted together."""
+    batch: list[int] = []
+    size = 0
+    for index in indexes:
+        own = len(orjson.dumps(objects[index]))
+        if batch and size + own > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(index)
+        size += own
+    if batch:
+        yield batch
