@@ -7,8 +7,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator
-
-import pytest
+from typing import Any
 
 from torchyard.node.network.connection_limit import ConnectionLimit, accept
 from torchyard.node.network.dns import DnsServer
@@ -98,19 +97,20 @@ def test_all_pods_together_have_a_limit() -> None:
     assert limit.acquire("10.244.0.19")
 
 
-async def test_a_failed_accept_does_not_end_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
+async def test_a_failed_accept_does_not_end_the_server() -> None:
     failures = [OSError(24, "Too many open files"), ConnectionAbortedError(103, "aborted")]
-    real = loop.sock_accept
 
-    async def failing(server: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
-        if failures:
-            raise failures.pop()
-        return await real(server)
+    class FailingSocket(socket.socket):
+        def accept(self) -> tuple[socket.socket, Any]:
+            if failures:
+                raise failures.pop()
+            return super().accept()
 
-    monkeypatch.setattr(loop, "sock_accept", failing)
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+    with FailingSocket() as server, socket.socket() as client:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
         server.setblocking(False)
+        client.connect(server.getsockname())
         connection, pod = await asyncio.wait_for(accept(server, ConnectionLimit(16)), 10)
         connection.close()
     assert (pod, failures) == ("127.0.0.1", [])
