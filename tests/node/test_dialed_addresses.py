@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from torchyard.api import checks
-from torchyard.api.errors import StatusError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.api.field_errors import FieldError
 from torchyard.api.gvr import ENDPOINT_SLICES, SERVICES
 from torchyard.api.objects import Object
@@ -18,7 +18,7 @@ from torchyard.apiserver.service_network.resolver import ready_endpoints
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.node.events import NodeEventRecorder
-from torchyard.node.network.addresses import NetworkSettings, NodeAddresses
+from torchyard.node.network.addresses import NetworkSettings, NodeAddresses, listening_addresses
 from torchyard.node.network.cluster_services import ClusterServices
 from torchyard.node.network.dialer import ClusterDialer
 from torchyard.node.network.proxy import ServiceProxy
@@ -108,7 +108,7 @@ async def test_host_ports_of_running_pods_are_open_again_after_a_restart() -> No
         Informer(client, SERVICES),
         Informer(client, ENDPOINT_SLICES),
         recorder=cast(NodeEventRecorder, None),
-        addresses=NodeAddresses("127.0.0.1", ("127.0.0.1",), None),
+        addresses=NodeAddresses("192.0.2.7", ("127.0.0.1",), None),
         changed=lambda namespaces: None,
     )
     pod: Object = {
@@ -117,6 +117,7 @@ async def test_host_ports_of_running_pods_are_open_again_after_a_restart() -> No
         "status": {"podIP": "10.244.0.5", "phase": "Running"},
     }
     services.pod_changed(pod, is_deleted=False)
+    assert services.machine_address(("192.0.2.7", port)) == ("192.0.2.7", port)
     for _ in range(2):
         running = asyncio.create_task(services.run())
         async with asyncio.timeout(30):
@@ -128,5 +129,16 @@ async def test_host_ports_of_running_pods_are_open_again_after_a_restart() -> No
                     continue
                 writer.close()
                 break
+        # pods reach the port at the node's address, though it is open on loopback alone, and no other port of it
+        assert services.machine_address(("192.0.2.7", port)) == ("127.0.0.1", port)
+        assert services.machine_address(("192.0.2.7", port + 1)) == ("192.0.2.7", port + 1)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+def test_ports_are_open_on_loopback_unless_other_addresses_are_named() -> None:
+    assert listening_addresses("", "198.51.100.7") == ("127.0.0.1",)
+    assert listening_addresses("primary", "198.51.100.7") == ("127.0.0.1", "198.51.100.7")
+    assert listening_addresses("198.51.100.0/24, 2001:db8::/32", "198.51.100.7") == ("127.0.0.1", "198.51.100.7")
+    with pytest.raises(YardError, match="--node-port-addresses"):
+        listening_addresses("example.com", "198.51.100.7")

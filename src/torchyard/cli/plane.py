@@ -71,6 +71,14 @@ def up(
             help="Run every image that podman or docker has in that engine, not only images unknown to the node.",
         ),
     ] = False,
+    node_port_addresses: Annotated[
+        str,
+        typer.Option(
+            metavar="RANGES",
+            help="Open node ports and host ports on these addresses of the machine too, not on loopback alone: "
+            "ranges such as 192.168.0.0/16, or primary, the node's address.",
+        ),
+    ] = "",
     pod_pids_limit: Annotated[
         int | None,
         typer.Option(
@@ -112,9 +120,11 @@ def up(
 
     Examples: yard up; yard up --detach --port 0; yard up --python .venv/bin/python
     """
+    from torchyard.node.network.addresses import listening_addresses
     from torchyard.yard import process
     from torchyard.yard.lock import PlaneProcess
 
+    listening_addresses(node_port_addresses, host="127.0.0.1")  # a wrong range is refused before anything starts
     settings = PlaneSettings(
         state=(state or default_state()).absolute(),
         host=host,
@@ -130,6 +140,7 @@ def up(
         python=python,
         keep_pods=keep_pods,
         engine=engine,
+        node_port_addresses=node_port_addresses,
         pod_pids_limit=pod_pids_limit,
         watchdog_threshold=watchdog_threshold,
         max_connections=max_connections,

@@ -27,7 +27,7 @@ from torchyard.node.events import NodeEventRecorder
 from torchyard.node.images import python
 from torchyard.node.images.store import ImageStore
 from torchyard.node.logs.progress import ProgressScanner
-from torchyard.node.network.addresses import NodeAddresses, PodIPAllocator
+from torchyard.node.network.addresses import NodeAddresses, PodIPAllocator, listening_addresses
 from torchyard.node.network.cluster_services import ClusterServices
 from torchyard.node.network.dialer import ClusterDialer
 from torchyard.node.network.outbound import OutboundRelay
@@ -128,7 +128,7 @@ class NodeAgent:
             recorder=self.context.recorder,
             addresses=NodeAddresses(
                 self.context.host_ip,
-                tuple(dict.fromkeys(("127.0.0.1", self.context.host_ip))),
+                listening_addresses(self._settings.node_port_addresses, self.context.host_ip),
                 self._settings.api_address,
             ),
             changed=self._names_changed,
@@ -153,7 +153,9 @@ class NodeAgent:
             if self._progress is not None:
                 parts["progress"] = self._progress.run
             if self.machine.network and not self.machine.outbound_missing:
-                relay = OutboundRelay(ClusterNetwork(self._settings.root), self._settings.network)
+                relay = OutboundRelay(
+                    ClusterNetwork(self._settings.root), self._settings.network, redirect=services.machine_address
+                )
                 parts["outbound"] = relay.run
             await run_parts(**parts)
         finally:

@@ -24,6 +24,7 @@ class NodeSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     api_address: tuple[str, int] | None = None  # the endpoint of the kubernetes service
     max_pods: int = 110
+    node_port_addresses: str = ""  # ranges besides loopback, or `primary`: where node ports and host ports are open
     pod_pids_limit: int = field(default_factory=default_pids_limit)  # processes and threads of a pod; -1: unlimited
     labels: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)  # overrides what the machine has

@@ -28,6 +28,7 @@ def node_settings(settings: PlaneSettings, port: int) -> NodeSettings:
         kept_logs=HistoryStore(settings.history).logs if settings.history_days else None,
         api_address=(settings.host, port),
         labels=labels,
+        node_port_addresses=settings.node_port_addresses,
         pod_pids_limit=default_pids_limit() if settings.pod_pids_limit is None else settings.pod_pids_limit,
     )
 

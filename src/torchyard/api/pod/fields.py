@@ -224,7 +224,8 @@ _CONTAINER = [
         applies=_other_port,
     ),
     FieldSupport(
-        f"{_C}.ports[].hostPort", note="of the machine's loopback and node address, unless hostIP names another"
+        f"{_C}.ports[].hostPort",
+        note="on loopback and --node-port-addresses, unless hostIP names an address",
     ),
     FieldSupport(f"{_C}.ports[].hostIP", "ignored", "yes", "ignored", "see hostPort"),
     FieldSupport(f"{_C}.resizePolicy[].resourceName"),

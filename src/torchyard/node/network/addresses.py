@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import psutil
+
+from torchyard.api import checks
 from torchyard.api.errors import YardError
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.api.service.cidr import SERVICE_CIDR
@@ -61,6 +64,24 @@ class NodeAddresses(NamedTuple):
     host: str
     listening: tuple[str, ...]  # on which node ports and host ports are open
     api: tuple[str, int] | None
+
+
+def listening_addresses(ranges: str, host: str) -> tuple[str, ...]:
+    """Where node ports and host ports are open: on loopback, and on the IPv4 addresses in these ranges.
+
+    `primary` is the node's own address, as for kube-proxy's --nodeport-addresses.
+    """
+    parts = [part.strip() for part in ranges.split(",") if part.strip()]
+    try:
+        networks = [ipaddress.ip_network(f"{host}/32" if part == "primary" else part, strict=False) for part in parts]
+    except ValueError as error:
+        raise YardError(
+            f"--node-port-addresses: {error}", hint="give ranges such as 192.168.0.0/16, or primary", code="BadOption"
+        ) from None
+    own = [host, *(each.address for interface in psutil.net_if_addrs().values() for each in interface)]
+    addresses = [each for each in own if ":" not in each and checks.parse_ip(each) is not None]
+    chosen = [each for each in addresses if any(ipaddress.ip_address(each) in network for network in networks)]
+    return tuple(dict.fromkeys(("127.0.0.1", *chosen)))
 
 
 class PodIPAllocator:

@@ -50,7 +50,7 @@ class ClusterServices:
     ) -> None:
         self._settings, self._network = settings, network
         self._services, self._slices, self._changed = services, slices, changed
-        self._recorder, self._node_addresses = recorder, addresses.listening
+        self._recorder, self._node_addresses, self._host = recorder, addresses.listening, addresses.host
         self._pods: dict[str, Object] = {}  # with host ports, by owner of the port
         self._reported: set[tuple[str, str]] = set()  # events, by uid and message
         self.records: names.DnsRecords = {}
@@ -160,6 +160,12 @@ class ClusterServices:
                 seconds = min(seconds * 2, _MAX_RETRY_SECONDS) or _MIN_RETRY_SECONDS
                 loop = asyncio.get_running_loop()
                 self._retries[key] = seconds, loop.call_later(seconds, self._mark_dirty, key)
+
+    def machine_address(self, destination: tuple[str, int]) -> tuple[str, int]:
+        """Where a pod's connection to the machine goes: the node's ports are open to pods at its address."""
+        host, port = destination
+        is_own = host == self._host and host not in self._node_addresses
+        return ("127.0.0.1", port) if is_own and self._proxy.listens("127.0.0.1", port) else destination
 
     def _ports_of(self, key: str) -> list[ServicePort]:
         if key in self._pods:

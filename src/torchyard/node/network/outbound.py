@@ -11,6 +11,7 @@ import functools
 import logging
 import socket
 import struct
+from collections.abc import Callable
 
 from torchyard.node.network.addresses import NetworkSettings
 from torchyard.node.network.connection_limit import ConnectionLimit, accept, close_when_done
@@ -24,8 +25,16 @@ _CONNECT_SECONDS = 60.0
 
 
 class OutboundRelay:
-    def __init__(self, network: ClusterNetwork, settings: NetworkSettings) -> None:
-        self._network, self._settings = network, settings
+    """`redirect` says where a destination is: a node port may be open on loopback alone."""
+
+    def __init__(
+        self,
+        network: ClusterNetwork,
+        settings: NetworkSettings,
+        *,
+        redirect: Callable[[tuple[str, int]], tuple[str, int]] = lambda destination: destination,
+    ) -> None:
+        self._network, self._settings, self._redirect = network, settings, redirect
         self._connections: set[asyncio.Task[None]] = set()
         self._limit = ConnectionLimit()
 
@@ -55,7 +64,7 @@ class OutboundRelay:
                 if destination[0] == self._settings.gateway:
                     raise ConnectionRefusedError("nothing but the relay listens on the gateway")
                 async with asyncio.timeout(_CONNECT_SECONDS):
-                    await asyncio.get_running_loop().sock_connect(outside, destination)
+                    await asyncio.get_running_loop().sock_connect(outside, self._redirect(destination))
             except (OSError, TimeoutError) as error:
                 log.info("outbound connection failed: error=%r", str(error))
                 # The pod sees a reset: the closest to a refusal once a connection is accepted.

@@ -108,6 +108,10 @@ class ServiceProxy:
         if not waiting:
             self._waiting.pop(key, None)
 
+    def listens(self, address: str, port: int) -> bool:
+        """Whether a TCP port of the machine is served."""
+        return ListenKey("tcp", address, port, on_machine=True) in self._listeners
+
     async def _listen(self, key: ListenKey) -> socket.socket:
         if not key.on_machine:
             assert self._network is not None
