@@ -89,16 +89,22 @@ def test_a_plain_callback_that_blocks_is_recorded(kind: str) -> None:
 
 
 def test_c_code_that_holds_the_gil_is_recorded(kind: str) -> None:
+    shares = list[float]()
+
     async def hold_the_gil() -> None:
-        start = time.monotonic()
+        start, used = time.monotonic(), time.process_time()
         while time.monotonic() - start < 2 * THRESHOLD:
             sum(range(20_000_000))
+        shares.append((time.process_time() - used) / (time.monotonic() - start))
 
     async def work() -> None:
         await asyncio.create_task(hold_the_gil())
 
-    metrics = watched(kind, work)
-    assert any("hold_the_gil" in name for name in metrics.blocked)
+    for _ in range(20):
+        metrics = watched(kind, work)
+        if shares[-1] > 0.5:  # a process that gets no CPU is not recorded, so a busy machine needs another try
+            break
+    assert any("hold_the_gil" in name for name in metrics.blocked), shares
 
 
 def test_a_busy_loop_of_short_callbacks_is_not_recorded(kind: str) -> None:
