@@ -100,10 +100,12 @@ def test_c_code_that_holds_the_gil_is_recorded(kind: str) -> None:
     async def work() -> None:
         await asyncio.create_task(hold_the_gil())
 
-    for _ in range(20):
+    for _ in range(5):
         metrics = watched(kind, work)
-        if shares[-1] > 0.5:  # a process that gets no CPU is not recorded, so a busy machine needs another try
+        if shares[-1] > 0.5:
             break
+    else:
+        pytest.skip(f"other processes take the CPU, and a process that gets none is not recorded: {shares}")
     assert any("hold_the_gil" in name for name in metrics.blocked), shares
 
 
