@@ -30,6 +30,10 @@ WITHIN = 30.0
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running"}}
 EXEC = "/api/v1/namespaces/default/pods/p/exec?command=cat&stdin=true&stdout=true"
 FORWARD = "/api/v1/namespaces/default/pods/p/portforward?ports=80"
+PROTOCOLS = {
+    EXEC: ["v5.channel.k8s.io", "v4.channel.k8s.io", ""],
+    FORWARD: ["v4.channel.k8s.io", "SPDY/3.1+portforward.k8s.io", ""],
+}
 KEY = base64.b64encode(b"0123456789abcdef").decode()
 HANDSHAKE = {
     "Upgrade": "websocket",
@@ -215,6 +219,19 @@ async def test_a_flood_of_pings_is_answered_at_the_pace_of_the_reader() -> None:
         assert router.defects == []
 
 
+async def test_protocols_that_a_path_does_not_have_are_refused() -> None:
+    async with serving() as (router, port):
+        for path, protocol in (
+            (EXEC, "SPDY/3.1+portforward.k8s.io"),
+            (FORWARD, "v5.channel.k8s.io"),
+            (EXEC, "graphql"),
+        ):
+            status, _, writer = await handshake(port, path, {**HANDSHAKE, "Sec-WebSocket-Protocol": protocol})
+            assert status == 403, (path, protocol)
+            writer.close()
+        assert router.defects == []
+
+
 async def test_mutated_websocket_conversations_end_without_a_defect(caplog: pytest.LogCaptureFixture) -> None:
     unexpected: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unexpected.append(str(context)))
@@ -223,9 +240,9 @@ async def test_mutated_websocket_conversations_end_without_a_defect(caplog: pyte
         for seed in range(rounds(150, 10_000)):
             choice = random.Random(seed)
             path = choice.choice([EXEC, FORWARD])
-            protocol = choice.choice(["v5.channel.k8s.io", "v4.channel.k8s.io", "SPDY/3.1+portforward.k8s.io", ""])
+            protocol = choice.choice(PROTOCOLS[path])
             status, _, writer = await handshake(port, path, {**HANDSHAKE, "Sec-WebSocket-Protocol": protocol})
-            assert status == 101
+            assert status == 101, (path, protocol)
             with contextlib.suppress(ConnectionError):
                 for _ in range(choice.randrange(1, 8)):
                     data = bytearray(
