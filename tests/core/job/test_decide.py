@@ -144,3 +144,12 @@ def test_time_to_live_counts_from_the_condition_that_ended_the_job() -> None:
     assert seconds_left(job, NOW + timedelta(seconds=30)) == 70.0
     assert seconds_left(stored(ttlSecondsAfterFinished=0), NOW) is None
     assert seconds_left(stored(status={"conditions": [ended]}), NOW) is None
+
+
+def test_a_job_that_was_suspended_before_its_first_status_has_a_start_time_when_its_pods_finish_it() -> None:
+    job = stored(completions=None, parallelism=1, suspend=True)
+    first = decision_for(job, pod("Succeeded")).status
+    last = decision_for({**job, "status": first}, pod("Succeeded", tracked=False)).status
+    last = decision_for({**job, "status": last}, pod("Succeeded", tracked=False)).status or last
+    assert last is not None and last["startTime"], last
+    assert ("Complete", "True") in conditions(last)

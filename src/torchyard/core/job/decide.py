@@ -101,6 +101,8 @@ class _JobSync:
         status.active, status.ready, status.terminating = pod_plan.active, pod_plan.ready, pod_plan.terminating
         self._account(ending)
         if ending is not None:
+            if status.start_time is None:  # suspended before its first status was written, and its pods finished it
+                status.start()
             self._end(ending)
 
     def _ending(self) -> FinishedCondition | None:
