@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.kubernetes import ROOT
+from tests.support.syntax import parse
 
 # Modules whose distribution has another name.
 DISTRIBUTIONS = {
@@ -50,7 +51,7 @@ def imported(directory: Path) -> dict[str, Path]:
     """The top-level modules that the files of a directory import, each with one file that does."""
     modules: dict[str, Path] = {}
     for path in directory.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.support.kubernetes import ROOT
+from tests.support.syntax import parse
 
 SOURCES = sorted((ROOT / "src" / "torchyard").rglob("*.py"))
 FILLERS = frozenset(["asked", "found", "given", "kept", "made", "one", "said", "them", "there", "told", "what", "who"])
@@ -24,7 +25,7 @@ def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
 def test_no_name_is_a_filler_word_and_no_class_name_has_two_meanings() -> None:
     fillers, modules = [], defaultdict(list)
     for path in SOURCES:
-        tree = ast.parse(path.read_text())
+        tree = parse(path)
         fillers += [f"{path.relative_to(ROOT)}:{line}: {name}" for name, line in bound_names(tree) if name in FILLERS]
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
