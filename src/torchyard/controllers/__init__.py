@@ -14,7 +14,7 @@ Start with `loop`, the contract of every controller. Then, in reading order:
 - `scheduler`, `scheduler_writes`: pods to nodes.
 - `volume_binder`, `volume_protection`, `ephemeral_volumes`, `local_provisioner`: storage.
 - `node_lifecycle`, `pod_eviction`: unreachable nodes, taints and their pods.
-- `service_pods`, `endpoints`, `endpointslices`, `endpointslice_mirroring`, `service_cidr`: services.
+- `service_pods`, `service_slices`, `endpoints`, `endpointslices`, `endpointslice_mirroring`, `service_cidr`: services.
 - `autoscaler`: HorizontalPodAutoscalers.
 - `namespaces`, `namespace_objects`, `quotas`, `token_secrets`, `certificate_requests`, `role_aggregation`,
 `garbage_collector`: the rest of kube-controller-manager that a plane needs.
