@@ -34,10 +34,17 @@ def _missing() -> str:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
+def driver() -> None:
+    """Skip where the pages or what drives them are missing."""
     if missing := _missing():
         print(f"SKIPPED the pages of the console: {missing}")
         pytest.skip(missing)
+
+
+# Playwright keeps an event loop running in this thread, so that no other test may call asyncio.run() while it is open:
+# it must end with the module that uses it.
+@pytest.fixture(scope="module")
+def chromium(driver: None) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -47,7 +54,7 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def plane(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def plane(driver: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Yard(tmp_path_factory.mktemp("plane"), node=True, flags=("--python", sys.executable)) as server:
         create_jobs(server)
         yield server
@@ -81,14 +88,14 @@ def sign_in(chromium: Any, link: str) -> Any:
     return state
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def link(plane: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The link to the console of the plane."""
     with run_console(plane.kubeconfig, tmp_path_factory.mktemp("console")) as link:
         yield link
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in(chromium: Any, link: str) -> Any:
     """The cookies of a browser that has opened the link."""
     return sign_in(chromium, link)
