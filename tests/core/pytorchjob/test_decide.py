@@ -236,11 +236,31 @@ def test_a_running_job_can_be_suspended_and_resumed() -> None:
     assert conditions(again.status) == [("Created", "True"), ("Suspended", "False"), ("Running", "True")]
 
 
-def test_pods_still_terminating_after_a_resume_are_not_failures() -> None:
-    status = {"startTime": to_rfc3339(at(20)), "conditions": [condition("Suspended")]}
-    leftover = [pod(kind, index, going=at(40)) for kind, index in ((M, 0), (W, 0), (W, 1))]
-    decision = decision_for(job(policy="Never", status=status), *leftover, now=20)
-    assert not decision.status or "Failed" not in dict(conditions(decision.status))
+@pytest.mark.parametrize("created", [0, 20])
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "ExitCode"])
+def test_pods_still_terminating_after_a_resume_are_not_counted(policy: str, phase: str, created: float) -> None:
+    """Deleted at 20, resumed at 20; a program that exits with 0 on SIGTERM has not finished the job."""
+    status = {"startTime": to_rfc3339(NOW), "conditions": [condition("Running", "False"), condition("Suspended")]}
+    leftover = [pod(kind, index, phase, going=at(50)) for kind, index in ((M, 0), (W, 0), (W, 1))]
+    for obj in leftover:
+        obj["metadata"] |= {"creationTimestamp": to_rfc3339(at(created)), "deletionGracePeriodSeconds": 30}
+    resumed = decision_for(job(policy=policy, status=status), *leftover, now=20)
+    later = decision_for(job(policy=policy, status=resumed.status), *leftover, now=22)
+    for decision in (resumed, later):
+        state = dict(conditions(decision.status or resumed.status))
+        assert "Succeeded" not in state and "Failed" not in state and "Restarting" not in state
+        assert decision.restarts is None
+    replaced = decision_for(job(policy=policy, status=later.status or resumed.status), now=25)
+    assert [item["kind"] for item in replaced.create].count("Pod") == 3
+
+
+def test_a_pod_deleted_by_hand_after_a_resume_is_a_failure() -> None:
+    status = {"startTime": to_rfc3339(at(20)), "conditions": [condition("Suspended", "False", since=20)]}
+    gone = pod(M, 0, going=at(51))
+    gone["metadata"] |= {"creationTimestamp": to_rfc3339(at(20)), "deletionGracePeriodSeconds": 30}
+    decision = decision_for(job(policy="Never", status=status), gone, now=22)
+    assert dict(conditions(decision.status))["Failed"] == "True"
 
 
 @pytest.mark.parametrize(

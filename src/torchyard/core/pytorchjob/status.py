@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from torchyard.api.conditions import is_true
 from torchyard.api.metadata import is_terminating
@@ -98,18 +98,20 @@ class PyTorchJobStatus:
         return True
 
     def count(self, view: PyTorchJobView) -> None:
-        """Set the counters from the pods. Pending pods are not counted, terminating ones count as failed."""
+        """Set the counters from the pods. Pending pods are not counted, terminating ones count as failed.
+
+        A pod that the suspension deleted is not counted, whatever its end: the job has started anew.
+        """
         self.replicas = {}
         for kind, spec in view.replicas.items():
             size = int(spec["replicas"])
-            pods = [pod for slot, pod in view.pods.items() if slot[0] == kind and slot[1] < size]
+            slots = [(slot, pod) for slot, pod in view.pods.items() if slot[0] == kind and slot[1] < size]
+            pods = [pod for _, pod in slots if not self._is_leftover(pod)]
             counts = {
                 "active": sum(phase(pod) == "Running" and not is_terminating(pod) for pod in pods),
                 "succeeded": sum(phase(pod) == "Succeeded" for pod in pods),
                 "failed": sum(
-                    phase(pod) == "Failed"
-                    or (phase(pod) == "Running" and is_terminating(pod) and not self._is_leftover(pod))
-                    for pod in pods
+                    phase(pod) == "Failed" or (phase(pod) == "Running" and is_terminating(pod)) for pod in pods
                 ),
             }
             replica_status: Object = {name: number for name, number in counts.items() if number}
@@ -117,9 +119,20 @@ class PyTorchJobStatus:
             self.replicas[kind] = replica_status
 
     def _is_leftover(self, pod: Object) -> bool:
-        """Whether a pod is from before the job was resumed: it terminates because of the suspension, not by failure."""
+        """Whether a pod is from before the job was resumed: it ends because of the suspension, however it ends.
+
+        Times have whole seconds, so that a pod can be created, deleted and the job resumed at the same time.
+        """
+        if not is_terminating(pod):
+            return False
         created, start = pod["metadata"].get("creationTimestamp"), self._rest.get("startTime")
-        return bool(created and start and created < start)
+        return bool(created and start and created < start) or self._was_deleted_before_resume(pod)
+
+    def _was_deleted_before_resume(self, pod: Object) -> bool:
+        times = [_resume_time(condition) for condition in self.conditions]
+        resumed = next((time for time in times if time is not None), None)
+        grace = timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        return resumed is not None and parse_rfc3339(pod["metadata"]["deletionTimestamp"]) - grace <= resumed
 
     def number(self, kind: str, counter: str) -> int:
         return int((self.replicas.get(kind) or {}).get(counter) or 0)
@@ -135,6 +148,11 @@ class PyTorchJobStatus:
             active = int(counts.pop("active", 0) or 0)
             if active:
                 counts["succeeded"] = int(counts.get("succeeded") or 0) + active
+
+
+def _resume_time(condition: Object) -> datetime | None:
+    is_resumed = condition["type"] == messages.SUSPENDED and condition["status"] == "False"
+    return _time(condition.get("lastTransitionTime")) if is_resumed else None
 
 
 def _time(text: str | None) -> datetime | None:
