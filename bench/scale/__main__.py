@@ -28,7 +28,9 @@ from tests.support.yard import yard as run_yard
 
 from bench.scale.fill import fill
 from bench.scale.freed import freed_milliseconds
-from bench.scale.kinds import KINDS, PREPARED, Kind
+from bench.scale.kinds import KINDS, PREPARED, Kind, Object
+from torchyard.api.errors import StatusError
+from torchyard.kube.client import Client
 from torchyard.kube.connect import open_client
 from torchyard.kube.kubeconfig import load
 
@@ -39,6 +41,7 @@ _TEMPLATES = 200
 _MEASURED = 800
 # Longer than the period of everything that runs periodically.
 _IDLE_SECONDS = 31.0
+_CONFLICT = 409
 _GROWS = ("rss_mb", "restart_cpu_s")
 
 
@@ -92,11 +95,22 @@ async def _create(kubeconfig: Path, kind: Kind, numbers: range) -> None:
                 obj = kind.make(number)
                 await client.raw("POST", kind.path, obj)
                 if kind.status is not None:
-                    path = f"{kind.path}/{obj['metadata']['name']}"
-                    current = await client.raw("GET", path)
-                    await client.raw("PUT", f"{path}/status", {**current, "status": kind.status})
+                    await _put_status(client, f"{kind.path}/{obj['metadata']['name']}", kind.status)
 
         await asyncio.gather(*(create_all() for _ in range(_CONCURRENT)))
+
+
+async def _put_status(client: Client, path: str, status: Object) -> None:
+    """Again after a conflict: the controller of the object writes its status, too."""
+    while True:
+        current = await client.raw("GET", path)
+        try:
+            await client.raw("PUT", f"{path}/status", {**current, "status": status})
+        except StatusError as error:
+            if error.status != _CONFLICT:
+                raise
+        else:
+            return
 
 
 def _get_ms(kubeconfig: Path, kind: Kind, *, rounds: int = 5) -> float:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tests.kueue.case_states import (
@@ -43,6 +44,8 @@ _QUIET_ROUNDS_AT_END = 3
 _STEP_SECONDS = 1.05  # times of creations and reservations have whole seconds, and decide the order
 _CONFLICT = 409
 _POLL = 0.05
+_WEBHOOK_FAILED = "failed calling webhook"
+_WEBHOOK_SECONDS = 120.0
 
 
 @dataclass
@@ -210,6 +213,20 @@ def run_cases(
 
 
 def _apply(client: Client, namespace: str, operation: Operation) -> Answer:
+    return _retried(lambda: _send(client, namespace, operation))
+
+
+def _retried(send: Callable[[], Answer]) -> Answer:
+    """Send again while the webhooks of a slow Kueue do not answer the server: such a request has changed nothing."""
+    deadline = time.monotonic() + _WEBHOOK_SECONDS
+    while True:
+        answer = send()
+        if answer.status < 500 or _WEBHOOK_FAILED not in answer.text or time.monotonic() > deadline:
+            return answer
+        time.sleep(_POLL)
+
+
+def _send(client: Client, namespace: str, operation: Operation) -> Answer:
     path = _PLURALS[operation.kind].format(namespace)
     match operation.verb:
         case "create":
@@ -237,7 +254,7 @@ def _set_conditions(client: Client, namespace: str, name: str, *changed: Object,
             "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
             "status": {"conditions": list(conditions.values()), **status},
         }
-        answer = client.patch(f"{path}/status", patch)
+        answer = _retried(partial(client.patch, f"{path}/status", patch))
         if answer.status != _CONFLICT:
             return answer
 
