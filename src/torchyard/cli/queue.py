@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from torchyard.api.errors import StatusError, YardError
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import advice_messages, job_messages, names
 from torchyard.cli.options import State, say
 from torchyard.cli.target import Context, Kubeconfig, choose_connection, run_with_client
 
@@ -143,12 +143,12 @@ def position(job: Job, namespace: Namespace = "", state: State = None) -> None:
     if workload.position is None:
         say(f"{job} is not pending: {workload.state.lower()}")
         return
-    say(f"{job} is at {messages.position_in_queue(workload.position, workload.cluster_queue)}")
+    say(f"{job} is at {advice_messages.position_in_queue(workload.position, workload.cluster_queue)}")
     estimate = estimate_start(workload, positions, time.time())
     if estimate is None:
         say("no estimate: fewer than three jobs have finished in this ClusterQueue")
     else:
-        say(messages.start_estimate(estimate.seconds, estimate.deviation))
+        say(advice_messages.start_estimate(estimate.seconds, estimate.deviation))
 
 
 @app.command("why")
@@ -190,7 +190,7 @@ async def _compose_error(client: Client, job: str, namespace: str) -> str:
     events = [
         event
         for event in (await client.list(EVENTS, namespace, fields=fields)).items
-        if event["reason"] in (messages.EVENT_COMPOSE_ERROR, messages.EVENT_PRIORITY_CLASS_NOT_FOUND)
+        if event["reason"] in (job_messages.EVENT_COMPOSE_ERROR, job_messages.EVENT_PRIORITY_CLASS_NOT_FOUND)
     ]
     latest = max(events, key=lambda event: event.get("lastTimestamp") or "", default=None)
     return str(latest["message"]) if latest is not None else ""

@@ -15,7 +15,7 @@ import yaml
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import configuration_messages, names
 from torchyard.controllers.queue.external import ExternalIntegration
 from torchyard.core.queue.kueue_detection import IntegrationMode, KueueIntegration, detect_kueue
 from torchyard.kube.client import Client
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 60.0  # seconds
 _CONFIGURATION_KEY = "controller_manager_config.yaml"
-NOT_CHECKED = KueueIntegration(IntegrationMode.NONE, "", (messages.KUEUE_NOT_CHECKED,))
+NOT_CHECKED = KueueIntegration(IntegrationMode.NONE, "", (configuration_messages.KUEUE_NOT_CHECKED,))
 
 
 async def inspect_kueue(client: Client) -> KueueIntegration:
@@ -129,9 +129,9 @@ class KueueWatcher:
                 return integration
             await check_permissions(self._client, queue_permissions())
         except YardError as error:
-            return KueueIntegration(IntegrationMode.NONE, "", (messages.kueue_not_usable(error),))
+            return KueueIntegration(IntegrationMode.NONE, "", (configuration_messages.kueue_not_usable(error),))
         if integration.version != names.STORED:
-            reasons = (*integration.reasons, messages.kueue_version_needed())
+            reasons = (*integration.reasons, configuration_messages.kueue_version_needed())
             return KueueIntegration(IntegrationMode.NONE, integration.version, reasons)
         return integration
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import job_messages, messages, names
 from torchyard.controllers.queue.gvr import WORKLOADS
 
 Cluster = Any
@@ -83,6 +83,6 @@ async def test_running_job_that_grows_is_queued_with_its_new_size(cluster: Clust
     pending = await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.REASON_PENDING)
     assert "current podset request (3) > maximum capacity (2)" in pending["message"]
     await cluster.running("train", is_running=False)
-    await cluster.events(messages.EVENT_DELETED_WORKLOAD)
+    await cluster.events(job_messages.EVENT_DELETED_WORKLOAD)
     await cluster.client.patch(JOBS, "train", {"spec": {"parallelism": 2}}, "default")
     await cluster.running("train")

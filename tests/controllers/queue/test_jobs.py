@@ -13,7 +13,7 @@ from torchyard.api.conditions import find
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages
+from torchyard.api.queue import job_messages, messages
 from torchyard.controllers.queue.gvr import CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
@@ -36,11 +36,14 @@ async def test_job_is_queued_started_and_finished(cluster: Cluster) -> None:
     await cluster.set_pod_phase("train", "Succeeded")
     await cluster.condition("train", messages.FINISHED, "True", messages.REASON_SUCCEEDED)
     events = await cluster.events(
-        messages.EVENT_CREATED_WORKLOAD, messages.EVENT_STARTED, messages.EVENT_FINISHED_WORKLOAD, messages.ADMITTED
+        job_messages.EVENT_CREATED_WORKLOAD,
+        job_messages.EVENT_STARTED,
+        job_messages.EVENT_FINISHED_WORKLOAD,
+        messages.ADMITTED,
     )
     job_events = {event["reason"]: event for event in events if event["involvedObject"]["kind"] == "Job"}
-    assert job_events[messages.EVENT_STARTED]["message"] == "Admitted by clusterQueue team"
-    assert job_events[messages.EVENT_STARTED]["source"]["component"] == "batch/job-kueue-controller"
+    assert job_events[job_messages.EVENT_STARTED]["message"] == "Admitted by clusterQueue team"
+    assert job_events[job_messages.EVENT_STARTED]["source"]["component"] == "batch/job-kueue-controller"
     workload = await cluster.workload("train")
     assert workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == created["metadata"]["uid"]
     assert workload["metadata"]["name"].startswith("job-train-")
@@ -71,7 +74,7 @@ async def test_preempted_job_is_restored_and_started_again(cluster: Cluster) -> 
     await cluster.set_pod_phase("high", "Succeeded")
     again = await cluster.running("low")
     assert again["spec"]["template"]["spec"]["nodeSelector"] == {**selector, "kind": "fast"}
-    await cluster.events(messages.PREEMPTED, messages.EVENT_STOPPED, "EvictedDueToPreempted")
+    await cluster.events(messages.PREEMPTED, job_messages.EVENT_STOPPED, "EvictedDueToPreempted")
 
 
 async def test_quota_is_held_until_all_pods_are_gone(cluster: Cluster) -> None:
@@ -264,7 +267,7 @@ async def test_pending_workload_has_a_reason_and_an_event_with_advice(
 async def test_missing_priority_class_is_reported(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels={"kueue.x-k8s.io/priority-class": "nope"})
-    events = await cluster.events(messages.EVENT_PRIORITY_CLASS_NOT_FOUND)
+    events = await cluster.events(job_messages.EVENT_PRIORITY_CLASS_NOT_FOUND)
     assert any(
         "create it, or use one that `kubectl get wpc` lists" in event["message"]
         for event in events

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages
+from torchyard.api.queue import configuration_messages
 
 # Names of labels of pods. Kueue sets them without a topology, too.
 _LABEL_FIELDS = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount"})
@@ -28,19 +28,21 @@ _TOPOLOGY_ANNOTATIONS = tuple(
     )
 )
 _CHECK_CONTROLLERS = {
-    "kueue.x-k8s.io/multikueue": messages.MULTIKUEUE_UNSUPPORTED,
-    "kueue.x-k8s.io/provisioning-request": messages.PROVISIONING_REQUESTS_UNSUPPORTED,
+    "kueue.x-k8s.io/multikueue": configuration_messages.MULTIKUEUE_UNSUPPORTED,
+    "kueue.x-k8s.io/provisioning-request": configuration_messages.PROVISIONING_REQUESTS_UNSUPPORTED,
 }
 
 
 def unsupported_in_flavor(spec: Object) -> Iterator[FieldError]:
     if spec.get("topologyName"):
-        yield field_errors.forbidden("spec.topologyName", messages.TOPOLOGIES_UNSUPPORTED)
+        yield field_errors.forbidden("spec.topologyName", configuration_messages.TOPOLOGIES_UNSUPPORTED)
 
 
 def unsupported_in_cluster_queue(spec: Object) -> Iterator[FieldError]:
     if spec.get("concurrentAdmissionPolicy"):
-        yield field_errors.forbidden("spec.concurrentAdmissionPolicy", messages.CONCURRENT_ADMISSION_UNSUPPORTED)
+        yield field_errors.forbidden(
+            "spec.concurrentAdmissionPolicy", configuration_messages.CONCURRENT_ADMISSION_UNSUPPORTED
+        )
 
 
 def unsupported_in_check(spec: Object) -> Iterator[FieldError]:
@@ -51,13 +53,15 @@ def unsupported_in_check(spec: Object) -> Iterator[FieldError]:
 
 def unsupported_in_workload(spec: Object) -> Iterator[FieldError]:
     if spec.get("preemptionGates"):
-        yield field_errors.forbidden("spec.preemptionGates", messages.MULTIKUEUE_UNSUPPORTED)
+        yield field_errors.forbidden("spec.preemptionGates", configuration_messages.MULTIKUEUE_UNSUPPORTED)
     for index, pod_set in enumerate(spec.get("podSets") or ()):
         path = f"spec.podSets[{index}]"
         for field in sorted((pod_set.get("topologyRequest") or {}).keys() - _LABEL_FIELDS):
-            yield field_errors.forbidden(f"{path}.topologyRequest.{field}", messages.TOPOLOGIES_UNSUPPORTED)
+            yield field_errors.forbidden(
+                f"{path}.topologyRequest.{field}", configuration_messages.TOPOLOGIES_UNSUPPORTED
+            )
         annotations = ((pod_set.get("template") or {}).get("metadata") or {}).get("annotations") or {}
         for name in _TOPOLOGY_ANNOTATIONS:
             if name in annotations:
                 field = f"{path}.template.metadata.annotations[{name}]"
-                yield field_errors.forbidden(field, messages.TOPOLOGIES_UNSUPPORTED)
+                yield field_errors.forbidden(field, configuration_messages.TOPOLOGIES_UNSUPPORTED)

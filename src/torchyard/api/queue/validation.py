@@ -12,7 +12,7 @@ from torchyard.api import names as any_names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.quantity import Quantity, QuantityError
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import names, queue_messages
 from torchyard.api.queue.quantities import parse_quantity
 from torchyard.api.queue.taints import check_taints, check_toleration_keys, taint_rules, toleration_rules
 from torchyard.api.queue.unsupported import (
@@ -76,7 +76,7 @@ class ClusterQueueStrategy(InUseStrategy):
         spec = obj.get("spec") or {}
         warnings: list[str] = []
         if spec.get("namespaceSelector") is None:
-            warnings.append(messages.NO_NAMESPACE_SELECTED)
+            warnings.append(queue_messages.NO_NAMESPACE_SELECTED)
         return warnings + list(_suspicious_quotas(spec))
 
 
@@ -87,7 +87,7 @@ class CohortStrategy(Strategy):
         if spec.get("parentName") == obj["metadata"].get("name"):
             errs.append(
                 field_errors.invalid(
-                    "spec.parentName", spec["parentName"], messages.cohort_cycle([spec["parentName"]] * 2)
+                    "spec.parentName", spec["parentName"], queue_messages.cohort_cycle([spec["parentName"]] * 2)
                 )
             )
         _check_groups(spec, errs, parent="parent" if not spec.get("parentName") else "", is_cohort=True)

@@ -10,7 +10,7 @@ import orjson
 from torchyard.api import errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import advice_messages, names
 from torchyard.api.resources import Resource, Subresource
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.registry.lookup import StoreLookup
@@ -139,5 +139,5 @@ def _count_parameter(ctx: RequestContext, name: str, default: int) -> int:
     if not value:
         return default
     if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise errors.bad_request(messages.invalid_count_parameter(name, value))
+        raise errors.bad_request(advice_messages.invalid_count_parameter(name, value))
     return int(value)

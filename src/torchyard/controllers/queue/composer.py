@@ -9,7 +9,7 @@ from torchyard.api.errors import YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import job_messages, names
 from torchyard.controllers.queue.gvr import POD_PRIORITY_CLASSES, PRIORITY_CLASSES
 from torchyard.core.queue.integrations import JobIntegration, queue_name_of
 from torchyard.core.queue.slices import is_elastic
@@ -87,7 +87,7 @@ class WorkloadComposer:
         limit = (job["metadata"].get("labels") or {}).get(names.MAX_SECONDS)
         if limit is not None:
             if not _is_seconds(limit) or int(limit) < 1:
-                raise YardError(messages.invalid_max_seconds(limit), hint=messages.MAX_SECONDS_HINT)
+                raise YardError(job_messages.invalid_max_seconds(limit), hint=job_messages.MAX_SECONDS_HINT)
             spec["maximumExecutionTimeSeconds"] = int(limit)
         return spec
 
@@ -97,7 +97,7 @@ class WorkloadComposer:
         if name:
             workload_class = self._classes.get("", name)
             if workload_class is None:
-                raise PriorityClassNotFound(messages.priority_class_not_found(name))
+                raise PriorityClassNotFound(job_messages.priority_class_not_found(name))
             reference = {"group": names.GROUP, "kind": names.PRIORITY_CLASS.kind, "name": name}
             return _Priority(workload_class["value"], reference)
         pod_class_name = self._pod_class_name(job)

@@ -13,7 +13,7 @@ from torchyard.api.conditions import find, has_true_condition, is_true
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import job_messages, messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.composer import PriorityClassNotFound, WorkloadComposer, admission_gates
 from torchyard.controllers.queue.gvr import WORKLOADS
@@ -88,7 +88,7 @@ class JobReconciler:
         informer = informers.for_resource(gvr)
         self._jobs = _JobCache(store.client, gvr, informer)
         self._composer = WorkloadComposer(informers, integration, gvr)
-        name = messages.job_component(integration.framework)
+        name = job_messages.job_component(integration.framework)
         self.recorder = store.new_recorder(name)
         self._events = _JobEvents(self.recorder, gvr, integration.kind)
         sources: list[Informer] = [informer, *self._composer.informers, *store.informers, *reads]
@@ -143,17 +143,17 @@ class JobReconciler:
     async def _create_workload(self, job: Object) -> None:
         """For a job that has none. A job that runs without quota is stopped first."""
         if not self._integration.is_suspended(job):
-            await self._stop(job, messages.NOT_ADMITTED)
+            await self._stop(job, job_messages.NOT_ADMITTED)
             return
         try:
             workload = self._composer.compose(job)
         except PodSetsUnknown:
             return
         except PriorityClassNotFound as error:
-            self._events.record(job, "Warning", messages.EVENT_PRIORITY_CLASS_NOT_FOUND, str(error))
+            self._events.record(job, "Warning", job_messages.EVENT_PRIORITY_CLASS_NOT_FOUND, str(error))
             return
         except YardError as error:
-            self._events.record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
+            self._events.record(job, "Warning", job_messages.EVENT_COMPOSE_ERROR, str(error))
             return
         try:
             await self._client.create(WORKLOADS, workload)
@@ -161,13 +161,13 @@ class JobReconciler:
             if error.reason == "AlreadyExists":
                 return  # the informer has not seen it yet
             if error.status in (400, 422):
-                self._events.record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
+                self._events.record(job, "Warning", job_messages.EVENT_COMPOSE_ERROR, str(error))
                 return
             raise
         age = max(0.0, self._store.now() - to_timestamp(job["metadata"]["creationTimestamp"]))
         self._workload_created(self._integration.kind, age)
         self._events.record(
-            job, "Normal", messages.EVENT_CREATED_WORKLOAD, messages.created_workload(*key_of(workload))
+            job, "Normal", job_messages.EVENT_CREATED_WORKLOAD, job_messages.created_workload(*key_of(workload))
         )
 
     async def _finish(self, job: Object, workload: Object, result: JobResult) -> None:
@@ -176,7 +176,7 @@ class JobReconciler:
         if await self._store.writer.write_status(key_of(workload), workload, status) is None:
             raise StatusError(409, "Conflict", messages.WORKLOAD_CHANGED)
         self._events.record(
-            job, "Normal", messages.EVENT_FINISHED_WORKLOAD, messages.workload_finished(*key_of(workload))
+            job, "Normal", job_messages.EVENT_FINISHED_WORKLOAD, job_messages.workload_finished(*key_of(workload))
         )
 
     async def _reconcile_job(self, job: Object, workload: Object) -> None:
@@ -186,7 +186,7 @@ class JobReconciler:
         evicted = find(conditions, messages.EVICTED)
         suspended = self._integration.is_suspended(job)
         if workload["metadata"].get("deletionTimestamp"):
-            await (self._release(job, workload) if suspended else self._stop(job, messages.WORKLOAD_IS_DELETED))
+            await (self._release(job, workload) if suspended else self._stop(job, job_messages.WORKLOAD_IS_DELETED))
         elif evicted is not None and evicted["status"] == "True" and status.get("admission"):
             await (self._release(job, workload) if suspended else self._stop(job, evicted["message"]))
         elif is_true(conditions, messages.ADMITTED) and status.get("admission"):
@@ -195,7 +195,7 @@ class JobReconciler:
             else:
                 await self._reconcile_running(job, workload)
         elif not suspended:
-            await self._stop(job, messages.NOT_ADMITTED)
+            await self._stop(job, job_messages.NOT_ADMITTED)
         else:
             await self._update_pending(job, workload)
 
@@ -208,7 +208,7 @@ class JobReconciler:
 
     async def _stop(self, job: Object, why: str) -> None:
         await self._jobs.patch(job, self._integration.suspend(job))
-        self._events.record(job, "Normal", messages.EVENT_STOPPED, why)
+        self._events.record(job, "Normal", job_messages.EVENT_STOPPED, why)
 
     async def _release(self, job: Object, workload: Object) -> None:
         """When all pods have stopped: restore the job, then release its quota."""
@@ -229,7 +229,9 @@ class JobReconciler:
         """The workload does not match the job any more: the job is stopped, and gets a new workload."""
         namespace, name = key_of(workload)
         await self._client.delete(WORKLOADS, name, namespace, uid=workload["metadata"]["uid"])
-        self._events.record(job, "Normal", messages.EVENT_DELETED_WORKLOAD, messages.deleted_workload(namespace, name))
+        self._events.record(
+            job, "Normal", job_messages.EVENT_DELETED_WORKLOAD, job_messages.deleted_workload(namespace, name)
+        )
 
     async def _start(self, job: Object, workload: Object) -> None:
         try:
@@ -246,7 +248,7 @@ class JobReconciler:
             await self._fail_to_start(job, workload, str(error))
             return
         cluster_queue = workload["status"]["admission"]["clusterQueue"]
-        self._events.record(job, "Normal", messages.EVENT_STARTED, messages.admitted_by(cluster_queue))
+        self._events.record(job, "Normal", job_messages.EVENT_STARTED, job_messages.admitted_by(cluster_queue))
 
     async def _fail_to_start(self, job: Object, workload: Object, why: str) -> None:
         status = lifecycle.finish(workload, messages.REASON_FAILED_TO_START, why, self._store.now())
@@ -276,7 +278,7 @@ class JobReconciler:
         except PodSetsUnknown:
             return
         except YardError as error:
-            self._events.record(job, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
+            self._events.record(job, "Warning", job_messages.EVENT_COMPOSE_ERROR, str(error))
             return
         if admission_gates(job) != admission_gates(workload):
             await self._update_gates(job, workload)
@@ -288,7 +290,7 @@ class JobReconciler:
         changed = {**workload, "spec": {**spec, "active": current.get("active", True)}}
         await self._client.update(WORKLOADS, changed)
         self._events.record(
-            job, "Normal", messages.EVENT_UPDATED_WORKLOAD, messages.updated_workload(*key_of(workload))
+            job, "Normal", job_messages.EVENT_UPDATED_WORKLOAD, job_messages.updated_workload(*key_of(workload))
         )
 
     async def _update_gates(self, job: Object, workload: Object) -> None:

@@ -12,7 +12,7 @@ from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import NODES
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import names, queue_messages
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES
 from torchyard.controllers.queue.stores import QueueStore
@@ -32,7 +32,7 @@ class LocalQueueProvisioner:
         self._store, self._client = store, store.client
         self._nodes = informers.for_resource(NODES)
         self._flavors = informers.for_resource(FLAVORS)
-        self.recorder = store.new_recorder(messages.COMPONENT_LOCAL_QUEUES)
+        self.recorder = store.new_recorder(queue_messages.COMPONENT_LOCAL_QUEUES)
         sources: list[Informer] = [self._nodes, *store.informers]
         self._controller = Controller("local-queues", self._reconcile, sources, workers=1)
         self._nodes.on_change(lambda *_: self._controller.queue.add(_MACHINE))
@@ -82,9 +82,9 @@ class LocalQueueProvisioner:
                     return
                 raise
             if gvr is not FLAVORS:
-                message = messages.local_queue_created(obj["kind"], metadata["name"])
+                message = queue_messages.local_queue_created(obj["kind"], metadata["name"])
                 reference = {**created, "kind": obj["kind"]}
-                self.recorder.event(reference, "Normal", messages.EVENT_LOCAL_QUEUE_CREATED, message)
+                self.recorder.event(reference, "Normal", queue_messages.EVENT_LOCAL_QUEUE_CREATED, message)
         elif names.LOCAL in (existing["metadata"].get("labels") or {}) and gvr is CLUSTER_QUEUES:
             groups = obj["spec"]["resourceGroups"]
             if existing["spec"].get("resourceGroups") != groups:

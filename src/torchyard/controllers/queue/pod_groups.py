@@ -8,7 +8,7 @@ from torchyard.api.conditions import is_true
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import job_messages, messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.gvr import WORKLOADS
 from torchyard.controllers.queue.pending_events import PendingEvents
@@ -29,7 +29,7 @@ class PodGroupReconciler:
             PODS, labels=f"{names.MANAGED}=true", indexes={_GROUP_INDEX: lambda pod: ("/".join(_workload_key(pod)),)}
         )
         self._pending_events = PendingEvents()
-        name = messages.job_component("pod")
+        name = job_messages.job_component("pod")
         self.recorder = store.new_recorder(name)
         sources: list[Informer] = [self._pods, *store.informers]
         self._controller = Controller(name, self._reconcile, sources)
@@ -77,7 +77,7 @@ class PodGroupReconciler:
             if len(pods) < pod_groups.group_size(pods):
                 return  # not all pods of the group exist yet
         except YardError as error:
-            self._record(pods, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
+            self._record(pods, "Warning", job_messages.EVENT_COMPOSE_ERROR, str(error))
             return
         owners = [
             {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
@@ -105,15 +105,15 @@ class PodGroupReconciler:
             if error.reason != "AlreadyExists":
                 raise
         else:
-            self._record(pods, "Normal", messages.EVENT_CREATED_WORKLOAD, messages.created_workload(*key))
+            self._record(pods, "Normal", job_messages.EVENT_CREATED_WORKLOAD, job_messages.created_workload(*key))
 
     async def _start(self, workload: Object, pods: list[Object]) -> None:
         infos = pod_set_infos(workload, self._store.state.objects.flavors)
-        message = messages.admitted_by(workload["status"]["admission"]["clusterQueue"])
+        message = job_messages.admitted_by(workload["status"]["admission"]["clusterQueue"])
         for pod in pods:
             if pod_groups.is_gated(pod):
                 await self._client.update(PODS, pod_groups.start_pod(pod, infos))
-                self._record([pod], "Normal", messages.EVENT_STARTED, message)
+                self._record([pod], "Normal", job_messages.EVENT_STARTED, message)
 
     async def _evict(self, key: Key, workload: Object, pods: list[Object]) -> None:
         """Pods cannot be suspended, only deleted. Whatever created them may create them again."""
@@ -131,10 +131,10 @@ class PodGroupReconciler:
     async def _finish(self, key: Key, workload: Object, pods: list[Object]) -> None:
         failed = sum(pod["status"]["phase"] == "Failed" for pod in pods)
         reason = messages.REASON_FAILED if failed else messages.REASON_SUCCEEDED
-        message = messages.pods_succeeded(len(pods) - failed, len(pods))
+        message = job_messages.pods_succeeded(len(pods) - failed, len(pods))
         status = lifecycle.finish(workload, reason, message, self._store.now())
         await self._store.writer.write_status(key, workload, status)
-        self._record(pods, "Normal", messages.EVENT_FINISHED_WORKLOAD, messages.workload_finished(*key))
+        self._record(pods, "Normal", job_messages.EVENT_FINISHED_WORKLOAD, job_messages.workload_finished(*key))
 
     def _record(
         self, pods: list[Object], type: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False

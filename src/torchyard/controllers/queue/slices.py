@@ -6,7 +6,7 @@ from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages
+from torchyard.api.queue import job_messages, messages
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.composer import WorkloadComposer
 from torchyard.controllers.queue.gvr import WORKLOADS
@@ -107,8 +107,8 @@ class SliceReconciler:
                 raise
         else:
             reference = {**job, "apiVersion": JOBS.api_version, "kind": self._integration.kind}
-            message = messages.created_workload(*key_of(workload))
-            self._recorder.event(reference, "Normal", messages.EVENT_CREATED_WORKLOAD, message)
+            message = job_messages.created_workload(*key_of(workload))
+            self._recorder.event(reference, "Normal", job_messages.EVENT_CREATED_WORKLOAD, message)
 
     async def _ungate_pods(self, job: Object, workloads: list[Object]) -> None:
         """Let as many pods be scheduled as are admitted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchyard.api.queue import messages
+from torchyard.api.queue import advice_messages, messages
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.eligibility import ineligible_advice
 from torchyard.core.queue.state import QueueState
@@ -24,11 +24,11 @@ def _advice(state: QueueState, info: WorkloadInfo, cause: str) -> str:
     if cq is None:
         return ""
     if cause == messages.REASON_EXCEEDS_MAX_QUOTA:
-        return messages.never_fits(cq.name)
+        return advice_messages.never_fits(cq.name)
     if cause == messages.REASON_QUOTA_HELD:
         heads = state.cache.blocked_heads([cq.node.root])
         owners = [head.cq.name for head in heads if head.cq is not cq]
-        return messages.quota_held_for(owners) if owners else ""
+        return advice_messages.quota_held_for(owners) if owners else ""
     return ""
 
 
@@ -39,6 +39,6 @@ def machine_hint(state: QueueState, info: WorkloadInfo) -> str:
     if cq is None or not cq.spec.is_local or not requests_gpu:
         return ""
     flavors = (state.objects.flavors.get(name) for name in cq.spec.flavors)
-    return messages.gpu_products(
+    return advice_messages.gpu_products(
         {flavor.node_labels[_GPU_PRODUCT] for flavor in flavors if flavor and _GPU_PRODUCT in flavor.node_labels}
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from torchyard.api import selectors
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import advice_messages, messages, names
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.specs import ClusterQueueSpec
@@ -69,14 +69,16 @@ def ineligible_advice(
     """What a user can do about a workload that is not eligible, to be added to the message."""
     spec = local_queues.get(info.local_queue)
     if spec is None:
-        return messages.available_queues(name for namespace, name in local_queues if namespace == info.key[0])
+        return advice_messages.available_queues(name for namespace, name in local_queues if namespace == info.key[0])
     if spec.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
-        return messages.LOCAL_QUEUE_STOPPED_ADVICE
+        return advice_messages.LOCAL_QUEUE_STOPPED_ADVICE
     name = spec.get("clusterQueue", "")
     cq = cluster_queues.get(name)
     if cq is None:
-        return messages.CREATE_CLUSTER_QUEUE_HINT
-    return messages.namespace_advice(name) if cq.inactive is None else messages.inactive_advice(cq.inactive)
+        return advice_messages.CREATE_CLUSTER_QUEUE_HINT
+    return (
+        advice_messages.namespace_advice(name) if cq.inactive is None else advice_messages.inactive_advice(cq.inactive)
+    )
 
 
 def _selects(spec: ClusterQueueSpec, labels: Mapping[str, str] | None) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torchyard.api.conditions import find
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import advice_messages, messages, names, queue_messages
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.api.times import to_rfc3339
 from torchyard.core.queue.cluster_queue import ClusterQueue
@@ -41,9 +41,9 @@ class MissingQuota:
     def __str__(self) -> str:
         requested, missing = (format_quantity(self.resource, amount) for amount in (self.requested, self.missing))
         if self.is_permanent:
-            return messages.quota_never_suffices(self.resource, self.flavor, requested, missing)
+            return advice_messages.quota_never_suffices(self.resource, self.flavor, requested, missing)
         users = [(name, format_quantity(self.resource, amount)) for name, amount in self.used_by]
-        return messages.quota_missing(self.resource, self.flavor, requested, missing, users)
+        return advice_messages.quota_missing(self.resource, self.flavor, requested, missing, users)
 
 
 class _Shortage(NamedTuple):
@@ -67,10 +67,10 @@ class PendingSummary:
     def __str__(self) -> str:
         """In one line, without the names of other workloads."""
         if self.fits:
-            return self.blocked or messages.WAITS_FOR_ITS_TURN
+            return self.blocked or advice_messages.WAITS_FOR_ITS_TURN
         parts = [self.blocked] if self.blocked else []
         if not self.can_fit:
-            parts.append(messages.NEVER_FITS)
+            parts.append(advice_messages.NEVER_FITS)
         return "; ".join([*parts, *map(str, self.missing), *self.mismatches])
 
 
@@ -87,11 +87,11 @@ class PendingExplanation(PendingSummary):
 
     @property
     def lines(self) -> list[str]:
-        lines = [messages.position_in_queue(self.position, self.cluster_queue), self.summary]
+        lines = [advice_messages.position_in_queue(self.position, self.cluster_queue), self.summary]
         if self.holders:
-            lines.append(messages.quota_held_by(self.holders))
+            lines.append(advice_messages.quota_held_by(self.holders))
         if self.estimate is not None:
-            lines.append(messages.start_estimate(self.estimate.seconds, self.estimate.deviation))
+            lines.append(advice_messages.start_estimate(self.estimate.seconds, self.estimate.deviation))
         return lines
 
 
@@ -175,7 +175,7 @@ class PendingExplainer:
             return info.requirements.invalid
         if info.requeue_at is not None:
             requeue_at = datetime.fromtimestamp(info.requeue_at, UTC)
-            return messages.waits_to_be_requeued(to_rfc3339(requeue_at))
+            return advice_messages.waits_to_be_requeued(to_rfc3339(requeue_at))
         reason = ineligible_reason(info, self._local_queues, self._cluster_queues, self._labels_of)
         if reason is None:
             is_mismatch = self._labels_of is None and workload.message.startswith(messages.NAMESPACE_MISMATCH)
@@ -237,8 +237,10 @@ def _assign(assigner: FlavorAssigner, node: QuotaNode) -> Assignment:
 def _inactive_by_status(obj: Object) -> ReasonMessage | None:
     """Why a ClusterQueue cannot admit."""
     if (obj.get("spec") or {}).get("stopPolicy", names.NO_STOP) != names.NO_STOP:
-        return ReasonMessage(messages.REASON_STOPPED, messages.cannot_admit(messages.CLUSTER_QUEUE_IS_STOPPED))
-    active = find((obj.get("status") or {}).get("conditions") or (), messages.ACTIVE)
+        return ReasonMessage(
+            queue_messages.REASON_STOPPED, queue_messages.cannot_admit(queue_messages.CLUSTER_QUEUE_IS_STOPPED)
+        )
+    active = find((obj.get("status") or {}).get("conditions") or (), queue_messages.ACTIVE)
     if active is None or active["status"] == "True":
         return None
     return ReasonMessage(active["reason"], active["message"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import names, queue_messages
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.dominant_resource_share import set_lendable
@@ -94,15 +94,15 @@ def _inactive_reason(
     missing_checks = [rule.name for rule in spec.checks if rule.name not in checks]
     inactive_checks = [rule.name for rule in spec.checks if not checks.get(rule.name)]
     if spec.is_terminating:
-        return ReasonMessage(messages.REASON_TERMINATING, messages.CLUSTER_QUEUE_IS_TERMINATING)
+        return ReasonMessage(queue_messages.REASON_TERMINATING, queue_messages.CLUSTER_QUEUE_IS_TERMINATING)
     if spec.stop_policy != names.NO_STOP:
-        reason, why = messages.REASON_STOPPED, messages.CLUSTER_QUEUE_IS_STOPPED
+        reason, why = queue_messages.REASON_STOPPED, queue_messages.CLUSTER_QUEUE_IS_STOPPED
     elif missing_flavors:
-        reason, why = messages.REASON_FLAVOR_NOT_FOUND, messages.missing_flavors(missing_flavors)
+        reason, why = queue_messages.REASON_FLAVOR_NOT_FOUND, queue_messages.missing_flavors(missing_flavors)
     elif missing_checks:
-        reason, why = messages.REASON_CHECK_NOT_FOUND, messages.missing_checks(missing_checks)
+        reason, why = queue_messages.REASON_CHECK_NOT_FOUND, queue_messages.missing_checks(missing_checks)
     elif inactive_checks:
-        reason, why = messages.REASON_CHECK_INACTIVE, messages.inactive_checks(inactive_checks)
+        reason, why = queue_messages.REASON_CHECK_INACTIVE, queue_messages.inactive_checks(inactive_checks)
     elif cycle:
-        reason, why = messages.REASON_COHORT_CYCLE, messages.cohort_cycle(cycle)
-    return ReasonMessage(reason, messages.cannot_admit(why)) if reason else None
+        reason, why = queue_messages.REASON_COHORT_CYCLE, queue_messages.cohort_cycle(cycle)
+    return ReasonMessage(reason, queue_messages.cannot_admit(why)) if reason else None

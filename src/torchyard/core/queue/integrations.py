@@ -16,7 +16,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages as pytorchjob_messages
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob.defaults import with_defaults
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import job_messages, names
 
 _CONTROLLER_LABELS = (CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME)
 
@@ -105,7 +105,7 @@ def apply_pod_set_info(template: Object, info: PodSetInfo) -> Object:
 def _merge(in_job: dict[str, str] | None, added: dict[str, str], field: str) -> dict[str, str]:
     for key, value in added.items():
         if in_job and in_job.get(key, value) != value:
-            raise CannotStart(messages.conflicting_value(field, key, in_job[key], value))
+            raise CannotStart(job_messages.conflicting_value(field, key, in_job[key], value))
     return {**(in_job or {}), **added}
 
 
@@ -166,7 +166,8 @@ class BatchJobIntegration:
         if min_count is not None:
             if not min_count.isdigit() or not 0 < int(min_count) < pod_set["count"]:
                 raise YardError(
-                    messages.invalid_min_parallelism(min_count), hint=messages.min_parallelism_hint(pod_set["count"])
+                    job_messages.invalid_min_parallelism(min_count),
+                    hint=job_messages.min_parallelism_hint(pod_set["count"]),
                 )
             pod_set["minCount"] = int(min_count)
         return [pod_set]
@@ -188,7 +189,7 @@ class BatchJobIntegration:
         for type in ("Complete", "Failed"):
             condition = find(conditions, type)
             if condition is not None and condition["status"] == "True":
-                return JobResult(type == "Complete", condition.get("message") or messages.JOB_FINISHED_SUCCESSFULLY)
+                return JobResult(type == "Complete", condition.get("message") or job_messages.JOB_FINISHED_SUCCESSFULLY)
         return None
 
     def pods_ready(self, job: Object) -> bool:

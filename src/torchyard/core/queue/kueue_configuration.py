@@ -12,7 +12,7 @@ from torchyard.api import field_errors
 from torchyard.api.errors import YardError
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages
+from torchyard.api.queue import configuration_messages
 from torchyard.api.times import TimeError, parse_duration
 from torchyard.core.queue.settings import (
     FINAL_SHARE,
@@ -50,12 +50,13 @@ def load_queue_settings(text: str) -> QueueSettings:
     try:
         configuration = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise YardError(messages.configuration_not_yaml(error)) from None
+        raise YardError(configuration_messages.configuration_not_yaml(error)) from None
     reader = _ConfigurationReader()
     settings = reader.read(configuration)
     if reader.errs:
         raise YardError(
-            messages.configuration_invalid(str(err) for err in reader.errs), hint=messages.CONFIGURATION_HINT
+            configuration_messages.configuration_invalid(str(err) for err in reader.errs),
+            hint=configuration_messages.CONFIGURATION_HINT,
         )
     return settings
 
@@ -74,7 +75,7 @@ class _ConfigurationReader:
         if configuration.get("kind") != "Configuration":
             self.errs.append(field_errors.not_supported("kind", configuration.get("kind"), ["Configuration"]))
         for field in sorted(map(str, configuration.keys() - _FIELDS - _PROCESS_FIELDS)):
-            self.errs.append(field_errors.forbidden(field, messages.CONFIGURATION_FIELD_UNSUPPORTED))
+            self.errs.append(field_errors.forbidden(field, configuration_messages.CONFIGURATION_FIELD_UNSUPPORTED))
         is_v1beta1 = version == _OLD_VERSION
         wait = self._section(configuration, "", "waitForPodsReady")
         settings = QueueSettings() if version == _VERSION else QueueSettings(pods_ready=False)
@@ -112,7 +113,9 @@ class _ConfigurationReader:
         if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
             return tuple(value) or default
         self.errs.append(
-            field_errors.wrong_type(f"{path}.preemptionStrategies", value, messages.CONFIGURATION_NOT_A_LIST)
+            field_errors.wrong_type(
+                f"{path}.preemptionStrategies", value, configuration_messages.CONFIGURATION_NOT_A_LIST
+            )
         )
         return None
 
@@ -125,7 +128,7 @@ class _ConfigurationReader:
         for name, weight in weights.items():
             is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
             if not is_number or not math.isfinite(weight) or weight < 0:
-                detail = messages.CONFIGURATION_NEGATIVE_WEIGHT
+                detail = configuration_messages.CONFIGURATION_NEGATIVE_WEIGHT
                 self.errs.append(field_errors.invalid(f"{path}.resourceWeights[{name}]", weight, detail))
         interval = AdmissionFairSharing.sampling_interval
         return AdmissionFairSharing(
@@ -163,12 +166,14 @@ class _ConfigurationReader:
         if value is None or isinstance(value, dict):
             return value
         name = f"{path}.{field}" if path else field
-        self.errs.append(field_errors.wrong_type(name, value, messages.CONFIGURATION_NOT_A_MAPPING))
+        self.errs.append(field_errors.wrong_type(name, value, configuration_messages.CONFIGURATION_NOT_A_MAPPING))
         return None
 
     def _check_fields(self, part: Object, path: str, known: set[str]) -> None:
         for field in sorted(map(str, part.keys() - known)):
-            self.errs.append(field_errors.forbidden(f"{path}.{field}", messages.CONFIGURATION_FIELD_UNKNOWN))
+            self.errs.append(
+                field_errors.forbidden(f"{path}.{field}", configuration_messages.CONFIGURATION_FIELD_UNKNOWN)
+            )
 
     def _flag(self, part: Object, path: str, field: str, default: bool) -> bool:
         value = part.get(field, default)
@@ -194,5 +199,7 @@ class _ConfigurationReader:
             self.errs.append(field_errors.invalid(f"{path}.{field}", value, str(error)))
             return default
         if seconds < 0 or (seconds == 0 and not may_be_zero):
-            self.errs.append(field_errors.invalid(f"{path}.{field}", value, messages.CONFIGURATION_NOT_POSITIVE))
+            self.errs.append(
+                field_errors.invalid(f"{path}.{field}", value, configuration_messages.CONFIGURATION_NOT_POSITIVE)
+            )
         return seconds

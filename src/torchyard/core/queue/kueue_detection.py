@@ -8,7 +8,7 @@ from enum import Enum
 
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import configuration_messages, names
 
 _WEBHOOK = "mpytorchjob.kb.io"
 EXTERNAL = f"{pytorchjob.KIND}.{pytorchjob.VERSION}.{pytorchjob.GROUP}"
@@ -37,23 +37,23 @@ def detect_kueue(
     """
     group = next((group for group in groups if group.get("name") == names.GROUP), None)
     if group is None:
-        return KueueIntegration(IntegrationMode.NONE, "", (messages.kueue_not_served(),))
+        return KueueIntegration(IntegrationMode.NONE, "", (configuration_messages.kueue_not_served(),))
     served = [entry["version"] for entry in group.get("versions") or ()]
     version = names.STORED if names.STORED in served else names.OLD if names.OLD in served else ""
     if not version:
-        return KueueIntegration(IntegrationMode.NONE, "", (messages.kueue_versions_unsupported(served),))
-    reasons = [messages.kueue_served(version)]
+        return KueueIntegration(IntegrationMode.NONE, "", (configuration_messages.kueue_versions_unsupported(served),))
+    reasons = [configuration_messages.kueue_served(version)]
     if not deployed:
-        reasons.append(messages.NO_KUEUE_MANAGER)
+        reasons.append(configuration_messages.NO_KUEUE_MANAGER)
         return KueueIntegration(IntegrationMode.NONE, version, tuple(reasons))
     names_of_webhooks = {webhook.get("name") for obj in webhooks for webhook in obj.get("webhooks") or ()}
     if _WEBHOOK in names_of_webhooks:
-        reasons.append(messages.webhook_found(_WEBHOOK, pytorchjob.KIND))
+        reasons.append(configuration_messages.webhook_found(_WEBHOOK, pytorchjob.KIND))
         return KueueIntegration(IntegrationMode.BUILT_IN, version, tuple(reasons))
-    reasons.append(messages.webhook_not_found(_WEBHOOK, pytorchjob.KIND))
+    reasons.append(configuration_messages.webhook_not_found(_WEBHOOK, pytorchjob.KIND))
     listed = ((configuration or {}).get("integrations") or {}).get("externalFrameworks")
     if configuration is None:
-        reasons.append(messages.configuration_not_readable(EXTERNAL))
+        reasons.append(configuration_messages.configuration_not_readable(EXTERNAL))
     elif EXTERNAL not in (listed or ()):
-        reasons.append(messages.framework_not_listed(EXTERNAL))
+        reasons.append(configuration_messages.framework_not_listed(EXTERNAL))
     return KueueIntegration(IntegrationMode.EXTERNAL, version, tuple(reasons))

@@ -6,7 +6,7 @@ import hashlib
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import job_messages, names
 from torchyard.core.queue.integrations import PodSetInfo, apply_pod_set_info
 from torchyard.core.queue.requirements import intern_pod_sets
 
@@ -25,7 +25,7 @@ def group_size(pods: list[Object]) -> int:
     sizes = {(pod["metadata"].get("annotations") or {}).get(names.POD_GROUP_SIZE) for pod in pods}
     size = sizes.pop() if len(sizes) == 1 else None
     if size is None or not size.isdigit():
-        raise YardError(messages.POD_GROUP_SIZE_ERROR, hint=messages.POD_GROUP_SIZE_HINT)
+        raise YardError(job_messages.POD_GROUP_SIZE_ERROR, hint=job_messages.POD_GROUP_SIZE_HINT)
     return int(size)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import names, queue_messages
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.dominant_resource_share import dominant_resource_share
@@ -20,7 +20,7 @@ def cluster_queue_status(cq: ClusterQueue, now: str, *, is_fair: bool = False) -
     reserving = list(cq.reserving.values())
     is_active = cq.inactive is None
     condition = _active_condition(
-        is_active, cq.inactive or ReasonMessage(messages.REASON_READY, messages.CAN_ADMIT), now
+        is_active, cq.inactive or ReasonMessage(queue_messages.REASON_READY, queue_messages.CAN_ADMIT), now
     )
     return {
         "conditions": [condition],
@@ -53,19 +53,19 @@ def local_queue_status(key: Key, state: QueueState, now: str) -> Object:
 
 def _local_queue_condition(spec: Object, cq: ClusterQueue | None, now: str) -> Object:
     if spec.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
-        why = ReasonMessage(messages.REASON_STOPPED, messages.LOCAL_STOPPED)
+        why = ReasonMessage(queue_messages.REASON_STOPPED, queue_messages.LOCAL_STOPPED)
     elif cq is None:
-        why = ReasonMessage(messages.REASON_CLUSTER_QUEUE_DOES_NOT_EXIST, messages.CANNOT_SUBMIT)
+        why = ReasonMessage(queue_messages.REASON_CLUSTER_QUEUE_DOES_NOT_EXIST, queue_messages.CANNOT_SUBMIT)
     elif cq.inactive is not None:
-        why = ReasonMessage(messages.REASON_CLUSTER_QUEUE_IS_INACTIVE, messages.CANNOT_SUBMIT)
+        why = ReasonMessage(queue_messages.REASON_CLUSTER_QUEUE_IS_INACTIVE, queue_messages.CANNOT_SUBMIT)
     else:
-        return _active_condition(True, ReasonMessage(messages.REASON_READY, messages.CAN_SUBMIT), now)
+        return _active_condition(True, ReasonMessage(queue_messages.REASON_READY, queue_messages.CAN_SUBMIT), now)
     return _active_condition(False, why, now)
 
 
 def _active_condition(is_active: bool, why: ReasonMessage, now: str) -> Object:
     return {
-        "type": messages.ACTIVE,
+        "type": queue_messages.ACTIVE,
         "status": "True" if is_active else "False",
         "reason": why.reason,
         "message": why.message,

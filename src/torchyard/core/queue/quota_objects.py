@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from torchyard.api.conditions import find
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import names, queue_messages
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.hierarchy import QuotaHierarchy, build_hierarchy
 from torchyard.core.queue.specs import ClusterQueueSpec, CohortSpec
@@ -43,7 +43,7 @@ class QuotaObjects:
         self._put(self._cohorts, obj["metadata"]["name"], CohortSpec.parse(obj.get("spec") or {}))
 
     def put_check(self, obj: Object) -> None:
-        active = find((obj.get("status") or {}).get("conditions") or (), messages.ACTIVE)
+        active = find((obj.get("status") or {}).get("conditions") or (), queue_messages.ACTIVE)
         self._put(self._checks, obj["metadata"]["name"], active is None or active["status"] == "True")
 
     def delete(self, kind: str, name: str) -> None:

@@ -10,7 +10,7 @@ from heapq import heapreplace
 
 from torchyard.api.conditions import find
 from torchyard.api.objects import Object
-from torchyard.api.queue import messages
+from torchyard.api.queue import advice_messages, messages
 from torchyard.core.queue.workload_info import Key, WorkloadInfo, to_timestamp
 
 PENDING, HELD, RESERVED, ADMITTED, EVICTED, FINISHED = "Pending", "Held", "Reserved", "Admitted", "Evicted", "Finished"
@@ -65,7 +65,7 @@ def _state_and_message(info: WorkloadInfo) -> tuple[str, str]:
             return ADMITTED, messages.WORKLOAD_IS_ADMITTED
         return RESERVED, messages.CHECKS_NOT_READY
     reserved = find(conditions, messages.QUOTA_RESERVED)
-    message = reserved["message"] if reserved is not None else messages.NOT_EVALUATED
+    message = reserved["message"] if reserved is not None else advice_messages.NOT_EVALUATED
     return (PENDING if info.is_active else HELD), message
 
 

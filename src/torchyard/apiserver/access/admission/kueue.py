@@ -8,7 +8,7 @@ from torchyard.api.field_errors import FieldError
 from torchyard.api.jobset import names as jobset
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
-from torchyard.api.queue import messages, names
+from torchyard.api.queue import job_messages, names
 from torchyard.api.trainjob import names as trainjob
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 
@@ -82,14 +82,14 @@ def check_queue(attributes: AdmissionAttributes) -> None:
     )
     if before == after or kind == "Pod" or _is_suspended(attributes.old, kind):
         return
-    detail = f"{any_names.IMMUTABLE} {messages.IMMUTABLE_WHILE_RUNNING}"
+    detail = f"{any_names.IMMUTABLE} {job_messages.IMMUTABLE_WHILE_RUNNING}"
     raise _invalid(kind, attributes, field_errors.invalid(_LABEL, after, detail))
 
 
 def _check_name(queue: str, kind: str, attributes: AdmissionAttributes) -> None:
     """Reject a placeholder that was copied from a manual; validation rejects other invalid names."""
     if "<" in queue or ">" in queue or "$" in queue:
-        detail = messages.placeholder_queue(queue, names.user_queue(attributes.namespace))
+        detail = job_messages.placeholder_queue(queue, names.user_queue(attributes.namespace))
         raise _invalid(kind, attributes, field_errors.invalid(_LABEL, queue, detail))
 
 
@@ -100,9 +100,9 @@ def _check_elastic(obj: Object, kind: str, attributes: AdmissionAttributes) -> N
         return
     detail = ""
     if kind != "Job":
-        detail = messages.ELASTIC_ONLY_BATCH_JOBS
+        detail = job_messages.ELASTIC_ONLY_BATCH_JOBS
     elif names.MIN_PARALLELISM in annotations:
-        detail = messages.ELASTIC_EXCLUDES_MIN_PARALLELISM
+        detail = job_messages.ELASTIC_EXCLUDES_MIN_PARALLELISM
     if detail:
         field = f"metadata.annotations[{names.ELASTIC}]"
         raise _invalid(kind, attributes, field_errors.invalid(field, "true", detail))
