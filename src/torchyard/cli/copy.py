@@ -93,12 +93,11 @@ def cp(
 
 def _parse(text: str) -> RemotePath | Path:
     """A path with a slash before its colon, or that exists here, is local."""
+    from torchyard.kube.job_lookup import is_kind
+
     job, colon, path = text.partition(":")
-    if (
-        not colon
-        or "/" in job.removeprefix("pytorchjob/").removeprefix("trainjob/").removeprefix("job/").removeprefix("pod/")
-        or not job
-    ):
+    kind, _, name = job.rpartition("/")
+    if not colon or not name or (kind and not is_kind(kind)):
         return Path(text)
     return RemotePath(job, path or ".")
 

@@ -32,7 +32,7 @@ _STATUS_COLUMN = 2  # of a pod's table row
 
 
 class Follower:
-    """Shows one PyTorchJob, Job or Pod on a screen until it finishes."""
+    """Shows one job on a screen until it finishes."""
 
     def __init__(self, client: Client, gvr: GroupVersionResource, obj: Object, screen: Screen) -> None:
         self._client, self._screen = client, screen

@@ -30,7 +30,7 @@ def ps(
     quiet: Quiet = False,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Print each job again when it changes.")] = False,
 ) -> None:
-    """List the jobs: PyTorchJobs, TrainJobs, Jobs, and Pods that belong to no other object.
+    """List the jobs: PyTorchJobs, TrainJobs, JobSets, Jobs, and Pods that belong to no other object.
 
     Example: yard ps -A -o wide
     """

@@ -26,7 +26,7 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help="Manifest of a PyTorchJob, Job or Pod, a Python script or MODULE:FUNCTION; - reads stdin.",
+        help="Manifest of jobs of any kind, a Python script or MODULE:FUNCTION; - reads stdin.",
     ),
 ]
 Arguments = Annotated[

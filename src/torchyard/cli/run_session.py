@@ -81,7 +81,7 @@ class RunSession:
             return await self._show_dry_run(objects)
         await self._apply(objects)
         if not self._jobs:
-            self._screen.note("the manifest has no PyTorchJob, Job or Pod to wait for")
+            self._screen.note("the manifest has no job to wait for: no PyTorchJob, TrainJob, JobSet, Job or Pod")
             return 0
         if self._options.detach:
             for job in self._jobs:

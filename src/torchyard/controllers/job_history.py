@@ -10,6 +10,7 @@ from typing import Protocol
 
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
+from torchyard.api.jobset.names import JOBSET_NAME
 from torchyard.api.objects import Object
 from torchyard.core.run.record import ReplicaRecord, RunRecord, build_record, replica_record
 from torchyard.core.run.state import has_controller, run_state
@@ -17,6 +18,8 @@ from torchyard.kube.informer import by_owner
 from torchyard.kube.informer_factory import InformerFactory
 
 _PRUNE_SECONDS = 3600.0
+# The Jobs of a JobSet own its pods; a TrainJob has the JobSet of its name.
+_WITH_JOBS = ("JobSet", "TrainJob")
 
 
 class RunStore(Protocol):
@@ -49,7 +52,8 @@ class JobHistoryController:
         self._records: list[RunRecord] = []
         self._replicas: list[tuple[str, ReplicaRecord]] = []
         self._changed = asyncio.Event()
-        self._pods = informers.for_resource(PODS, indexes={"owner": by_owner})
+        self._sets: dict[str, Object] = {}  # the recorded jobs that have Jobs, by namespace/name: the newest of a name
+        self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "jobset": _by_jobset})
         self._pods.on_change(self._pod_changed)
         for kind, gvr in kinds.items():
             informers.for_resource(gvr).on_change(partial(self._job_changed, kind))
@@ -61,6 +65,7 @@ class JobHistoryController:
             if self._clock() >= next_prune:
                 await asyncio.to_thread(self._store.prune, self._clock() - self._keep)
                 self._recorded = await asyncio.to_thread(self._store.uids)
+                self._sets = {key: job for key, job in self._sets.items() if job["metadata"]["uid"] in self._recorded}
                 next_prune = self._clock() + timedelta(seconds=_PRUNE_SECONDS)
             try:
                 async with asyncio.timeout(_PRUNE_SECONDS):
@@ -79,16 +84,29 @@ class JobHistoryController:
         obj = {"kind": kind, **job}
         if is_gone or (uid not in self._recorded and run_state(obj).done):
             self._recorded.add(uid)
-            self._records.append(build_record(obj, self._pods.by("owner", uid), self._clock(), deleted=is_gone))
+            self._records.append(build_record(obj, self._pods_of(obj), self._clock(), deleted=is_gone))
             self._changed.set()
+        if kind in _WITH_JOBS and uid in self._recorded:  # after a restart, also one that was recorded before
+            self._sets[_key(job)] = job
+
+    def _pods_of(self, job: Object) -> list[Object]:
+        if job["kind"] not in _WITH_JOBS:
+            return self._pods.by("owner", job["metadata"]["uid"])
+        return [pod for pod in self._pods.by("jobset", _key(job)) if _is_of(pod, job)]
 
     def _pod_changed(self, change: str, pod: Object, before: Object | None) -> None:
         if not has_controller(pod):
             self._pod_of_its_own_changed(change, pod)
             return
-        for owner in pod["metadata"]["ownerReferences"]:
-            if owner["uid"] in self._recorded and (change == "DELETED" or _has_just_ended(pod, before)):
-                self._replicas.append((owner["uid"], replica_record(pod, owner["name"], self._clock())))
+        if change != "DELETED" and not _has_just_ended(pod, before):
+            return
+        owners = [(owner["uid"], owner["name"]) for owner in pod["metadata"]["ownerReferences"]]
+        for key in _by_jobset(pod):
+            job = self._sets.get(key)
+            owners += [(job["metadata"]["uid"], job["metadata"]["name"])] if job and _is_of(pod, job) else []
+        for uid, name in owners:
+            if uid in self._recorded:
+                self._replicas.append((uid, replica_record(pod, name, self._clock())))
                 self._changed.set()
 
     def _pod_of_its_own_changed(self, change: str, pod: Object) -> None:
@@ -98,6 +116,21 @@ class JobHistoryController:
             self._recorded.add(uid)
             self._records.append(build_record(obj, [pod], self._clock(), deleted=is_gone))
             self._changed.set()
+
+
+def _key(obj: Object) -> str:
+    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+
+
+def _by_jobset(pod: Object) -> list[str]:
+    """Index by the name of the JobSet."""
+    name = (pod["metadata"].get("labels") or {}).get(JOBSET_NAME)
+    return [f"{pod['metadata']['namespace']}/{name}"] if name else []
+
+
+def _is_of(pod: Object, job: Object) -> bool:
+    """Whether a pod is of this job, and not of an earlier one of its name."""
+    return bool(pod["metadata"]["creationTimestamp"] >= job["metadata"]["creationTimestamp"])
 
 
 def _has_just_ended(pod: Object, before: Object | None) -> bool:

@@ -104,12 +104,19 @@ async def read_pod_log(client: Client, cluster: Target, record: RunRecord, pod: 
             return [line.text async for line in lines]
         except StatusError:  # it has not started, or its node has lost the log
             return []
-    history = plane_history(cluster)
-    logs = log_files(history.logs / record["uid"]) if history is not None else []
-    for name, _, path in logs:
+    for name, _, path in kept_logs(cluster, record):
         if name == pod:
             return [line.text async for line in read_log_file(path)]
     return []
+
+
+def kept_logs(cluster: Target, record: RunRecord) -> list[tuple[str, str, Path]]:
+    """The logs that the history has of a job: (pod, container, file), by the controllers of its pods."""
+    history = plane_history(cluster)
+    if history is None:
+        return []
+    controllers = [record["uid"], *(replica.get("controller", "") for replica in record["replicas"])]
+    return [log for uid in dict.fromkeys(controllers) if uid for log in log_files(history.logs / uid)]
 
 
 async def read_log_file(path: Path, selection: LogSelection | None = None) -> AsyncGenerator[LogLine, None]:
@@ -129,8 +136,7 @@ async def read_log_file(path: Path, selection: LogSelection | None = None) -> As
 
 def print_recorded_logs(cluster: Target, record: RunRecord, selection: LogSelection, show: ShowLine) -> None:
     """Show the logs of a job that only the history has."""
-    history = plane_history(cluster)
-    logs = log_files(history.logs / record["uid"]) if history is not None else []
+    logs = kept_logs(cluster, record)
     ranks = {replica["pod"]: {replica["name"], str(replica["rank"])} for replica in record["replicas"]}
     chosen = [
         (pod, container, path)
@@ -145,7 +151,7 @@ def print_recorded_logs(cluster: Target, record: RunRecord, selection: LogSelect
             code="NotFound",
         )
 
-    main = {str(spec["containers"][0]["name"]) for spec in pod_specs(record["object"])}
+    main = {str(spec["containers"][0].get("name", "")) for spec in pod_specs(record["object"])} - {""}
 
     async def read() -> None:
         for pod, container, path in chosen:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import EVENTS, JOBS, PODS
+from torchyard.api.jobset import names as jobset
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import names as queue
@@ -19,6 +20,7 @@ from torchyard.kube.client import Client
 KINDS: dict[str, GroupVersionResource] = {
     pytorchjob.KIND: GroupVersionResource(pytorchjob.GROUP, pytorchjob.VERSION, pytorchjob.PLURAL),
     trainjob.KIND: GroupVersionResource(trainjob.GROUP, trainjob.VERSION, trainjob.PLURAL),
+    jobset.KIND: GroupVersionResource(jobset.GROUP, jobset.VERSION, jobset.PLURAL),
     "Job": JOBS,
     "Pod": PODS,
 }
@@ -86,6 +88,8 @@ async def find_job(client: Client, name: str, namespace: str) -> JobHandle:
         for (kind, gvr), obj in zip(kinds.items(), objects, strict=True)
         if obj is not None
     ]
+    if not prefix:  # a TrainJob has a JobSet of its name
+        jobs = [job for job in jobs if not has_controller(job.object)] or jobs
     if len(jobs) == 1:
         return jobs[0]
     if jobs:
@@ -122,13 +126,24 @@ async def pods_of_job(client: Client, job: JobHandle) -> list[Object]:
 
 
 async def events_of(client: Client, job: JobHandle) -> list[Object]:
-    """The events of a job, its workload and its pods, oldest first."""
+    """The events of a job, its workload, its Jobs and its pods, oldest first."""
     workload = await find_workload(client, job.object)
-    owners = [job.object, *([workload] if workload else []), *await pods_of_job(client, job)]
+    owners = [job.object, *([workload] if workload else []), *await _jobs_of(client, job)]
+    owners += await pods_of_job(client, job)
     uids = {owner["metadata"]["uid"] for owner in owners}
     events = (await client.list(EVENTS, job.namespace)).items
     own = [event for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
     return sorted(own, key=last_seen)
+
+
+async def _jobs_of(client: Client, job: JobHandle) -> list[Object]:
+    """The JobSet of a TrainJob, and the Jobs of a JobSet: what hinders their pods is in their events."""
+    kind = job.object["kind"]
+    if kind not in (trainjob.KIND, jobset.KIND):
+        return []
+    sets = [await client.find(KINDS[jobset.KIND], job.name, job.namespace)] if kind == trainjob.KIND else []
+    labels = f"{jobset.JOBSET_NAME}={job.name}"
+    return [obj for obj in sets if obj is not None] + await _list(client, JOBS, job.namespace, labels)
 
 
 def last_seen(event: Object) -> str:
@@ -146,6 +161,11 @@ async def _is_served(client: Client, gvr: GroupVersionResource) -> bool:
             raise
         return False
     return any(resource["name"] == gvr.plural for resource in resources.get("resources") or ())
+
+
+def is_kind(text: str) -> bool:
+    """Whether a text names a kind of job, as in front of a job's name."""
+    return any(text.lower() in _spellings(kind, gvr) for kind, gvr in KINDS.items())
 
 
 def _spellings(kind: str, gvr: GroupVersionResource) -> tuple[str, ...]:

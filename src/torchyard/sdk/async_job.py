@@ -56,7 +56,7 @@ class JobFailed(YardError):
 
 
 class AsyncJob:
-    """A PyTorchJob, Job or Pod on a cluster.
+    """A job of any kind on a cluster.
 
     `object` is the state last read; every method sends a request to the server.
     """

@@ -55,7 +55,7 @@ class AsyncYard:
         self._client = Client(HttpTransport(connection, user_agent="torchyard-sdk"), manager="torchyard-sdk")
 
     async def submit(self, manifest: str | Path | Object) -> AsyncJob:
-        """Create every object of a manifest and return the one PyTorchJob, Job or Pod among them.
+        """Create every object of a manifest and return the one job among them.
 
         `manifest` is the path of a file, or one object as a dict.
         """

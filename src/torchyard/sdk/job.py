@@ -16,7 +16,7 @@ from torchyard.sdk.views import JobSnapshot, ReplicaLine
 
 
 class Job:
-    """A PyTorchJob, Job or Pod on a cluster.
+    """A job of any kind on a cluster.
 
     `object` is the state last read; every method sends a request to the server.
     """

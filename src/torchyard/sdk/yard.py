@@ -36,7 +36,7 @@ class Yard:
         return self._yard.namespace
 
     def submit(self, manifest: str | Path | Object) -> Job:
-        """Create every object of a manifest and return the one PyTorchJob, Job or Pod among them.
+        """Create every object of a manifest and return the one job among them.
 
         `manifest` is the path of a file, or one object as a dict.
         """

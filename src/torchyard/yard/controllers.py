@@ -181,8 +181,17 @@ async def _nothing() -> None:
     await asyncio.Event().wait()
 
 
+# By the controller without which nothing serves them.
+_JOB_KINDS: dict[str, tuple[str, GroupVersionResource]] = {
+    "pytorchjob": (pytorchjob.KIND, PYTORCHJOBS),
+    "jobset": ("JobSet", JOBSETS),
+    "trainjob": ("TrainJob", TRAINJOBS),
+}
+
+
 def _history(deps: Dependencies) -> Part:
-    kinds = {"Job": JOBS, **({pytorchjob.KIND: PYTORCHJOBS} if "pytorchjob" in deps.registry.controllers else {})}
+    chosen = deps.registry.controllers
+    kinds = {"Job": JOBS} | {kind: gvr for name, (kind, gvr) in _JOB_KINDS.items() if name in chosen}
     keep = timedelta(days=deps.settings.history_days)
     store = HistoryStore(deps.settings.history)
     if not keep:  # also what an earlier start with another number has kept
@@ -316,12 +325,7 @@ def controllers(
 
 def _job_caches(deps: Dependencies) -> dict[str, list[Informer]]:
     """The caches of the jobs of this plane; their controllers have requested them too."""
-    kinds = {
-        "job-controller": ("Job", JOBS),
-        "pytorchjob": (pytorchjob.KIND, PYTORCHJOBS),
-        "jobset": ("JobSet", JOBSETS),
-        "trainjob": ("TrainJob", TRAINJOBS),
-    }
+    kinds = {"job-controller": ("Job", JOBS), **_JOB_KINDS}
     chosen = deps.registry.controllers
     return {
         kind: [deps.informers.for_resource(gvr)] for controller, (kind, gvr) in kinds.items() if controller in chosen

@@ -173,3 +173,16 @@ def test_a_suffix_is_replaced_and_not_repeated() -> None:
     assert base_name("train-x7k2p") == "train"
     assert base_name("mnist-ddp") == "mnist-ddp"
     assert len(base_name("x" * 63)) <= 57
+
+
+def test_the_trainer_of_a_trainjob_is_its_program() -> None:
+    trainer = {"image": "i", "command": ["python", "t.py"], "args": ["--lr", "0.1"]}
+    job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": {"trainer": trainer}}
+    job["metadata"] = {"name": "t", "namespace": "default"}
+    copied = renamed_job(job, "t2")
+    set_value(copied, "lr=0.2")
+    set_value(copied, "DEBUG=1")
+    assert copied["spec"]["trainer"]["args"] == ["--lr", "0.2"]
+    assert copied["spec"]["trainer"]["env"] == [{"name": "DEBUG", "value": "1"}]
+    assert program_options(copied)["--lr"] == "0.2"
+    assert program_options({"kind": "TrainJob", "spec": {}}) == {"arguments": ""}  # all of it is in the runtime

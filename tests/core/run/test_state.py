@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.core.run.failure import ContainerFailure, exit_code, first_failure
 from torchyard.core.run.progress import TrainingProgress, parse_progress
+from torchyard.core.run.ranks import choose_replicas
 from torchyard.core.run.state import RunState, pods_of, run_state
+from torchyard.core.run.summary import summarize
 from torchyard.core.run.waiting import pending_reason
 
 
@@ -103,3 +107,38 @@ def test_the_pending_reason_comes_from_conditions_and_containers() -> None:
 def test_progress_is_parsed_from_a_log_line(line: str, progress: TrainingProgress | None, words: str) -> None:
     assert parse_progress(line) == progress
     assert progress is None or str(progress) == words
+
+
+def jobset(*statuses: Object, **conditions: Any) -> Object:
+    template = {"spec": {"parallelism": 2, "completions": 4, "template": {"spec": {"containers": [{"name": "a"}]}}}}
+    replicated = [
+        {"name": "driver", "template": {"spec": {}}},
+        {"name": "workers", "replicas": 3, "template": template},
+    ]
+    return {
+        "kind": "JobSet",
+        "metadata": {"name": "a", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"replicatedJobs": replicated},
+        "status": {"replicatedJobsStatus": list(statuses), **conditions},
+    }
+
+
+def test_a_jobset_counts_the_pods_of_its_jobs() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    pending = summarize(jobset(), now)
+    assert (pending.state, pending.ready, pending.replicas) == ("Pending", 0, 7)
+    ready = [{"name": "driver", "ready": 1}, {"name": "workers", "ready": 2}]
+    running = summarize(jobset(*ready), now)
+    assert (running.state, running.ready, running.replicas) == ("Running", 5, 7)
+    ended = run_state(jobset(conditions=[condition("Completed")]))
+    assert (ended.state, ended.done, ended.succeeded) == ("Completed", True, True)
+    assert pods_of(jobset()) == ("jobset.sigs.k8s.io/jobset-name=a", "")
+
+
+def test_a_pod_of_a_job_is_named_with_and_without_its_suffix() -> None:
+    index = {"batch.kubernetes.io/job-completion-index": "1"}
+    worker = {"metadata": {"name": "a-w-0-1-x7bcd", "generateName": "a-w-0-1-", "annotations": index}}
+    for name in ("1", "w-0-1", "w-0-1-x7bcd"):
+        assert choose_replicas([worker], "a", [name]) == [worker]
+    with pytest.raises(YardError, match="no rank w-0-2"):
+        choose_replicas([worker], "a", ["w-0-2"])

@@ -21,12 +21,19 @@ _VALUE = r"""(?:"(?:\\.|[^"\\])*"|'[^']*'|\$\([^()]*\)|`[^`]*`|\\.|[^\s\\'"`;&|(
 
 
 def pod_specs(job: Object) -> list[Object]:
-    """The specs of the pods of a job, by replica type."""
+    """The specs of the pods of a job, by replica type.
+
+    A TrainJob has the pods of its runtime; its trainer has image, command, arguments and environment of a container.
+    """
     spec = job.get("spec") or {}
     if job["kind"] == "Pod":
         return [spec]
     if job["kind"] == "Job":
         return [spec["template"]["spec"]]
+    if job["kind"] == "JobSet":
+        return [each["template"]["spec"]["template"]["spec"] for each in spec.get("replicatedJobs") or ()]
+    if job["kind"] == "TrainJob":
+        return [{"containers": [spec.setdefault("trainer", {})]}]
     return [replica["template"]["spec"] for replica in (spec.get("pytorchReplicaSpecs") or {}).values()]
 
 

@@ -47,6 +47,8 @@ def _order(pod: Object) -> tuple[int, str]:
 
 
 def _names(pod: Object, job: str) -> list[str]:
-    rank = rank_of(pod)
-    name = short_name(str(pod["metadata"]["name"]), job)
-    return [name] if rank is None else [str(rank), name]
+    """Its rank, its name, and its name without the suffix that the server gave to it."""
+    metadata, rank = pod["metadata"], rank_of(pod)
+    generated = str(metadata.get("generateName") or "").rstrip("-")
+    names = [str(metadata["name"]), *([generated] if generated.startswith(f"{job}-") else [])]
+    return [*([] if rank is None else [str(rank)]), *(short_name(name, job) for name in names)]

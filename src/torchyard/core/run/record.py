@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from torchyard.api import quantity
 from torchyard.api.objects import Object
@@ -17,7 +17,10 @@ _GPU = "nvidia.com/gpu"
 
 
 class ReplicaRecord(TypedDict):
-    """How a replica ended. `exitCode` is that of its first failed container, else 0; None if it has not ended."""
+    """How a replica ended. `exitCode` is that of its first failed container, else 0; None if it has not ended.
+
+    `controller` is the uid of the object that controls the pod: the job, or one of the Jobs of a JobSet.
+    """
 
     name: str
     pod: str
@@ -28,6 +31,7 @@ class ReplicaRecord(TypedDict):
     started: str
     finished: str
     gpus: int
+    controller: NotRequired[str]  # not in records of version 0.1
 
 
 class RunRecord(TypedDict):
@@ -74,6 +78,7 @@ def replica_record(pod: Object, job: str, now: datetime) -> ReplicaRecord:
     """How a replica of a job stands or ended."""
     status = pod.get("status") or {}
     failure = first_failure([pod])
+    owners = pod["metadata"].get("ownerReferences") or ()
     ends = [
         container["state"]["terminated"]
         for container in status.get("containerStatuses") or ()
@@ -90,6 +95,7 @@ def replica_record(pod: Object, job: str, now: datetime) -> ReplicaRecord:
         started=status.get("startTime") or "",
         finished=max((end.get("finishedAt") or "" for end in ends), default="") if has_ended else "",
         gpus=_gpus(pod),
+        controller=next((owner["uid"] for owner in owners if owner.get("controller")), ""),
     )
 
 

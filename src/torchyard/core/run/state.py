@@ -1,4 +1,4 @@
-"""The state of a PyTorchJob, a TrainJob, a Job or a Pod, and which pods belong to it."""
+"""The state of a PyTorchJob, a TrainJob, a JobSet, a Job or a Pod, and which pods belong to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.names import JOB_NAME
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-RUNNABLE = ("PyTorchJob", "TrainJob", "Job", "Pod")
+RUNNABLE = ("PyTorchJob", "TrainJob", "JobSet", "Job", "Pod")
 _ENDING = ("SuccessCriteriaMet", "FailureTarget")  # the last pods of a Job are being stopped
 _TERMINAL_STATES = {"Succeeded": True, "Complete": True, "Completed": True, "Failed": False}  # Completed: of JobSets
 
@@ -38,8 +38,8 @@ def run_state(obj: Object) -> RunState:
             )
     if any(condition["type"] == "Suspended" for condition in true_conditions):
         return RunState("Suspended")
-    if obj["kind"] == "TrainJob":
-        return RunState("Running" if any(each.get("ready") for each in status.get("jobsStatus") or ()) else "Pending")
+    if obj["kind"] in ("TrainJob", "JobSet"):
+        return RunState("Running" if any(each.get("ready") for each in job_statuses(obj)) else "Pending")
     if obj["kind"] == "Job":
         return RunState("Running" if _runs(status, true_conditions) else "Pending")
     progress = [condition for condition in true_conditions if condition["type"] in ("Running", "Restarting")]
@@ -55,6 +55,12 @@ def _runs(status: Object, true_conditions: list[Object]) -> bool:
     return bool(status.get("ready", status.get("active")))
 
 
+def job_statuses(obj: Object) -> list[Object]:
+    """The counters of the replicated jobs of a JobSet or a TrainJob."""
+    field = "jobsStatus" if obj["kind"] == "TrainJob" else "replicatedJobsStatus"
+    return list((obj.get("status") or {}).get(field) or ())
+
+
 def pods_of(obj: Object) -> tuple[str, str]:
     """The label selector and the field selector that select the pods of an object."""
     metadata = obj["metadata"]
@@ -62,7 +68,7 @@ def pods_of(obj: Object) -> tuple[str, str]:
         return "", f"metadata.name={metadata['name']}"
     if obj["kind"] == "PyTorchJob":
         return f"{JOB_NAME}={metadata['name']}", ""
-    if obj["kind"] == "TrainJob":
+    if obj["kind"] in ("TrainJob", "JobSet"):
         return f"{JOBSET_NAME}={metadata['name']}", ""
     labels = obj["spec"]["selector"]["matchLabels"]
     return ",".join(f"{name}={value}" for name, value in sorted(labels.items())), ""
@@ -85,7 +91,7 @@ def belongs_to(pod: Object, uid: str) -> bool:
     metadata = pod["metadata"]
     if uid in (metadata["uid"], *(owner["uid"] for owner in metadata.get("ownerReferences") or ())):
         return True
-    # A Job of a JobSet owns the pods of a TrainJob; those of an earlier TrainJob of this name are being deleted.
+    # A Job owns the pods of a JobSet or a TrainJob; those of an earlier one of this name are being deleted.
     return JOBSET_NAME in (metadata.get("labels") or {}) and not metadata.get("deletionTimestamp")
 
 
@@ -95,6 +101,6 @@ def has_controller(obj: Object) -> bool:
 
 
 def suspend_patch(kind: str, *, suspended: bool) -> Object:
-    """The merge patch that suspends or resumes a PyTorchJob, a TrainJob or a Job."""
+    """The merge patch that suspends or resumes a job of any kind but Pod."""
     policy = {"suspend": suspended}
     return {"spec": {"runPolicy": policy} if kind == "PyTorchJob" else policy}

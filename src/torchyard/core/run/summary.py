@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from torchyard.api.objects import Object
 from torchyard.api.progress import progress_text_of
-from torchyard.core.run.state import run_state
+from torchyard.core.run.state import job_statuses, run_state
 from torchyard.core.run.waiting import queue_name
 
 
@@ -52,13 +52,30 @@ def _replicas(obj: Object) -> tuple[int, int]:
         case "Pod":
             return int(status.get("phase") == "Running"), 1
         case "Job":
-            wanted = spec.get("parallelism", 1)
-            return status.get("ready") or 0, min(wanted, spec.get("completions") or wanted)
+            return status.get("ready") or 0, _parallel_pods(spec)
         case "TrainJob":
             nodes = int((spec.get("trainer") or {}).get("numNodes") or 1)
-            return nodes * any(each.get("ready") for each in status.get("jobsStatus") or ()), nodes
+            return nodes * any(each.get("ready") for each in job_statuses(obj)), nodes
+        case "JobSet":
+            return _replicated(obj)
         case _:
             statuses = (status.get("replicaStatuses") or {}).values()
             specs = (spec.get("pytorchReplicaSpecs") or {}).values()
             running = sum(replica.get("active") or 0 for replica in statuses)
             return running, sum(replica.get("replicas", 1) for replica in specs)
+
+
+def _replicated(jobset: Object) -> tuple[int, int]:
+    """The pods of the Jobs that are ready, and of all Jobs. A JobSet counts its Jobs, not their pods."""
+    ready_jobs = {each["name"]: each.get("ready") or 0 for each in job_statuses(jobset)}
+    ready = total = 0
+    for replicated in jobset["spec"].get("replicatedJobs") or ():
+        pods = _parallel_pods(replicated["template"].get("spec") or {})
+        ready += ready_jobs.get(replicated["name"], 0) * pods
+        total += int(replicated.get("replicas", 1)) * pods
+    return ready, total
+
+
+def _parallel_pods(job_spec: Object) -> int:
+    parallelism = int(job_spec.get("parallelism", 1))
+    return min(parallelism, int(job_spec.get("completions") or parallelism))
