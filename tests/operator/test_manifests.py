@@ -82,6 +82,31 @@ def test_a_gang_scheduler_adds_permissions_and_a_flag() -> None:
     assert "--gang-scheduler-name=volcano" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
+def test_without_progress_the_operator_may_not_read_logs_or_review_tokens() -> None:
+    granted = {}
+    for flag, installation in {
+        "": Installation("image", trainjobs=False),
+        "--no-log-progress": Installation("image", trainjobs=False, log_progress=False),
+        "--no-progress": Installation("image", trainjobs=False, progress=False),
+    }.items():
+        manifests = objects(installation)
+        (deployment,) = (item for item in manifests if item["kind"] == "Deployment")
+        arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert [each for each in arguments if "progress" in each] == ([flag] if flag else [])
+        (role,) = (each for each in manifests if each["kind"] == "ClusterRole" and each["metadata"]["name"] == NAME)
+        pairs = {(name, verb) for rule in role["rules"] for name in rule["resources"] for verb in rule["verbs"]}
+        granted[flag] = pairs & {("pods/log", "get"), ("jobs", "patch"), ("tokenreviews", "create")}
+    assert granted == {
+        "": {("pods/log", "get"), ("jobs", "patch")},
+        "--no-log-progress": {("jobs", "patch")},
+        "--no-progress": set(),
+    }
+    ports = [
+        item["spec"]["ports"] for item in objects(Installation("image", progress=False)) if item["kind"] == "Service"
+    ]
+    assert "status" not in {port["name"] for each in ports for port in each}
+
+
 def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks_and_runtimes() -> None:
     manifests = objects(Installation("image", watched=("a", NAMESPACE)))
     cluster = next(item for item in manifests if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
@@ -89,6 +114,7 @@ def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks_and
         "validatingwebhookconfigurations",
         "mutatingwebhookconfigurations",
         "clustertrainingruntimes",
+        "tokenreviews",
     }
     roles = {item["metadata"]["namespace"]: item for item in manifests if item["kind"] == "Role"}
     assert set(roles) == {"a", NAMESPACE}

@@ -11,6 +11,7 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod import columns
+from torchyard.api.progress import progress_text_of
 from torchyard.cli.screen import Replica, Screen
 from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.line_splitter import LogLine
@@ -87,7 +88,7 @@ class Follower:
             result = run_state({"kind": self._kind, **obj})
             if result.state == "Suspended" and queue_name(obj) and self._queue_task is None:
                 self._queue_task = asyncio.ensure_future(self._watch_queue(obj))
-            self._show(result)
+            self._show(result, "" if result.done else progress_text_of(obj))
             if result.done:
                 return result
             await self._changed.wait()
@@ -153,7 +154,7 @@ class Follower:
         if parsed is not None or line.overwritten:
             self._changed.set()
 
-    def _show(self, result: RunState) -> None:
+    def _show(self, result: RunState, progress: str) -> None:
         rows = []
         for pod in self._own_pods():
             name = pod["metadata"]["name"]
@@ -161,7 +162,9 @@ class Follower:
             rows.append(
                 Replica(short_name(name, self._name), status, self._progress.get(name), self._activity.get(name, ""))
             )
-        self._screen.show(result.state, rows)
+        # Metrics are texts of the program: no escape sequence of it reaches the terminal.
+        text = "".join(character if character.isprintable() else "?" for character in progress)
+        self._screen.show(result.state, rows, text)
 
     async def _stop_tasks(self) -> None:
         for task in (*self._logs.values(), *self._notes, *((self._queue_task,) if self._queue_task else ())):

@@ -62,6 +62,8 @@ def operator(
     ] = defaults.NAMESPACE,
     leader_elect: Annotated[bool, typer.Option(help="Reconcile only while holding the lease.")] = True,
     webhook: Annotated[bool, typer.Option(help="Serve the webhooks for PyTorchJobs and JobSets.")] = True,
+    progress: Annotated[bool, typer.Option(help="Keep the progress of jobs.")] = True,
+    log_progress: Annotated[bool, typer.Option(help="Read the progress of jobs from the logs of their pods.")] = True,
     beside_upstream: Annotated[
         bool, typer.Option("--beside-upstream", help="Start even if another training operator is running.")
     ] = False,
@@ -75,6 +77,9 @@ def operator(
     webhook_port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="Port of the webhook.")
     ] = defaults.WEBHOOK_PORT,
+    status_port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port where TrainJobs report their progress.")
+    ] = defaults.STATUS_PORT,
 ) -> None:
     """Reconcile the PyTorchJobs, JobSets and TrainJobs of a cluster until stopped.
 
@@ -103,6 +108,9 @@ def operator(
         metrics_port=metrics_port,
         health_port=health_port,
         webhook_port=webhook_port,
+        progress=progress,
+        log_progress=log_progress,
+        status_port=status_port,
     )
     set_up()
     connection = load(kubeconfig, context=context)
@@ -134,6 +142,10 @@ def install(
         bool | None,
         typer.Option(help="Run TrainJobs, which need JobSets. Default: unless Kubeflow Trainer is installed."),
     ] = None,
+    progress: Annotated[bool, typer.Option(help="Keep the progress of jobs.")] = True,
+    log_progress: Annotated[
+        bool, typer.Option(help="Read the progress of jobs from the logs of their pods; needs the right to read them.")
+    ] = True,
     queues: Annotated[
         bool | None,
         typer.Option(help="Create Workloads for Kueue. Default: if Kueue runs and does not do so for PyTorchJobs."),
@@ -168,6 +180,8 @@ def install(
         watched=tuple(watch_namespace or ()),
         jobsets=jobsets is not False,
         trainjobs=trainjobs is not False,
+        progress=progress,
+        log_progress=log_progress,
         queues=bool(queues),
         monitoring=monitoring,
     )

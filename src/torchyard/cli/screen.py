@@ -37,8 +37,8 @@ class Screen(Protocol):
     def log(self, replica: str, line: LogLine) -> None:
         """Show a log line of a replica."""
 
-    def show(self, state: str, replicas: list[Replica]) -> None:
-        """Show the state of the job and of its replicas."""
+    def show(self, state: str, replicas: list[Replica], progress: str = "") -> None:
+        """Show the state of the job and of its replicas. `progress` is of the whole job, such as `45%, 3m left`."""
 
     def close(self) -> None:
         """End the output."""
@@ -67,7 +67,7 @@ class PlainScreen:
             self._overwritten_at[replica] = now
         self.note(f"[{replica}] {line.text}" if replica else line.text)
 
-    def show(self, state: str, replicas: list[Replica]) -> None:
+    def show(self, state: str, replicas: list[Replica], progress: str = "") -> None:
         for name, status in (("", state), *((replica.name, replica.status) for replica in replicas)):
             if self._shown.get(name) != status:
                 self._shown[name] = status
@@ -94,15 +94,16 @@ class TerminalScreen:
             return
         self._console.print(Text.assemble((f"[{replica}] ", self._colour(replica)) if replica else "", line.text))
 
-    def show(self, state: str, replicas: list[Replica]) -> None:
-        table = Table(title=state, title_justify="left", box=None, pad_edge=False)
+    def show(self, state: str, replicas: list[Replica], progress: str = "") -> None:
+        title = Text(f"{state}: {progress}" if progress else state, style="table.title")
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for heading in ("REPLICA", "STATUS", "PROGRESS", ""):
             table.add_column(heading)
         for replica in replicas:
-            progress = replica.progress
-            bar = ProgressBar(total=100, completed=progress.percent, width=30) if progress else ""
+            share = replica.progress
+            bar = ProgressBar(total=100, completed=share.percent, width=30) if share else ""
             name = Text(replica.name, style=self._colour(replica.name))
-            detail = Text(replica.activity or (str(progress) if progress else ""), no_wrap=True, overflow="ellipsis")
+            detail = Text(replica.activity or (str(share) if share else ""), no_wrap=True, overflow="ellipsis")
             table.add_row(name, replica.status, bar, detail)
         self._live.update(table)
 

@@ -1,6 +1,6 @@
 """Writes the progress that trainings report into their jobs: at most once in five seconds each.
 
-It runs on planes. On a cluster the operator receives no reports.
+On a cluster every replica of the operator writes what was reported to it, and reads what the others wrote.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import orjson
 
@@ -43,19 +44,33 @@ _MAX_WRITES = 8  # at the same time
 
 
 class ProgressController:
-    """`observe` reports; `run` until cancelled. The caches have the owners of JobSets, and the uids of TrainJobs."""
+    """`observe` reports; `run` until cancelled. The caches have the owners of JobSets, and the uids of TrainJobs.
 
-    def __init__(self, client: Client, jobset_cache: Informer | None, trainjob_cache: Informer | None = None) -> None:
+    `kinds` are those that are written. With `has_peers`, other replicas write the same jobs.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        jobset_cache: Informer | None,
+        trainjob_cache: Informer | None = None,
+        *,
+        kinds: frozenset[str] = frozenset(RESOURCES),
+        has_peers: bool = False,
+    ) -> None:
         self._client, self._jobsets, self._trainjobs = client, jobset_cache, trainjob_cache
+        self._kinds, self._has_peers = kinds, has_peers
         self._jobs: dict[JobReference, JobProgress] = {}
         self._schedule: WriteSchedule[JobReference] = WriteSchedule()
         self._changed = asyncio.Event()
         self._slots = asyncio.Semaphore(_MAX_WRITES)
         self.writes = 0
+        if has_peers and trainjob_cache is not None:
+            trainjob_cache.on_change(self._trainjob_changed)
 
     def observe(self, report: ProgressReport) -> None:
         key = self._key(report.job)
-        if key is None:
+        if key is None or key.kind not in self._kinds:
             return
         job = self._jobs.get(key)
         if job is None:
@@ -65,6 +80,20 @@ class ProgressController:
         if job.add(report):
             self._schedule.offer(key, time.monotonic(), is_last=report.is_last)
             self._changed.set()
+
+    def _trainjob_changed(self, change: str, job: Object, before: Object | None) -> None:
+        shown = progress.trainer_status_of(job)
+        if change != "MODIFIED" or shown is None or shown == progress.trainer_status_of(before or job):
+            return
+        metadata = job["metadata"]
+        key = JobReference(trainjobs.KIND, metadata["namespace"], metadata["name"], metadata["uid"])
+        known = self._jobs.get(key)
+        if known is not None and shown.get("lastUpdatedTime") in known.written:
+            return
+        if known is None:
+            known = self._jobs[key] = JobProgress()
+        known.note_other_writer(datetime.now(UTC))
+        self._schedule.note_written(key, time.monotonic())
 
     def _key(self, job: JobReference) -> JobReference | None:
         """The job that shows the progress: of a JobSet that belongs to a TrainJob, the TrainJob.
@@ -128,12 +157,22 @@ class ProgressController:
     async def _patch_job(self, key: JobReference, job: JobProgress, status: Object) -> None:
         resource = RESOURCES[key.kind]
         patch = _patch(key, status, progress_text(status, is_over=job.is_over))
+        if self._has_peers and self._has_newer(key, status):
+            return
         must_compare = not job.is_compared or self._may_be_replaced(key)
         if must_compare and not await self._is_newer(resource, key, job):
             return
         subresource = "status" if key.kind == trainjobs.KIND else ""
+        job.written.append(status["lastUpdatedTime"])
         await self._client.patch(resource, key.name, patch, key.namespace, subresource=subresource)
         self.writes += 1
+
+    def _has_newer(self, key: JobReference, status: Object) -> bool:
+        """Whether another replica has written a later report."""
+        if key.kind != trainjobs.KIND or self._trainjobs is None:
+            return False
+        shown = progress.trainer_status_of(self._trainjobs.get(key.namespace, key.name) or {"metadata": {}}) or {}
+        return str(shown.get("lastUpdatedTime") or "") > str(status["lastUpdatedTime"])
 
     def _may_be_replaced(self, key: JobReference) -> bool:
         """Whether another TrainJob seems to have the name: a patch of a status ignores the uid that it names."""

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from torchyard.core.pytorchjob.token import make_token_secret, needs_token
 from torchyard.core.pytorchjob.view import VOLCANO, PyTorchJobSettings, PyTorchJobView
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
+from torchyard.kube.informer import IndexFunc, Informer, Key, by_key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 from torchyard.kube.transform import strip_and_intern
@@ -107,7 +107,7 @@ class PyTorchJobController:
         )
         owner = {_OWNER: by_owner}
         self._jobs = informers.for_resource(JOBS, labels=selector, indexes={"key": by_key})
-        self._pods = informers.for_resource(PODS, labels=_MANAGED_SELECTOR, indexes=owner, transform=_slim_pod)
+        self._pods = managed_pods(informers, indexes=owner)
         self._services = informers.for_resource(
             SERVICES, labels=_MANAGED_SELECTOR, indexes=owner, transform=_slim_service
         )
@@ -352,6 +352,11 @@ class _WriteFailed(Exception):
 
 def _slim_service(service: Object) -> Object:
     return strip_and_intern({"metadata": _slim_metadata(service["metadata"])})
+
+
+def managed_pods(informers: InformerFactory, *, indexes: Mapping[str, IndexFunc] | None = None) -> Informer:
+    """The pods of PyTorchJobs, without their containers."""
+    return informers.for_resource(PODS, labels=_MANAGED_SELECTOR, indexes=indexes, transform=_slim_pod)
 
 
 def _slim_pod(pod: Object) -> Object:

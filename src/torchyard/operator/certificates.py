@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
@@ -39,14 +41,30 @@ RENEW_CHECK_SECONDS, RETRY_SECONDS = 3600.0, 5.0
 _MAX_CONFLICTS = 5
 
 
+class ServingCertificate(NamedTuple):
+    """`authority` is the PEM text of the CA; `reload` makes new connections use a renewed certificate."""
+
+    context: ssl.SSLContext
+    authority: str
+    reload: Callable[[], None]
+
+
 class WebhookCertificates:
     """`ensure` brings Secret, files and configurations up to date; `directory` is this process's copy."""
 
     def __init__(
-        self, client: Client, directory: Path, *, namespace: str, jobsets: bool = False, trainjobs: bool = False
+        self,
+        client: Client,
+        directory: Path,
+        *,
+        namespace: str,
+        webhook: bool = True,
+        jobsets: bool = False,
+        trainjobs: bool = False,
     ) -> None:
+        """`jobsets` and `trainjobs`: which configurations there are besides PyTorchJobs'. Without `webhook`, none."""
         self._client, self._directory, self._namespace = client, directory, namespace
-        self._jobsets, self._trainjobs = jobsets, trainjobs
+        self._webhook, self._jobsets, self._trainjobs = webhook, jobsets, trainjobs
         service = f"{NAME}.{namespace}"
         # localhost is for an operator that was started by hand next to the API server.
         self._names = [f"{service}.svc", f"{service}.svc.cluster.local", service, NAME, "localhost"]
@@ -75,11 +93,24 @@ class WebhookCertificates:
                 if error.status != 409:
                     raise
                 continue  # another replica was faster: use its certificates
-            await self._publish_ca(data["ca.crt"])
+            if self._webhook:
+                await self._publish_ca(data["ca.crt"])
             return credentials
         raise YardError(
             f"cannot write the secret {self._namespace}/{WEBHOOK_SECRET}: {_MAX_CONFLICTS} conflicts with other writers"
         )
+
+    async def serving(self) -> ServingCertificate:
+        """The certificate for this process's servers, when the API server answers."""
+        credentials = await self.obtain()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+
+        def load() -> None:
+            context.load_cert_chain(credentials.server_certificate, credentials.server_key)
+
+        load()
+        return ServingCertificate(context, credentials.authority.read_text(), load)
 
     async def renew_periodically(self, renewed: Callable[[], None]) -> None:
         """Run until cancelled; call `renewed` when the certificate has changed."""

@@ -29,6 +29,7 @@ from torchyard.operator.settings import (
     METRICS_PORT,
     NAME,
     NAMESPACE,
+    STATUS_PORT,
     TRAINJOB_DEFAULTS_WEBHOOK,
     WEBHOOK,
     WEBHOOK_PORT,
@@ -57,6 +58,8 @@ class Installation:
     jobsets: bool = True  # with JobSets, unless upstream's manager runs them
     trainjobs: bool = True  # with TrainJobs, unless upstream's Trainer runs them
     monitoring: bool = False  # with a ServiceMonitor, alerts and dashboards
+    progress: bool = True  # with the progress of jobs
+    log_progress: bool = True  # also from what programs print
     queues: bool = False  # with the integration into Kueue, where Kueue leaves PyTorchJobs to the operator
 
 
@@ -116,6 +119,10 @@ def _roles(to: Installation) -> list[Object]:
     if to.trainjobs:
         jobs += permissions.trainjob_permissions()
         webhooks += permissions.RUNTIME_PERMISSIONS
+    if to.progress:
+        jobs += permissions.progress_permissions()
+        jobs += permissions.LOG_PERMISSIONS if to.log_progress and not to.trainjobs else []
+        webhooks += permissions.TOKEN_REVIEWS if to.trainjobs else []
     own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
     roles = []
     if to.watched:
@@ -194,8 +201,14 @@ def _deployment(to: Installation) -> Object:
         arguments.append("--no-jobsets")
     if not to.trainjobs:
         arguments.append("--no-trainjobs")
+    if not to.progress:
+        arguments.append("--no-progress")
+    elif not to.log_progress:
+        arguments.append("--no-log-progress")
     arguments += [f"--namespace={namespace}" for namespace in to.watched]
     ports = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhook": WEBHOOK_PORT}
+    if _serves_reports(to):
+        ports["status"] = STATUS_PORT
     container = {
         "name": "operator",
         "image": to.image,
@@ -229,6 +242,11 @@ def _deployment(to: Installation) -> Object:
     return _object("apps/v1", "Deployment", NAME, to.namespace, spec=spec)
 
 
+def _serves_reports(to: Installation) -> bool:
+    """Whether the nodes of TrainJobs report their progress to the operator."""
+    return to.progress and to.trainjobs
+
+
 def _probe(path: str, *, delay: int, period: int) -> Object:
     return {
         "httpGet": {"path": path, "port": "health"},
@@ -243,6 +261,8 @@ def _service(to: Installation) -> Object:
         {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"},
         {"name": "webhook", "port": 443, "targetPort": "webhook"},
     ]
+    if _serves_reports(to):
+        ports.append({"name": "status", "port": STATUS_PORT, "targetPort": "status"})
     return _object("v1", "Service", NAME, to.namespace, spec={"selector": _SELECTOR, "ports": ports})
 
 
@@ -252,7 +272,8 @@ def _disruption_budget(to: Installation) -> Object:
 
 
 def _network_policy(to: Installation) -> Object:
-    ports = [{"port": port, "protocol": "TCP"} for port in (METRICS_PORT, HEALTH_PORT, WEBHOOK_PORT)]
+    numbers = [METRICS_PORT, HEALTH_PORT, WEBHOOK_PORT, *([STATUS_PORT] if _serves_reports(to) else ())]
+    ports = [{"port": port, "protocol": "TCP"} for port in numbers]
     spec = {"podSelector": {"matchLabels": _SELECTOR}, "policyTypes": ["Ingress"], "ingress": [{"ports": ports}]}
     return _object("networking.k8s.io/v1", "NetworkPolicy", NAME, to.namespace, spec=spec)
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import ssl
 import tempfile
 from collections.abc import Callable
 from datetime import datetime
@@ -25,6 +24,7 @@ from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, pod_gro
 from torchyard.controllers.trainjob import TRAINJOBS, TrainJobController
 from torchyard.controllers.trainjob_runtimes import create_runtimes
 from torchyard.core.pytorchjob.view import PyTorchJobSettings
+from torchyard.core.trainjob.status_server import StatusServer
 from torchyard.kube.client import Client
 from torchyard.kube.concurrency import ConcurrencyLimiter
 from torchyard.kube.http import HttpTransport
@@ -54,6 +54,7 @@ from torchyard.operator.checks import (
 from torchyard.operator.clock import ServerClock, local
 from torchyard.operator.http import Answer, HealthProbes, metrics_app, serve, webhook_app
 from torchyard.operator.metrics import OperatorMetrics
+from torchyard.operator.progress import OperatorProgress
 from torchyard.operator.queues import KueueWatcher
 from torchyard.operator.settings import (
     DEFAULTS_WEBHOOK,
@@ -99,7 +100,9 @@ class Operator:
         self.queues = KueueWatcher(
             self._client, namespaces=settings.namespaces, clock=self.clock.now, changed=self.metrics.queue_mode
         )
-        self._webhook_ready = asyncio.Event()
+        # Its own client too: reads of logs wait for kubelets.
+        self._log_client = Client(HttpTransport(connection, user_agent=f"{NAME}-logs", limit=8), manager=NAME)
+        self._progress = OperatorProgress(self._client, self._log_client, settings)
         self.ports: dict[str, int] = {}
 
     @property
@@ -109,11 +112,11 @@ class Operator:
     async def run(self) -> None:
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(self._lease_client.close)
+            closing.push_async_callback(self._log_client.close)
             closing.push_async_callback(self._client.close)
             await self._serve_probes(closing)
             await self._wait_for_cluster()
-            works = [self._serve_webhook(closing)] if self._settings.webhook else []
-            await run_until_first_exit(*works, *self._runnables())
+            await run_until_first_exit(*await self._serve(closing))
 
     async def _serve_probes(self, closing: contextlib.AsyncExitStack) -> None:
         settings = self._settings
@@ -152,16 +155,25 @@ class Operator:
             await self._check_jobsets(namespaces)
         if settings.trainjobs:
             await self._check_trainjobs(namespaces)
+        if settings.progress:
+            await self._check_progress(namespaces)
         own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
-        if not settings.webhook:
+        if not settings.webhook and not settings.serves_reports:
             own = [permission for permission in own if permission.resource != "secrets"]
-        else:
+        if settings.webhook:
             await check_permissions(self._client, permissions.webhook_permissions(WEBHOOK, DEFAULTS_WEBHOOK))
         await check_permissions(self._client, own, (settings.own_namespace,))
-        if settings.elect or settings.webhook:
+        if settings.elect or settings.webhook or settings.serves_reports:
             await check_own_namespace(self._client, settings.own_namespace, LEASE)
         if not settings.beside_upstream:
             await check_no_other_operator(self._client, namespaces)
+
+    async def _check_progress(self, namespaces: tuple[str, ...]) -> None:
+        await check_permissions(self._client, permissions.progress_permissions(), namespaces)
+        if self._settings.log_progress:
+            await check_permissions(self._client, permissions.LOG_PERMISSIONS, namespaces)
+        if self._settings.serves_reports:
+            await check_permissions(self._client, permissions.TOKEN_REVIEWS)
 
     async def _check_jobsets(self, namespaces: tuple[str, ...]) -> None:
         await check_jobset_crd(self._client)
@@ -182,34 +194,34 @@ class Operator:
             await check_permissions(self._client, permissions.TRAINER_DETECTION)
             await check_no_other_trainer(self._client)
 
-    async def _serve_webhook(self, closing: contextlib.AsyncExitStack) -> None:
-        """Serve admission reviews. Every replica does, not only the leader."""
+    async def _serve(self, closing: contextlib.AsyncExitStack) -> list[Runnable]:
+        """Serve admission reviews and reports, which every replica does; returns everything that runs."""
         settings = self._settings
+        if not settings.webhook and not settings.serves_reports:
+            return self._runnables()
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=f"{NAME}-")))
         certificates = WebhookCertificates(
             self._client,
             directory,
             namespace=settings.own_namespace,
+            webhook=settings.webhook,
             jobsets=settings.jobsets,
             trainjobs=settings.trainjobs,
         )
-        credentials = await certificates.obtain()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-
-        def show() -> None:
-            context.load_cert_chain(credentials.server_certificate, credentials.server_key)
-
-        show()
-        self.ports["webhook"] = await serve(
-            webhook_app(self._reviews(), self.metrics.reviewed),
-            settings.host,
-            settings.webhook_port,
-            closing=closing,
-            tls=context,
-        )
-        self._webhook_ready.set()
-        await certificates.renew_periodically(show)
+        served = await certificates.serving()
+        if settings.webhook:
+            app = webhook_app(self._reviews(), self.metrics.reviewed)
+            self.ports["webhook"] = await serve(
+                app, settings.host, settings.webhook_port, closing=closing, tls=served.context
+            )
+        status_server = StatusServer(settings.status_url, served.authority) if settings.serves_reports else None
+        works = self._runnables(status_server)
+        if settings.serves_reports:
+            app = self._progress.endpoint(self.clock.now)
+            self.ports["status"] = await serve(
+                app, settings.host, settings.status_port, closing=closing, tls=served.context
+            )
+        return [*works, certificates.renew_periodically(served.reload)]
 
     def _reviews(self) -> dict[str, Answer]:
         trainjobs = TrainJobReviews(self._client, self.clock.now)
@@ -223,7 +235,7 @@ class Operator:
             "/default": lambda review: review_defaults(review, queues=self.queues.creates_workloads),
         }
 
-    def _runnables(self) -> list[Runnable]:
+    def _runnables(self, status_server: StatusServer | None = None) -> list[Runnable]:
         """Fill the caches at once and act when elected, so that the next leader continues without delay."""
         settings = self._settings
         jobs = PyTorchJobSettings(
@@ -254,9 +266,11 @@ class Operator:
             if settings.jobsets:
                 jobsets.append(self._jobset_controller(informers))
             if settings.trainjobs:
-                trainjobs.append(self._trainjob_controller(informers))
+                trainjobs.append(self._trainjob_controller(informers, status_server))
                 trainjob_cache = informers.for_resource(TRAINJOBS, labels=settings.selector)
                 counted.setdefault(trainjob.KIND, []).append(trainjob_cache)
+            if settings.progress:
+                self._progress.add(namespace, informers)
             caches.append(informers)
         queues = {pytorchjob.CONTROLLER: [runnable.controller.queue for runnable in controllers]}
         if jobsets:
@@ -280,6 +294,7 @@ class Operator:
                 *(runnable.run() for runnable in jobsets),
                 *(runnable.run() for runnable in trainjobs),
                 *([self._create_runtimes()] if settings.trainjobs else ()),
+                *([self._progress.reader.run()] if settings.progress and settings.log_progress else ()),
                 self.queues.integrate(),
             )
 
@@ -288,6 +303,7 @@ class Operator:
             works.append(traces.run())
         return [
             *works,
+            *(self._progress.works() if settings.progress else ()),
             self.clock.run(),
             self.queues.run(),
             self._become_ready(caches),
@@ -307,7 +323,9 @@ class Operator:
             trainjobs=TRAINJOBS if settings.trainjobs else None,
         )
 
-    def _trainjob_controller(self, informers: InformerFactory) -> TrainJobController:
+    def _trainjob_controller(
+        self, informers: InformerFactory, status_server: StatusServer | None
+    ) -> TrainJobController:
         settings = self._settings
         return TrainJobController(
             self._client,
@@ -316,6 +334,7 @@ class Operator:
             clock=self.clock.now,
             workers=settings.workers,
             observe=partial(self.metrics.reconciled, trainjob.CONTROLLER),
+            status_server=status_server,
         )
 
     async def _create_runtimes(self) -> None:
@@ -325,7 +344,5 @@ class Operator:
     async def _become_ready(self, caches: list[InformerFactory]) -> None:
         for informers in caches:
             await informers.synced()
-        if self._settings.webhook:
-            await self._webhook_ready.wait()
         self.health.problem = ""
         await asyncio.Event().wait()

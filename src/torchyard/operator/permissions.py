@@ -75,6 +75,18 @@ def trainjob_permissions() -> list[Permission]:
     ]
 
 
+def progress_permissions() -> list[Permission]:
+    """To write the progress of jobs and JobSets, besides what `job_permissions` and the others grant."""
+    return [
+        Permission("batch", "jobs", ("get", "patch")),
+        Permission(jobsets.GROUP, jobsets.PLURAL, ("get", "patch")),
+    ]
+
+
+# To read what programs print.
+LOG_PERMISSIONS = [Permission("", "pods/log", ("get",))]
+# To check the tokens of pods that report.
+TOKEN_REVIEWS = [Permission("authentication.k8s.io", "tokenreviews", ("create",))]
 # Runtimes of the cluster: read for every job, and created with the installation.
 RUNTIME_PERMISSIONS = [Permission(trainjobs.GROUP, trainjobs.CLUSTER_RUNTIME_PLURAL, ("get", "create"))]
 # The webhooks of upstream's Trainer, by which a cluster with it is recognized.

@@ -17,7 +17,7 @@ JOBSET_DEFAULTS_WEBHOOK = "jobset-defaults.torchyard.dev"
 WEBHOOK_SECRET = f"{NAME}-webhook"
 HOST = "0.0.0.0"  # noqa: S104 - probes and the API server come from outside the pod
 WORKERS, MOST_REQUESTS = 16, 50  # a quarter of the mutating requests that an API server accepts at once by default
-METRICS_PORT, HEALTH_PORT, WEBHOOK_PORT = 8080, 8081, 9443
+METRICS_PORT, HEALTH_PORT, WEBHOOK_PORT, STATUS_PORT = 8080, 8081, 9443, 10443
 
 
 def identity() -> str:
@@ -44,4 +44,17 @@ class OperatorSettings:
     health_port: int = HEALTH_PORT
     webhook_port: int = WEBHOOK_PORT
     webhook: bool = True
+    progress: bool = True  # whether the progress of jobs is kept
+    log_progress: bool = True  # also from what programs print
+    status_port: int = STATUS_PORT  # of the endpoint where TrainJobs report
     identity: str = field(default_factory=identity)
+
+    @property
+    def serves_reports(self) -> bool:
+        """Whether there is an endpoint where the nodes of TrainJobs report."""
+        return self.progress and self.trainjobs
+
+    @property
+    def status_url(self) -> str:
+        """The address of the endpoint for pods: the operator's Service."""
+        return f"https://{NAME}.{self.own_namespace}.svc:{STATUS_PORT}"

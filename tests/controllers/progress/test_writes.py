@@ -194,3 +194,57 @@ async def test_late_reports_of_a_train_job_do_not_change_the_one_that_has_its_na
         controller.observe(replace(report, percent=99))
         await first_answer(lambda: gone(controller), "the job is forgotten")
     assert len(client.patches) == 1
+
+
+TRAINJOB_REPORT = replace(REPORT, job=JobReference("TrainJob", "ns", "a", "tj"), source=ENDPOINT, updated=NOW)
+
+
+class TrainJobs:
+    """Stands for the cache of TrainJobs, which other replicas of the operator change."""
+
+    def __init__(self) -> None:
+        self.job: Object = {"metadata": {"name": "a", "namespace": "ns", "uid": "tj"}}
+        self._handlers: list[Any] = []
+
+    def on_change(self, handler: Any) -> None:
+        self._handlers.append(handler)
+
+    def get(self, _namespace: str, _name: str) -> Object:
+        return self.job
+
+    def change(self, updated: str) -> None:
+        before, self.job = self.job, {**self.job, "status": {"trainerStatus": {"lastUpdatedTime": updated}}}
+        for handler in self._handlers:
+            handler("MODIFIED", self.job, before)
+
+
+async def test_a_replica_writes_no_report_that_is_older_than_what_another_has_written() -> None:
+    client, cache = Recorder({"metadata": {"uid": "tj"}}), TrainJobs()
+    peer = ProgressController(cast("Client", client), None, cast("Informer", cache), has_peers=True)
+    peer.observe(TRAINJOB_REPORT)
+    cache.change("2026-01-01T00:00:05Z")
+    peer.observe(replace(REPORT, job=JobReference("Job", "ns", "last"), time=NOW))
+    async with running(peer):
+        await first_answer(lambda: has_patches(client, 1))
+    assert [plural for plural, _, _ in client.patches] == ["jobs"]
+
+
+async def test_what_a_program_reports_to_another_replica_comes_before_its_log() -> None:
+    client, cache = Recorder({"metadata": {"uid": "tj"}}), TrainJobs()
+    leader = ProgressController(cast("Client", client), None, cast("Informer", cache), has_peers=True)
+    cache.change("2026-01-01T00:00:05Z")
+    leader.observe(replace(TRAINJOB_REPORT, source=LOG, time=datetime.now(UTC)))
+    leader.observe(replace(REPORT, job=JobReference("Job", "ns", "last")))
+    async with running(leader):
+        await first_answer(lambda: has_patches(client, 1))
+    assert [plural for plural, _, _ in client.patches] == ["jobs"]
+
+
+async def test_a_kind_that_the_operator_does_not_run_is_not_written() -> None:
+    client = Recorder()
+    controller = ProgressController(cast("Client", client), None, kinds=frozenset({"Job"}))
+    controller.observe(TRAINJOB_REPORT)
+    controller.observe(REPORT)
+    async with running(controller):
+        await first_answer(lambda: has_patches(client, 1))
+    assert [plural for plural, _, _ in client.patches] == ["jobs"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 
@@ -40,6 +42,10 @@ SNAPSHOT_LABEL = "torchyard.dev/runtime-snapshot"  # ours, of the ConfigMaps wit
 # "1:4": minimum and maximum number of nodes. Of a job, whose maximum is numNodes; or of a runtime, for all its jobs.
 ELASTIC = "torchyard.dev/elastic"
 TTL = "torchyard.dev/ttl-seconds-after-finished"
+# Nothing that decoding the path would change: the token is checked for the path as it was sent.
+_status_path = re.compile(
+    f"/apis/{re.escape(API_VERSION)}/namespaces/([a-z0-9-]+)/{PLURAL}/([a-z0-9.-]+)/status"
+).fullmatch
 
 
 def snapshot_name(job: str) -> str:
@@ -65,6 +71,12 @@ def status_audience(namespace: str, job: str) -> str:
 
 def status_path(namespace: str, job: str) -> str:
     return f"/apis/{status_audience(namespace, job)}"
+
+
+def reported_job(path: str) -> tuple[str, str] | None:
+    """Namespace and name of the TrainJob that a POST to this path reports about; None for other paths."""
+    parts = _status_path(path)
+    return (parts[1], parts[2]) if parts else None
 
 
 def runtime_reference(job: Object) -> Object:

@@ -6,7 +6,6 @@ users who may update the status may report too.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import orjson
@@ -24,22 +23,12 @@ from torchyard.apiserver.request.response import Response
 from torchyard.core.progress.endpoint import MAX_BODY_BYTES, parse_report
 from torchyard.core.progress.reports import JobReference
 
-# Nothing that decoding the path would change: the token is checked for the path as it was sent.
-_path = re.compile(
-    f"/apis/{re.escape(names.API_VERSION)}/namespaces/([a-z0-9-]+)/{names.PLURAL}/([a-z0-9.-]+)/status"
-).fullmatch
 _POD_NAME = "authentication.kubernetes.io/pod-name"
 
 
 @dataclass(frozen=True, slots=True)
 class StatusReporter(User):
     """The user of a token that is valid for the reports of one job, and for nothing else."""
-
-
-def reported_job(path: str) -> tuple[str, str] | None:
-    """Namespace and name of the TrainJob that a POST to this path reports about; None for other paths."""
-    parts = _path(path)
-    return (parts[1], parts[2]) if parts else None
 
 
 def authenticate_report(

@@ -29,7 +29,6 @@ from torchyard.apiserver.handlers.status_reports import (
     authenticate_report,
     authorize_report,
     handle_report,
-    reported_job,
 )
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
@@ -189,7 +188,7 @@ class Router:
 
     def _reported_job(self, path: str) -> tuple[str, str] | None:
         """The TrainJob of a POST to a status, if this plane runs TrainJobs. Callers test method and path first."""
-        return reported_job(path) if trainjobs.SINGULAR in self.registry.controllers else None
+        return trainjobs.reported_job(path) if trainjobs.SINGULAR in self.registry.controllers else None
 
     def _authorize_path(self, request: Request) -> None:
         attributes = AuthorizerAttributes(request.method.lower(), path=request.path)

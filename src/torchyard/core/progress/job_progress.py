@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import datetime, timedelta
 
 from torchyard.api.objects import Object
@@ -17,12 +18,13 @@ _ENDPOINT_COUNTS_FOR = timedelta(minutes=1)
 class JobProgress:
     """`add` reports as they come; `status` is what to show, None without any.
 
-    `is_compared` is for the writer: whether it has seen what the job shows.
+    `is_compared` and `written` are for the writer: whether it has seen what the job shows, and what it wrote.
     """
 
     def __init__(self) -> None:
         self.status: Object | None = None
         self.is_over = self.is_compared = False
+        self.written: deque[str] = deque(maxlen=4)  # the times of the statuses that this process has written
         self._rank: int | None = None
         self._reported: datetime | None = None  # at the endpoint, the last time
         self._metrics: dict[str, str] = {}
@@ -50,6 +52,10 @@ class JobProgress:
             self._percent, self._remaining, self._metrics, to_rfc3339(report.updated or report.time)
         )
         return self.status != before
+
+    def note_other_writer(self, now: datetime) -> None:
+        """Another replica has written the status: a program reports to it, so its log does not count."""
+        self._reported = now
 
     def _is_of_job(self, report: ProgressReport) -> bool:
         """Of the replicas whose logs report something, the first one speaks for the job."""

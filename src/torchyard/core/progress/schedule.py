@@ -48,6 +48,13 @@ class WriteSchedule(Generic[Key]):
             entry.is_dirty = True
             self._dirty[key] = entry
 
+    def note_written(self, key: Key, now: float) -> None:
+        """Another process has written this job: the next write of this one waits."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(now)
+        entry.written = now
+
     def due(self, now: float) -> list[Key]:
         """The jobs to write now. They count as written."""
         interval = max(INTERVAL, len(self._entries) / MAX_WRITES_PER_SECOND)

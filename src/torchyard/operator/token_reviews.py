@@ -1,0 +1,94 @@
+"""Checks the tokens of reporting pods: TokenReviews for the audience of their job, whose results are kept for a while.
+
+The API server checks signature, expiry and audience, and whether the pod of the token still exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from torchyard.api.objects import Object
+from torchyard.kube.client import Client
+
+_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+_ACCOUNT_PREFIX = "system:serviceaccount:"
+_POD_NAME = "authentication.kubernetes.io/pod-name"
+_VALID_SECONDS, _INVALID_SECONDS = 120.0, 10.0
+_MAX_RESULTS, _MAX_REVIEWS, _MAX_TOKEN = 16384, 8, 16384
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountToken:
+    """Whose token it is. `pod` is empty if the token is not bound to a pod."""
+
+    namespace: str
+    pod: str = ""
+
+
+class TokenReviewer:
+    """`review` a token. Raises `YardError` if the API server does not answer."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._results: OrderedDict[bytes, tuple[float, ServiceAccountToken | None]] = OrderedDict()
+        self._slots = asyncio.Semaphore(_MAX_REVIEWS)
+
+    async def review(self, token: str, audience: str) -> ServiceAccountToken | None:
+        """The account of a token that is valid for this audience; None for any other."""
+        if len(token) > _MAX_TOKEN or not _is_for(token, audience):
+            return None  # without a request
+        digest = hashlib.sha256(f"{audience}\n{token}".encode()).digest()
+        until, result = self._results.get(digest, (0.0, None))
+        if time.monotonic() < until:
+            return result
+        async with self._slots:
+            result = await self._ask(token, audience)
+        until = time.monotonic() + (_VALID_SECONDS if result is not None else _INVALID_SECONDS)
+        self._results[digest] = until, result
+        self._results.move_to_end(digest)
+        while len(self._results) > _MAX_RESULTS:
+            self._results.popitem(last=False)
+        return result
+
+    async def _ask(self, token: str, audience: str) -> ServiceAccountToken | None:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [audience]},
+        }
+        status: Object = (await self._client.raw("POST", _PATH, review)).get("status") or {}
+        if not status.get("authenticated") or audience not in (status.get("audiences") or ()):
+            return None
+        user: Object = status.get("user") or {}
+        name = str(user.get("username") or "")
+        if not name.startswith(_ACCOUNT_PREFIX):
+            return None
+        pods = (user.get("extra") or {}).get(_POD_NAME) or [""]
+        return ServiceAccountToken(name.removeprefix(_ACCOUNT_PREFIX).partition(":")[0], pods[0])
+
+
+def _is_for(token: str, audience: str) -> bool:
+    """Whether a token claims this audience and has not expired. Its signature is not checked."""
+    claims = _claims(token)
+    audiences, expiry = claims.get("aud"), claims.get("exp")
+    claimed = audiences if isinstance(audiences, list) else [audiences]
+    return audience in claimed and isinstance(expiry, int | float) and time.time() < expiry
+
+
+def _claims(token: str) -> dict[str, Any]:
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return {}
+    return claims if isinstance(claims, dict) else {}
