@@ -10,8 +10,8 @@ Modules in reading order:
 - `job_arguments`, `completion`: how commands name a job, and its name for the completion of shells
 - `plane`: `yard up`, `down`, `status`, `kubeconfig`
 - `store`: `yard backup`, `restore`
-- `run`, `run_options`, `script_options`, `run_session`, `apply`, `follow`, `screen`, `notify`: `yard run`, in the order
-  of its steps
+- `run`, `run_options`, `script_options`, `run_session`, `confirm`, `apply`, `follow`, `screen`, `notify`: `yard run`,
+  in the order of its steps
 - `jobs`, `job_table`: `yard ps`, `why`, `events`, `stop`, `resume`, `delete`
 - `history`, `rerun`, `compare`: jobs that have ended, again and side by side
 - `smoke`, `step_screen`, `sweep`, `top`: a short run, a run for every combination of options, usage

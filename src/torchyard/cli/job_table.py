@@ -47,7 +47,7 @@ class JobTable:
             summary.kind,
             summary.state,
             f"{summary.ready}/{summary.replicas}",
-            summary.queue,
+            summary.queue if summary.queue_position is None else f"{summary.queue} #{summary.queue_position}",
             human_duration(summary.age),
             summary.progress,
         ]

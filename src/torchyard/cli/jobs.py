@@ -50,7 +50,8 @@ def ps(
             return
         jobs = await list_jobs(client, space, labels=selector)
         now = datetime.now(UTC)
-        summaries = [summarize(job.object, now) for job in jobs]
+        positions = await _read_positions(client, jobs)
+        summaries = [summarize(job.object, now, positions.get(job.object["metadata"]["uid"])) for job in jobs]
         if output is Output.name:
             _print_lines([job.qualified_name for job in jobs])
         elif output in (Output.json, Output.yaml):
@@ -61,6 +62,18 @@ def ps(
             say(f"no jobs in namespace {space}" if space else "no jobs")
 
     cluster.run(work)
+
+
+async def _read_positions(client: Client, jobs: list[JobHandle]) -> dict[str, int]:
+    """The positions of the jobs that wait in queues, by uid. Without such jobs, nothing is read."""
+    from torchyard.core.run.state import run_state
+    from torchyard.core.run.waiting import queue_name
+
+    if not any(queue_name(job.object) and run_state(job.object).state == "Suspended" for job in jobs):
+        return {}
+    from torchyard.jobs.pending import read_positions
+
+    return await read_positions(client)
 
 
 def _print_lines(lines: list[str]) -> None:
@@ -78,6 +91,7 @@ def _record(summary: JobSummary) -> dict[str, Any]:
         "ready": summary.ready,
         "replicas": summary.replicas,
         "queue": summary.queue,
+        "queuePosition": summary.queue_position,
         "ageSeconds": int(summary.age.total_seconds()),
         "message": summary.message,
     }

@@ -96,10 +96,18 @@ def root(
     """PyTorch training the Kubernetes way, on one machine or on a cluster."""
 
 
+def _arguments(words: list[str]) -> list[str]:
+    """The arguments of the command line. As kubectl's, `--dry-run` alone has a value."""
+    if words[:1] not in (["run"], ["rerun"]):
+        return words
+    end = words.index("--") if "--" in words else len(words)
+    return ["--dry-run=server" if word == "--dry-run" else word for word in words[:end]] + words[end:]
+
+
 def main() -> None:
     """Run the command line. A known error prints its message and a hint, never a traceback."""
     try:
-        build_app(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="yard")
+        build_app(sys.argv[1] if len(sys.argv) > 1 else "")(_arguments(sys.argv[1:]), prog_name="yard")
     except YardError as error:
         _exit_with_error(error.message, error.hint, error.code)
     except OSError as error:

@@ -10,7 +10,8 @@ import typer
 from torchyard.api.errors import YardError
 from torchyard.cli.job_arguments import JobName
 from torchyard.cli.output import Output, OutputOption, Quiet
-from torchyard.cli.run_options import OnInterrupt, SessionOptions
+from torchyard.cli.run import show_objects
+from torchyard.cli.run_options import DryRunMode, DryRunOption, OnInterrupt, SessionOptions
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ def rerun(
         ),
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the new job. Default: that of the job and a suffix.")] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Let the server check the job, print it, and exit.")
-    ] = False,
+    dry_run: DryRunOption = DryRunMode.none,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Do not follow the job.")] = False,
     output: OutputOption = Output.table,
     quiet: Quiet = False,
@@ -55,6 +54,9 @@ def rerun(
     for change in changes or ():
         set_value(copied, change)
     chosen = Output.name if quiet else output
+    if dry_run is DryRunMode.client:
+        show_objects(objects, chosen)
+        raise typer.Exit
     options = SessionOptions(cluster.namespace, OnInterrupt.leave, dry_run=dry_run, detach=detach, output=chosen)
     raise typer.Exit(asyncio.run(run_objects(cluster.connection, objects, "", options)))
 

@@ -13,8 +13,9 @@ import typer
 from torchyard.api import manifests
 from torchyard.api.errors import YardError
 from torchyard.cli.option_groups import with_groups
-from torchyard.cli.output import Output, OutputOption, Quiet
-from torchyard.cli.run_options import OnInterrupt, SessionOptions
+from torchyard.cli.options import say
+from torchyard.cli.output import Output, OutputOption, Quiet, for_programs, show_records
+from torchyard.cli.run_options import DryRunMode, DryRunOption, OnInterrupt, SessionOptions
 from torchyard.cli.script_options import refuse_script_options, script_options
 from torchyard.cli.target import Cluster, choose_cluster
 from torchyard.core.run.script_job import ScriptJob
@@ -50,9 +51,8 @@ def run(
         ),
     ] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Show what would change on the cluster, and exit.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Let the server check the objects, print them, and exit.")
-    ] = False,
+    dry_run: DryRunOption = DryRunMode.none,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="On a terminal, do not ask before the plan is run.")] = False,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Do not follow the job.")] = False,
     notify: Annotated[
         str,
@@ -71,20 +71,25 @@ def run(
 
     A script, or a function as MODULE:FUNCTION, runs as a PyTorchJob with the files of the current directory. The
     packages it needs come from its inline metadata (PEP 723), uv.lock, requirements.txt or pyproject.toml, the first
-    that exists. --dry-run and --diff install nothing.
+    that exists. --dry-run and --diff install nothing. On a terminal, the plan is shown before it is run.
 
     With -o json|yaml|name or -q, standard output has one record for each job when the command ends; logs and states
     are on standard error.
 
     Examples: yard run job.yaml; yard run train.py --nodes 4 -- --lr 0.1; yard run train:main -- --lr 0.1
     """
+    is_dry = dry_run is not DryRunMode.none
     objects, text = read_target(
-        target, script, arguments, cluster, dependencies=dependencies, may_install=not (diff or dry_run)
+        target, script, arguments, cluster, dependencies=dependencies, may_install=not (diff or is_dry)
     )
-    if notify and (detach or diff or dry_run):
+    if notify and (detach or diff or is_dry):
         raise YardError(
             "--notify needs a job that is followed", hint="leave out --detach, --diff and --dry-run", code="BadOption"
         )
+    chosen = Output.name if quiet else output
+    if dry_run is DryRunMode.client:
+        show_objects(objects, chosen)
+        raise typer.Exit
     options = SessionOptions(
         cluster.namespace,
         on_interrupt,
@@ -93,9 +98,29 @@ def run(
         dry_run=dry_run,
         detach=detach,
         notify=notify,
-        output=Output.name if quiet else output,
+        output=chosen,
+        confirm=not (yes or diff or is_dry or for_programs(chosen)) and is_interactive(),
     )
     raise typer.Exit(run_target(cluster, objects, text, options))
+
+
+def is_interactive() -> bool:
+    """Whether a person can see the plan and answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def show_objects(objects: list[Object], output: Output) -> None:
+    """Print the objects of a run as they would be sent."""
+    import yaml
+
+    from torchyard.core.run.script_job import without_noise
+
+    shown = [without_noise(obj) for obj in objects]
+    if for_programs(output):
+        records = [{"name": f"{obj['kind'].lower()}/{obj['metadata'].get('name', '')}", "object": obj} for obj in shown]
+        show_records(records, output, columns={}, empty="")
+    else:
+        say(yaml.safe_dump_all(shown, sort_keys=False).rstrip())
 
 
 class TargetObjects(NamedTuple):

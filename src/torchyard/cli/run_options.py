@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+import typer
 
 from torchyard.cli.output import Output, for_programs
 
@@ -11,6 +14,23 @@ from torchyard.cli.output import Output, for_programs
 class OnInterrupt(StrEnum):
     leave = "leave"
     delete = "delete"
+
+
+class DryRunMode(StrEnum):
+    """As kubectl's option of this name."""
+
+    none = "none"
+    client = "client"
+    server = "server"
+
+
+DryRunOption = Annotated[
+    DryRunMode,
+    typer.Option(
+        "--dry-run",
+        help="Print the objects and exit; server, also --dry-run alone: as the server checked them.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +41,8 @@ class SessionOptions:
     on_interrupt: OnInterrupt
     replace: bool = False
     diff: bool = False
-    dry_run: bool = False
+    dry_run: DryRunMode = DryRunMode.none
+    confirm: bool = False  # show the plan and ask
     detach: bool = False
     notify: str = ""  # a URL, or a command of the shell
     output: Output = Output.table  # for programs: records on standard output, everything else on standard error

@@ -12,13 +12,15 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.objects import Object
 from torchyard.cli.apply import Plan, apply, delete_replaced, dry_run, locate, plan
+from torchyard.cli.confirm import confirm
 from torchyard.cli.follow import Follower
 from torchyard.cli.notify import notify
+from torchyard.cli.options import say
 from torchyard.cli.output import Record, show_records
-from torchyard.cli.run_options import OnInterrupt, SessionOptions
+from torchyard.cli.run_options import DryRunMode, OnInterrupt, SessionOptions
 from torchyard.cli.screen import Screen, create_screen
 from torchyard.core.run.failure import exit_code
-from torchyard.core.run.script_job import is_archive
+from torchyard.core.run.script_job import is_archive, without_noise
 from torchyard.core.run.state import RUNNABLE, RunState
 from torchyard.kube.client import Client
 from torchyard.kube.connect import open_client
@@ -32,6 +34,9 @@ INTERRUPTED = 130  # the exit code that shells report after Ctrl-C
 async def run_objects(connection: Connection, objects: list[Object], text: str, options: SessionOptions) -> int:
     """Carry out `yard run` and return its exit code. `text` is the manifest as written, for hints about it."""
     async with open_client(connection, "yard-run") as client:
+        if options.confirm and not await _is_confirmed(client, connection, objects, text, options):
+            say("nothing was changed")
+            return 1
         screen = create_screen(for_programs=options.for_programs)
         session = RunSession(client, screen, options, options.namespace or connection.namespace)
         work = asyncio.ensure_future(session.run(objects))
@@ -47,6 +52,16 @@ async def run_objects(connection: Connection, objects: list[Object], text: str, 
             raise await _explained(client, error, objects, text, session.namespace) from error
         finally:
             screen.close()
+
+
+async def _is_confirmed(
+    client: Client, connection: Connection, objects: list[Object], text: str, options: SessionOptions
+) -> bool:
+    namespace = options.namespace or connection.namespace
+    try:
+        return await confirm(client, objects, namespace, replace=options.replace)
+    except StatusError as error:
+        raise await _explained(client, error, objects, text, namespace) from error
 
 
 async def _explained(client: Client, error: StatusError, objects: list[Object], text: str, namespace: str) -> YardError:
@@ -77,7 +92,7 @@ class RunSession:
     async def _run(self, objects: list[Object]) -> int:
         if self._options.diff:
             return await self._show_diff(objects)
-        if self._options.dry_run:
+        if self._options.dry_run is DryRunMode.server:
             return await self._show_dry_run(objects)
         await self._apply(objects)
         if not self._jobs:
@@ -103,7 +118,7 @@ class RunSession:
     async def _show_dry_run(self, objects: list[Object]) -> int:
         for obj in objects:
             target = await locate(self._client, obj, self.namespace)
-            checked = _without_noise(await dry_run(self._client, target))
+            checked = without_noise(await dry_run(self._client, target))
             self._records.append({"name": qualified_name(target.gvr, checked), "object": checked})
             if not self._options.for_programs:
                 self._screen.note("---\n" + yaml.safe_dump(checked, sort_keys=False).rstrip())
@@ -182,12 +197,3 @@ class RunSession:
     @staticmethod
     def _namespace_option(job: JobHandle) -> str:
         return "" if job.namespace == "default" else f" -n {job.namespace}"
-
-
-def _without_noise(obj: Object) -> Object:
-    """An object as a person reads it: without its managed fields and its packed files."""
-    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
-    shown = {**obj, "metadata": metadata}
-    if is_archive(obj):
-        shown["binaryData"] = {name: f"({len(data)} characters)" for name, data in obj["binaryData"].items()}
-    return shown

@@ -6,6 +6,7 @@
 - `changes`: what a manifest changes in a job that exists.
 - `script_job`, `requirements`: the manifest of a script, and the packages it needs.
 - `program`, `rerun`: the command line and environment of a job, and a job as a manifest again.
+- `plan_text`: what a run would start, in words.
 - `sweep`: one Indexed Job for all combinations of options.
 - `record`: what is kept of a job that has ended; `metrics`: the numbers that its log names.
 - `trace`: a job that has ended as a trace.

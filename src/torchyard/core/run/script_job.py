@@ -102,6 +102,15 @@ def is_archive(obj: Object) -> bool:
     return any(name.startswith(ARCHIVE) for name in obj.get("binaryData") or ())
 
 
+def without_noise(obj: Object) -> Object:
+    """An object as a person reads it: without its managed fields and its packed files."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    shown = {**obj, "metadata": metadata}
+    if is_archive(obj):
+        shown["binaryData"] = {name: f"({len(data)} characters)" for name, data in obj["binaryData"].items()}
+    return shown
+
+
 def is_script(job: Object) -> bool:
     """Whether `yard run` made this job from a script."""
     replicas = (job.get("spec") or {}).get("pytorchReplicaSpecs") or {}
@@ -194,7 +203,7 @@ def pod_template(job: ScriptJob, workspace: bytes) -> Object:
         container["env"] = [{"name": name, "value": value} for name, value in job.env.items()]
     amounts = {"cpu": job.cpu, "memory": job.memory, "nvidia.com/gpu": str(job.gpus) if job.gpus else ""}
     if requested := {name: amount for name, amount in amounts.items() if amount}:
-        container["resources"] = {"requests": requested, "limits": requested}
+        container["resources"] = {"requests": requested, "limits": dict(requested)}
     sources = [{"configMap": {"name": workspace_name(job.name, part)}} for part in range(len(_parts(workspace)))]
     volumes: list[Object] = [
         {"name": _ARCHIVE_VOLUME, **(sources[0] if len(sources) == 1 else {"projected": {"sources": sources}})},

@@ -25,13 +25,14 @@ class JobSummary:
     age: timedelta
     message: str = ""
     progress: str = ""
+    queue_position: int | None = None  # from 0, as Kueue counts; None: it does not wait, or nobody may know
 
 
-def summarize(obj: Object, now: datetime) -> JobSummary:
+def summarize(obj: Object, now: datetime, queue_position: int | None = None) -> JobSummary:
     """The summary of a job of one of the `RUNNABLE` kinds."""
     state = run_state(obj)
     metadata = obj["metadata"]
-    ready, replicas = _replicas(obj)
+    ready, replicas = count_replicas(obj)
     return JobSummary(
         metadata["namespace"],
         metadata["name"],
@@ -43,10 +44,12 @@ def summarize(obj: Object, now: datetime) -> JobSummary:
         now - datetime.fromisoformat(metadata["creationTimestamp"]),
         state.message,
         progress_text_of(obj),
+        queue_position,
     )
 
 
-def _replicas(obj: Object) -> tuple[int, int]:
+def count_replicas(obj: Object) -> tuple[int, int]:
+    """How many replicas run, and how many there are to be."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     match obj["kind"]:
         case "Pod":

@@ -1,0 +1,48 @@
+"""The plan of a run on a terminal, and the question whether to carry it out."""
+
+from __future__ import annotations
+
+import sys
+
+from torchyard.api.objects import Object
+from torchyard.cli.apply import Plan, locate, plan
+from torchyard.cli.options import say
+from torchyard.cli.output import table_lines
+from torchyard.core.run.plan_text import describe_job
+from torchyard.core.run.script_job import is_archive
+from torchyard.core.run.state import RUNNABLE
+from torchyard.kube.client import Client
+from torchyard.kube.job_lookup import qualified_name
+
+_BASE64 = 4 / 3
+
+
+async def confirm(client: Client, objects: list[Object], namespace: str, *, replace: bool) -> bool:
+    """Show what a run changes, and ask. A plan that cannot be carried out raises YardError."""
+    for obj in objects:
+        if not is_archive(obj):
+            planned = await plan(client, await locate(client, obj, namespace), replace=replace)
+            _show(planned, obj)
+    packed = sum(len(part) for obj in objects if is_archive(obj) for part in obj["binaryData"].values())
+    if packed:
+        say(f"files of this folder: {_size(packed / _BASE64)} packed")
+    sys.stdout.write("Continue? [Y/n] ")
+    sys.stdout.flush()
+    answer = sys.stdin.readline()
+    return bool(answer) and answer.strip().lower() in ("", "y", "yes")
+
+
+def _show(planned: Plan, obj: Object) -> None:
+    metadata = {"name": obj["metadata"].get("generateName", ""), **obj["metadata"]}
+    name = qualified_name(planned.target.gvr, {**obj, "metadata": metadata})
+    space = f" in namespace {planned.target.namespace}" if planned.target.namespace else ""
+    say(f"{name}{space} would be {planned.action}")
+    if planned.diff:
+        say(planned.diff)
+    if obj["kind"] in RUNNABLE and planned.action in ("created", "replaced"):
+        for line in table_lines([[f"  {key}", value] for key, value in describe_job(obj)] or [[""]]):
+            say(line)
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{max(count, 1) / 1e3:.1f} kB"

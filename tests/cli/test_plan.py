@@ -1,0 +1,95 @@
+"""The plan of a run: shown and confirmed on a terminal, and printed without a server."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.test_jobs import call, state_of
+from tests.support.yard import Yard, _command, _environment
+
+from torchyard.core.run.plan_text import describe_job
+from torchyard.core.run.script_job import ScriptJob, script_objects
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("print('trained', flush=True)\n")
+    return tmp_path
+
+
+def on_terminal(plane: Yard, folder: Path, *options: str, answer: str = "") -> tuple[int, str]:
+    """Run a script on a terminal, answer its question, and return its exit code and what the terminal shows."""
+    controller, terminal = pty.openpty()
+    command = [*_command(), "run", "train.py", "--kubeconfig", str(plane.kubeconfig), *options]
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm", **_environment()}
+    with subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder, env=environment, start_new_session=True
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        try:
+            while data := os.read(controller, 4096):
+                shown += data
+                if answer and b"Continue?" in shown:
+                    os.write(controller, answer.encode())
+                    answer = ""
+        except OSError:  # the terminal is closed: EIO
+            pass
+        finally:
+            os.close(controller)
+    return process.returncode, shown.decode()
+
+
+def test_a_terminal_shows_the_plan_and_asks(plane: Yard, project: Path) -> None:
+    code, shown = on_terminal(plane, project, "--name", "asked", "--nodes", "2", "--cpu", "100m", answer="n\n")
+    assert code == 1, shown
+    assert "pytorchjob.kubeflow.org/asked in namespace default would be created" in shown
+    for words in ("pods                 2", "program              python -u train.py", "100m cpu", "kB packed"):
+        assert words in shown
+    assert "nothing was changed" in shown
+    assert state_of(plane, "asked") == ""
+    code, shown = on_terminal(plane, project, "--name", "agreed", answer="\n")
+    assert code == 0, shown
+    assert "trained" in shown
+    code, shown = on_terminal(plane, project, "--name", "sure", "--yes")
+    assert (code, "Continue?" in shown) == (0, False), shown
+
+
+def test_a_dry_run_of_the_client_needs_no_server(project: Path) -> None:
+    options = ("--kubeconfig", "missing", "--name", "dry", "--nodes", "3", "--gpus", "1")
+    command = [*_command(sys.executable), "run", "train.py", "--dry-run=client", *options]
+    result = subprocess.run(
+        command, cwd=project, env={**os.environ, **_environment()}, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    files, training = yaml.safe_load_all(result.stdout)
+    assert files["metadata"]["name"] == "dry-workspace"
+    assert training["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
+    assert "&id" not in result.stdout
+
+
+def test_a_dry_run_alone_is_checked_by_the_server(plane: Yard, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {templat: {}}\n")
+    assert call(plane, "run", str(tmp_path / "a.yaml"), "--dry-run=client")[0] == 0
+    for option in ("--dry-run", "--dry-run=server"):
+        code, output = call(plane, "run", str(tmp_path / "a.yaml"), option)
+        assert code == 1
+        assert "templat" in output
+
+
+def test_a_plan_leaves_out_what_a_job_leaves_open() -> None:
+    job = script_objects(ScriptJob("a", "train.py", ("--lr", "0.1"), env={"SECRET": "x"}, queue="q"), b"")[1]
+    assert describe_job(job) == [
+        ("pods", "1"),
+        ("program", "python -u train.py --lr 0.1"),
+        ("image", "pytorch/pytorch:latest"),
+        ("environment", "SECRET"),
+        ("queue", "q"),
+    ]
+    assert describe_job({"kind": "TrainJob", "metadata": {}, "spec": {"trainer": {}}})[0] == ("pods", "1")
