@@ -17,6 +17,7 @@ Modules in reading order:
 - `smoke`, `step_screen`, `sweep`, `top`: a short run, a run for every combination of options, usage
 - `processes`, `copy`, `replica`, `terminal`: `yard exec`, `attach`, `port-forward`, `cp`
 - `logs`: `yard logs`
+- `tui`: `yard tui`
 - `console`: `yard console`
 - `images`: `yard image`
 - `queue`: `yard queue`

@@ -18,7 +18,7 @@ from torchyard.cli.options import say
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
-    from torchyard.console.forwarding import Owner
+    from torchyard.console.forwarding import Owner, ReadHistory
     from torchyard.console.sessions import ConsoleSessions
     from torchyard.kube.client import Client
 
@@ -69,17 +69,12 @@ async def _serve(cluster: Cluster, port: int, *, may_choose: bool, browser: bool
     from torchyard.console.sessions import ConsoleSessions
     from torchyard.kube.connect import open_transport
 
-    async def read_history(client: Client) -> list[Mapping[str, Any]]:
-        from torchyard.jobs.past_jobs import list_runs
-
-        return list(await list_runs(client, cluster, ""))
-
     async with open_transport(cluster.connection, "yard-console", headers={OWN_HEADER: "1"}) as transport:
         backend = ForwardingBackend(
             transport,
             context=cluster.connection.context,
             namespace=cluster.namespace,
-            read_history=read_history,
+            read_history=history_reader(cluster),
         )
         identity = await backend.identity(OWNER)  # fails here, and not in the browser, if the cluster does not answer
         sessions: ConsoleSessions[Owner] = ConsoleSessions("torchyard-console")
@@ -91,6 +86,17 @@ async def _serve(cluster: Cluster, port: int, *, may_choose: bool, browser: bool
                 await _print_links(server.url, sessions)
             else:
                 await asyncio.Event().wait()
+
+
+def history_reader(cluster: Cluster) -> ReadHistory:
+    """Reads the jobs that have ended from where `yard history` does."""
+
+    async def read_history(client: Client) -> list[Mapping[str, Any]]:
+        from torchyard.jobs.past_jobs import list_runs
+
+        return list(await list_runs(client, cluster, ""))
+
+    return read_history
 
 
 @contextlib.asynccontextmanager

@@ -37,6 +37,7 @@ _COMMANDS = {
     "smoke": ("smoke", "smoke"),
     "sweep": ("sweep", "sweep"),
     "top": ("top", "top"),
+    "tui": ("tui.command", "tui"),
     "console": ("console", "console"),
     "history": ("history", "history"),
     "rerun": ("rerun", "rerun"),

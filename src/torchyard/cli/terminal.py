@@ -23,7 +23,8 @@ def raw_mode() -> Iterator[None]:
         tty.setraw(sys.stdin)
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 async def read_input() -> AsyncIterator[bytes]:

@@ -108,7 +108,15 @@ class LogFollower:
 
     async def _stream(self, pod: str, container: str, label: str) -> None:
         try:
-            async with aclosing(follow_lines(self._client, pod, self._job.namespace, container)) as lines:
+            stream = follow_lines(
+                self._client,
+                pod,
+                self._job.namespace,
+                container,
+                tail_lines=self._selection.tail_lines,
+                timestamps=self._selection.timestamps,
+            )
+            async with aclosing(stream) as lines:
                 async for line in lines:
                     self._show(label, line)
         except StatusError as error:

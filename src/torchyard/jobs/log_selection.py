@@ -15,7 +15,7 @@ _SINCE = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
-    """The options of `yard logs`."""
+    """The options of `yard logs`. `timestamps`: each line has its time in front."""
 
     ranks: tuple[str, ...]
     container: str
@@ -23,6 +23,7 @@ class LogSelection:
     previous: bool = False
     since_seconds: int | None = None
     tail_lines: int | None = None
+    timestamps: bool = False
 
     def pods(self, pods: list[Object], job: str) -> list[Object]:
         """The pods of the chosen ranks, in the order of their ranks. Raises YardError for a rank that no pod has."""

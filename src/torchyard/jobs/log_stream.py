@@ -13,13 +13,33 @@ from torchyard.kube.client import Client, Unreachable
 RETRY_SECONDS = 1.0
 
 
-async def follow_lines(client: Client, pod: str, namespace: str, container: str) -> AsyncGenerator[LogLine, None]:
-    """Yield every line until the container ends. After a broken connection, continue where it broke."""
+async def follow_lines(
+    client: Client,
+    pod: str,
+    namespace: str,
+    container: str,
+    *,
+    tail_lines: int | None = None,
+    timestamps: bool = False,
+) -> AsyncGenerator[LogLine, None]:
+    """Yield every line until the container ends. After a broken connection, continue where it broke.
+
+    With `tail_lines`, begin with the last lines; how many bytes were before them is unknown, so what a broken
+    connection is followed by begins with the last lines again, after a line that says so.
+    """
     received, lines = 0, LineSplitter()
     while True:
         skip = received
         try:
-            pieces = client.logs(PODS, pod, namespace, container=container, follow=True)
+            pieces = client.logs(
+                PODS,
+                pod,
+                namespace,
+                container=container,
+                follow=True,
+                tail_lines=tail_lines,
+                timestamps=timestamps,
+            )
             async with aclosing(pieces) as stream:
                 async for piece in stream:
                     new = piece[skip:]
@@ -30,6 +50,9 @@ async def follow_lines(client: Client, pod: str, namespace: str, container: str)
             break
         except Unreachable:
             await asyncio.sleep(RETRY_SECONDS)
+            if tail_lines is not None:
+                received, lines = 0, LineSplitter()
+                yield LogLine(f"-- the connection broke: the last {tail_lines} lines again --")
     if lines.rest:
         yield LogLine(lines.rest)
 

@@ -254,7 +254,7 @@ class Client:
             options["gracePeriodSeconds"] = grace
         return await self._send("DELETE", ref.path(namespace, name), options)
 
-    async def logs(
+    async def logs(  # noqa: PLR0913 - one parameter per parameter of the subresource
         self,
         ref: GroupVersionResource,
         name: str,
@@ -265,14 +265,16 @@ class Client:
         previous: bool = False,
         since_seconds: int | None = None,
         tail_lines: int | None = None,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the log of a container as it arrives."""
+        """Yield the log of a container as it arrives. With `timestamps`, each line has its time in front."""
         query = {
             "container": container,
             "follow": "true" if follow else "",
             "previous": "true" if previous else "",
             "sinceSeconds": "" if since_seconds is None else str(since_seconds),
             "tailLines": "" if tail_lines is None else str(tail_lines),
+            "timestamps": "true" if timestamps else "",
         }
         path = _with_query(ref.path(namespace, name, "log"), {key: value for key, value in query.items() if value})
         async with aclosing(self._transport.stream(path, accept="*/*")) as chunks:
