@@ -105,6 +105,7 @@ class WebhookCertificates:
         credentials = await self.obtain()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.num_tickets = 0  # neither API servers nor the clients of reports resume sessions
 
         def load() -> None:
             context.load_cert_chain(credentials.server_certificate, credentials.server_key)

@@ -15,7 +15,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from torchyard.apiserver.access.authentication import CertificateAuthenticator
 from torchyard.apiserver.access.certificate_dir import CertificateDir
 from torchyard.apiserver.access.certificates import ensure
-from torchyard.apiserver.access.tls import peer_certificate, renew_certificates, server_context
+from torchyard.apiserver.access.tls import (
+    _send_certificate_as_it_is,
+    peer_certificate,
+    renew_certificates,
+    server_context,
+)
 
 
 @asynccontextmanager
@@ -80,3 +85,19 @@ async def test_a_running_server_uses_its_renewed_certificate(certificate_dir: Ce
             served = x509.load_pem_x509_certificate(pem.encode()).public_bytes(Encoding.PEM)
     renewal.cancel()
     assert served == certificate_dir.server_certificate.read_bytes()
+
+
+async def test_a_handshake_sends_no_session_tickets_and_verifies_no_certificate_of_the_server(
+    certificate_dir: CertificateDir,
+) -> None:
+    """Both would cost every connection something, and no client uses them."""
+    context = server_context(certificate_dir)
+    assert context.num_tickets == 0
+    assert _send_certificate_as_it_is(context)
+    async with serving(context, certificate_dir) as port:
+        client = ssl.create_default_context(cafile=str(certificate_dir.authority))
+        reader, writer = await asyncio.open_connection("localhost", port, ssl=client)
+        await reader.read()
+        session = writer.get_extra_info("ssl_object").session
+        writer.close()
+    assert session is None or not session.has_ticket

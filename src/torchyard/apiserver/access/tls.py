@@ -29,7 +29,10 @@ def server_context(credentials: CertificateDir) -> ssl.SSLContext:
     context.load_verify_locations(credentials.authority)
     context.verify_mode = ssl.CERT_OPTIONAL
     context.set_alpn_protocols(["http/1.1"])
+    # Neither client-go nor curl nor Python's clients resume sessions; two tickets cost a tenth of a handshake.
+    context.num_tickets = 0
     _leave_chain_to_us(context)
+    _send_certificate_as_it_is(context)
     return context
 
 
@@ -59,19 +62,45 @@ def _leave_chain_to_us(context: ssl.SSLContext) -> bool:
     """Make OpenSSL accept any client certificate chain; False when this interpreter does not allow it.
 
     Python's `ssl` cannot request a certificate without rejecting unknown authorities; OpenSSL itself can.
-    The OpenSSL context is the first field of Python's in every CPython from 3.2 to 3.14.
     """
-    if sys.implementation.name != "cpython" or sys.version_info >= (3, 15):
-        return False
-    import _ssl
-
-    try:
-        library = ctypes.CDLL(getattr(_ssl, "__file__", None))
-        set_callback = library.SSL_CTX_set_cert_verify_callback
-    except (OSError, AttributeError):
+    set_callback = _openssl_function("SSL_CTX_set_cert_verify_callback")
+    if set_callback is None:
         return False
     set_callback.argtypes = [ctypes.c_void_p, _VERIFY_CALLBACK, ctypes.c_void_p]
     set_callback.restype = None
-    pointer = ctypes.c_void_p.from_address(id(context) + object.__basicsize__)
-    set_callback(pointer, _accept_any_chain, None)
+    set_callback(_openssl_context(context), _accept_any_chain, None)
     return True
+
+
+_SSL_CTRL_MODE, _SSL_MODE_NO_AUTO_CHAIN = 33, 0x8
+
+
+def _send_certificate_as_it_is(context: ssl.SSLContext) -> bool:
+    """Keep OpenSSL from completing the server's chain, which verifies its certificate again in every handshake.
+
+    The authority signs the certificate itself, so there is nothing to complete; clients know the authority.
+    """
+    control = _openssl_function("SSL_CTX_ctrl")
+    if control is None:
+        return False
+    control.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_void_p]
+    control.restype = ctypes.c_long
+    mode: int = control(_openssl_context(context), _SSL_CTRL_MODE, _SSL_MODE_NO_AUTO_CHAIN, None)
+    return bool(mode & _SSL_MODE_NO_AUTO_CHAIN)
+
+
+def _openssl_function(name: str) -> Any:
+    """A function of the OpenSSL that Python uses; None when this interpreter does not allow it."""
+    if sys.implementation.name != "cpython" or sys.version_info >= (3, 15):
+        return None
+    import _ssl
+
+    try:
+        return getattr(ctypes.CDLL(getattr(_ssl, "__file__", None)), name)
+    except (OSError, AttributeError):
+        return None
+
+
+def _openssl_context(context: ssl.SSLContext) -> ctypes.c_void_p:
+    """The first field of Python's context in every CPython from 3.2 to 3.14."""
+    return ctypes.c_void_p.from_address(id(context) + object.__basicsize__)
