@@ -195,4 +195,4 @@ async def _run(
     code = await run_process(transport, address, command, write, stdin=stdin)
     if code:
         detail = errors.getvalue().decode(errors="replace").strip() or f"exit code {code}"
-        raise YardError(f"{address.pod}: {detail}", hint="the container needs sh and tar", code="CopyFailed")
+        raise YardError(f"{address.pod}: {detail}", hint="the container needs sh, tar, mkdir and mv", code="CopyFailed")

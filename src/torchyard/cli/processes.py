@@ -137,6 +137,10 @@ async def _stream(
         )
 
 
+# What runtimes report about a program that the container does not have.
+_NO_PROGRAM = ("executable file not found", "no such file or directory")
+
+
 @contextmanager
 def _reporting_missing_programs(command: list[str], address: ContainerAddress) -> Iterator[None]:
     try:
@@ -145,10 +149,13 @@ def _reporting_missing_programs(command: list[str], address: ContainerAddress) -
         if error.code != "InternalError" or not command:
             raise
         reason = ": permission denied" if "permission denied" in error.message else ""
+        hint = f"is it among the programs of the container {address.container}?"
+        if not reason and not any(
+            words in error.message for words in _NO_PROGRAM
+        ):  # such as a container that has ended
+            reason, hint = f": {error.message}", "`yard ps` shows whether the job still runs"
         raise YardError(
-            f"{command[0]} could not be started in {address.pod}{reason}",
-            hint=f"is it among the programs of the container {address.container}?",
-            code="CannotStart",
+            f"{command[0]} could not be started in {address.pod}{reason}", hint=hint, code="CannotStart"
         ) from error
 
 
