@@ -134,7 +134,7 @@ def test_a_pod_is_bound_to_a_node_once(space: Space) -> None:
     bound = space.api.post(at, binding("p", "node-18"))
     assert (bound.status, bound.json["kind"], bound.json["status"]) == (201, "Status", "Success")
     live = space.get("pods", "p")
-    assert live["spec"]["nodeName"] == "node-18"
+    assert (live["spec"]["nodeName"], live["metadata"]["generation"]) == ("node-18", 1)
     assert {"type": "PodScheduled", "status": "True"}.items() <= live["status"]["conditions"][0].items()
     again = space.api.post(at, binding("p", "node-18"))
     assert (again.status, again.reason) == (409, "Conflict")

@@ -3,6 +3,7 @@
 Read in this order, the way of a request:
 - `http`: sockets and HTTP/1.1;
 - `routing`: authorization, and the handler of a request;
+- `aggregation`: requests that extension API servers answer;
 - `virtual`, `subresources`, `handlers`: what answers a request: computed resources, subresources, stored resources;
 - `crd`: custom resources; `lifecycle`: bootstrap and periodic cleanup; `admission`: plugins, webhooks, quota;
 - `verbs`: get, list, watch, create, update, patch, delete;

@@ -51,6 +51,7 @@ from torchyard.apiserver.access.service_account_tokens import ISSUER, ServiceAcc
 from torchyard.apiserver.access.tls import renew_certificates, server_context
 from torchyard.apiserver.access.webhooks.strategies import with_expression_checks
 from torchyard.apiserver.admission.controller import AdmissionController
+from torchyard.apiserver.aggregation.serving import authentication_config, serve_aggregated
 from torchyard.apiserver.crd.controller import CrdController, with_crd_strategy
 from torchyard.apiserver.crd.conversion.webhook import WebhookConverter
 from torchyard.apiserver.handlers.non_resource import NonResourceHandler
@@ -183,6 +184,7 @@ class Plane:
         self.server.mount(ConsoleMount(self.server, settings, samples, hosts=frozenset((*names, *own_names()))))
         self._start_watchdog()
         crd_controller = self._serve_definitions()
+        api_services = serve_aggregated(self.server, self.registry, credentials, ADMIN)
         limits = limits_for(open_file_limit(), connections=settings.max_connections)
         front = HttpServer(self.server, limits)
         self.registry.metrics_sources.append(HttpMetrics(front).text)
@@ -190,7 +192,7 @@ class Plane:
         port = await self._listen(front, context)
         self._closing.push_async_callback(front.stop)
         self.url = f"https://{_host_port(reached.address, port)}"
-        await bootstrap(self.registry, ADMIN, url=self.url)
+        await bootstrap(self.registry, ADMIN, url=self.url, objects=[authentication_config(credentials)])
         if settings.node:
             await ensure_node(self.registry, ADMIN, settings.node_name)
         owned = OwnedObjects(self.registry, owned_objects(settings, chosen), settings.owned_digest)
@@ -201,6 +203,7 @@ class Plane:
         lock.write(PlaneProcess(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
         self._on_ready(self.url)
         self._start_part("crds", crd_controller.run)
+        self._start_part("api-services", api_services.run)
         self._start_part("certificates", partial(renew_certificates, credentials, context, names=names))
         self._start_part("service-addresses", ServiceAddresses(self.registry, ADMIN).run)
         self._start_part("upkeep", Compactor(self.registry).run)

@@ -30,7 +30,8 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_the_first_start_creates_all_files_readable_by_the_owner_only(tmp_path: Path) -> None:
     credentials = ensure(tmp_path / "pki", now=NOW)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in credentials.directory.iterdir()}
-    names = ("ca.crt", "ca.key", "server.crt", "server.key", "admin.crt", "admin.key", "service-accounts.key")
+    pairs = ("ca", "server", "admin", "front-proxy-ca", "front-proxy-client")
+    names = [*(f"{name}.{kind}" for name in pairs for kind in ("crt", "key")), "service-accounts.key"]
     assert modes == dict.fromkeys(names, 0o600)
     assert stat.S_IMODE(credentials.directory.stat().st_mode) == 0o700
 
@@ -77,12 +78,15 @@ def test_a_restart_reuses_all_files(tmp_path: Path) -> None:
     assert contents(ensure(tmp_path, names=["a.example"], now=NOW + timedelta(days=30)).directory) == before
 
 
+LEAVES = {"server.crt", "admin.crt", "front-proxy-client.crt"}
+
+
 @pytest.mark.parametrize(
     ("later", "renewed"),
     [
-        (timedelta(days=300), {"server.crt", "admin.crt"}),
-        (timedelta(days=3000), {"ca.crt", "server.crt", "admin.crt"}),
-        (timedelta(days=-30), {"ca.crt", "server.crt", "admin.crt"}),
+        (timedelta(days=300), LEAVES),
+        (timedelta(days=3000), {*LEAVES, "ca.crt", "front-proxy-ca.crt"}),
+        (timedelta(days=-30), {*LEAVES, "ca.crt", "front-proxy-ca.crt"}),
     ],
     ids=["a year is almost over", "the authority's time is almost over", "they were made by a clock gone ahead"],
 )

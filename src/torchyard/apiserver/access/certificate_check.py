@@ -13,9 +13,16 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from torchyard.apiserver.access.certificate_dir import CertificateDir, own_names, write
+from torchyard.apiserver.access.certificate_dir import (
+    FRONT_PROXY_AUTHORITY,
+    FRONT_PROXY_CLIENT,
+    CertificateDir,
+    own_names,
+    write,
+)
 
-_FILES = ("ca.crt", "ca.key", "server.crt", "server.key", "admin.crt", "admin.key", "service-accounts.key")
+_PAIRS = ("ca", "server", "admin", FRONT_PROXY_AUTHORITY, FRONT_PROXY_CLIENT)
+_FILES = (*(f"{name}{suffix}" for name in _PAIRS for suffix in (".crt", ".key")), "service-accounts.key")
 
 
 @dataclass(frozen=True, slots=True)

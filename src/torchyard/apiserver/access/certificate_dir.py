@@ -18,6 +18,10 @@ SERVICE_NAMES = (
     KUBERNETES_SERVICE_IP,  # the address that pods use
 )
 
+# An authority of its own: nobody who gets a client certificate for the API server can speak for other users.
+FRONT_PROXY_AUTHORITY = "front-proxy-ca"
+FRONT_PROXY_CLIENT = "front-proxy-client"
+
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
@@ -49,6 +53,17 @@ class CertificateDir:
     def service_account_key(self) -> Path:
         """The private key that signs service-account tokens."""
         return self.directory / "service-accounts.key"
+
+    @property
+    def front_proxy_authority(self) -> Path:
+        """Signs the certificate by which extension API servers know this server."""
+        return self.directory / f"{FRONT_PROXY_AUTHORITY}.crt"
+
+    @property
+    def front_proxy_client(self) -> tuple[Path, Path]:
+        """The certificate and the key."""
+        path = self.directory / f"{FRONT_PROXY_CLIENT}.crt"
+        return path, path.with_suffix(".key")
 
     def load(self, name: str) -> KeyPair:
         """The key pair called `name`: `ca`, `server`, `admin`, or one that `ensure_client` issued."""

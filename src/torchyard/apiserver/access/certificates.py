@@ -20,7 +20,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from torchyard.api.errors import YardError
-from torchyard.apiserver.access.certificate_dir import CertificateDir, KeyPair, own_names, write
+from torchyard.apiserver.access.certificate_dir import (
+    FRONT_PROXY_AUTHORITY,
+    FRONT_PROXY_CLIENT,
+    CertificateDir,
+    KeyPair,
+    own_names,
+    write,
+)
 
 AUTHORITY_LIFE = timedelta(days=3650)
 CERTIFICATE_LIFE = timedelta(days=365)
@@ -28,6 +35,7 @@ CERTIFICATE_LIFE = timedelta(days=365)
 RENEWAL_SHARE = 1 / 5
 # A client's clock may be slightly behind.
 CLOCK_SKEW = timedelta(minutes=5)
+_PAIRS = ("ca", "server", "admin", FRONT_PROXY_AUTHORITY, FRONT_PROXY_CLIENT)
 
 
 def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None = None) -> CertificateDir:
@@ -39,15 +47,16 @@ def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None =
     now = now or datetime.now(UTC)
     credentials = ensure_server(directory, names=[*own_names(), *names], now=now)
     ensure_client(credentials, "admin", user="yard-admin", groups=("system:masters",), now=now)
+    _ensure_authority(credentials.front_proxy_authority, FRONT_PROXY_AUTHORITY, now)
+    request = _client_request(FRONT_PROXY_CLIENT, ())
+    _ensure_leaf(credentials, FRONT_PROXY_CLIENT, request, now, authority=FRONT_PROXY_AUTHORITY)
     _ensure_token_key(credentials.service_account_key)
     return credentials
 
 
 def usable_period(credentials: CertificateDir) -> tuple[datetime, datetime]:
     """When all certificates of the directory are valid and need no renewal: from, until."""
-    certificates = [
-        x509.load_pem_x509_certificate(credentials.load(name).certificate) for name in ("ca", "server", "admin")
-    ]
+    certificates = [x509.load_pem_x509_certificate(credentials.load(name).certificate) for name in _PAIRS]
     return (
         max(certificate.not_valid_before_utc for certificate in certificates),
         min(_renewal_time(certificate) for certificate in certificates),
@@ -68,7 +77,7 @@ def ensure_server(directory: Path, *, names: Iterable[str], now: datetime | None
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory.chmod(0o700)
     credentials = CertificateDir(directory)
-    _ensure_authority(credentials, now)
+    _ensure_authority(credentials.authority, "torchyard-ca", now)
     _ensure_leaf(credentials, "server", _server_request(names), now)
     return credentials
 
@@ -131,8 +140,8 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name.encode("idna").decode() if not name.isascii() else name)
 
 
-def _ensure_authority(credentials: CertificateDir, now: datetime) -> None:
-    path, key_path = credentials.authority, credentials.authority.with_suffix(".key")
+def _ensure_authority(path: Path, name: str, now: datetime) -> None:
+    key_path = path.with_suffix(".key")
     if path.exists() and not key_path.exists():
         raise YardError(
             f"{path} exists, but its private key {key_path} is missing",
@@ -142,7 +151,7 @@ def _ensure_authority(credentials: CertificateDir, now: datetime) -> None:
     current = _read_certificate(path)
     if current is not None and current.public_key() == key.public_key() and _is_current(current, now):
         return
-    subject = _subject("torchyard-ca")
+    subject = _subject(name)
     builder = _builder(subject, subject, key.public_key(), life=AUTHORITY_LIFE, now=now)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
@@ -150,20 +159,22 @@ def _ensure_authority(credentials: CertificateDir, now: datetime) -> None:
     write(path, _certificate_pem(builder.sign(key, hashes.SHA256())))
 
 
-def _ensure_leaf(credentials: CertificateDir, name: str, request: _CertificateTemplate, now: datetime) -> None:
+def _ensure_leaf(
+    credentials: CertificateDir, name: str, request: _CertificateTemplate, now: datetime, *, authority: str = "ca"
+) -> None:
     path = credentials.directory / f"{name}.crt"
     key = _key(path.with_suffix(".key"))
-    authority = credentials.load("ca")
+    issuer = credentials.load(authority)
     current = _read_certificate(path)
     if (
         current is not None
         and current.public_key() == key.public_key()
         and _is_current(current, now)
-        and is_signed_by(current, x509.load_pem_x509_certificate(authority.certificate))
+        and is_signed_by(current, x509.load_pem_x509_certificate(issuer.certificate))
         and request.is_met_by(current)
     ):
         return
-    write(path, _certificate_pem(_sign(request, key.public_key(), authority, life=CERTIFICATE_LIFE, now=now)))
+    write(path, _certificate_pem(_sign(request, key.public_key(), issuer, life=CERTIFICATE_LIFE, now=now)))
 
 
 def _sign(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
@@ -24,6 +25,8 @@ class DiscoveryHandler:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        # The APIs of extension API servers; the catalog says when they change.
+        self.aggregated: Callable[[], Iterable[discovery.AggregatedApi]] = tuple
         self._documents: dict[tuple[str, ...], tuple[bytes, str, str]] = {}
         self._builds: dict[str, asyncio.Task[bytes]] = {}  # of OpenAPI documents that are not cached yet
         catalog.on_change(self._documents.clear)
@@ -31,7 +34,8 @@ class DiscoveryHandler:
 
     def roots(self) -> list[str]:
         paths: set[str] = set()
-        for group, version in self._catalog.group_versions():
+        aggregated = {(group, version) for group, version, _, _ in self.aggregated()}
+        for group, version in self._catalog.group_versions() | aggregated:
             if group:
                 paths |= {f"/apis/{group}", f"/apis/{group}/{version}"}
             else:
@@ -49,6 +53,8 @@ class DiscoveryHandler:
         if cached is None:
             if version is not None:
                 document = discovery.aggregated(self._catalog, core=path == "/api", version=version)
+                if path == "/apis":
+                    document = discovery.add_aggregated(document, self.aggregated())
                 media = discovery.content_type(version)
             else:
                 document, media = self._listed(path, host), JSON
@@ -65,11 +71,11 @@ class DiscoveryHandler:
             case ["api"]:
                 document = discovery.api_versions(host)
             case ["apis"]:
-                document = discovery.api_groups(self._catalog)
+                document = discovery.add_groups(discovery.api_groups(self._catalog), self.aggregated())
             case ["api", version]:
                 document = discovery.api_resources(self._catalog, "", version)
             case ["apis", group]:
-                document = discovery.api_group(self._catalog, group)
+                document = discovery.add_group(discovery.api_group(self._catalog, group), group, self.aggregated())
             case ["apis", group, version]:
                 document = discovery.api_resources(self._catalog, group, version)
             case _:

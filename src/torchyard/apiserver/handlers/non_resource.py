@@ -47,7 +47,7 @@ class NonResourceHandler:
         self._accounts = accounts
         self._registry = registry
         self._metrics = metrics
-        self._discovery = DiscoveryHandler(registry.catalog)
+        self.discovery = DiscoveryHandler(registry.catalog)
         self._checks: dict[str, Check] = {"ping": lambda: "", "store": registry.store.write_error}
         self._reports: dict[str, Callable[[], bytes]] = {}
 
@@ -71,9 +71,9 @@ class NonResourceHandler:
         if "//" in request.path or (request.path != path and not is_discovery and path != "/version"):
             raise errors.PageNotFound
         if is_discovery:
-            return self._discovery.discovery(path, request)
+            return self.discovery.discovery(path, request)
         if path.startswith("/openapi/"):
-            return await self._discovery.openapi(path, request)
+            return await self.discovery.openapi(path, request)
         for root in _HEALTH:
             if path == root or path.startswith(f"{root}/"):
                 return await self._health(root, path.removeprefix(root).strip("/"), request)
@@ -102,7 +102,7 @@ class NonResourceHandler:
     def _roots(self) -> list[str]:
         documents = ("/.well-known/openid-configuration", "/openid/v1/jwks", "/version")
         fixed = ("/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", *documents)
-        return sorted([*fixed, *_HEALTH, *self._reports, *self._discovery.roots()])
+        return sorted([*fixed, *_HEALTH, *self._reports, *self.discovery.roots()])
 
     async def _health(self, root: str, single: str, request: Request) -> Response:
         """`ok`, or the failed checks; `?verbose` lists all checks, `?exclude=` omits one."""

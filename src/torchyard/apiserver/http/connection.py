@@ -387,7 +387,7 @@ class ServerConnection(asyncio.Protocol):
             self._is_waiting = False
         try:
             request = Request(head.method, path, Query(query), head.headers, body, user)
-            if "/proxy" in path or "%" in path:
+            if "/proxy" in path or "%" in path or router.aggregation is not None:
                 request.received = self._received = ReceivedRequest(head.target, self.address)
             return await router.handle(request)
         finally:

@@ -163,7 +163,10 @@ def parse_head(data: bytes) -> RequestHead:
 
 
 def _may_upgrade(target: str) -> bool:
-    return target.partition("?")[0].rstrip("/").endswith(_UPGRADED_SUBRESOURCES) or _is_proxied(target)
+    """Whether a handler may upgrade the connection: a pod's stream, a proxy, or an extension API server's resource."""
+    if target.partition("?")[0].rstrip("/").endswith(_UPGRADED_SUBRESOURCES):
+        return True
+    return target.startswith("/apis/") or _is_proxied(target)
 
 
 def _is_websocket_stream(target: str, headers: Mapping[str, str]) -> bool:

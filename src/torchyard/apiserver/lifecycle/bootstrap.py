@@ -42,8 +42,8 @@ _PLURALS = {
 }
 
 
-async def bootstrap(registry: Registry, user: User, *, url: str) -> None:
-    """Create missing objects. Existing ones are kept as they are, except the server's own Service."""
+async def bootstrap(registry: Registry, user: User, *, url: str, objects: Iterable[Object] = ()) -> None:
+    """Create missing objects. Existing ones are kept as they are, except the server's own Service and `objects`."""
     for name in NAMESPACES:
         await _ensure(registry, user, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         if _SERVICE_ACCOUNTS in registry.controllers:
@@ -52,7 +52,7 @@ async def bootstrap(registry: Registry, user: User, *, url: str) -> None:
             await _ensure(registry, user, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     await asyncio.gather(*(_ensure(registry, user, obj) for obj in [*_priorities(), *bootstrap_policy()]))
     await _ensure(registry, user, _service_cidr())
-    await ensure_objects(registry, user, _kubernetes_service(registry, url))
+    await ensure_objects(registry, user, [*_kubernetes_service(registry, url), *objects])
 
 
 async def ensure_node(registry: Registry, user: User, name: str) -> None:

@@ -21,7 +21,11 @@ from torchyard.apiserver.proxy.html_rewriter import HtmlRewriter
 from torchyard.apiserver.proxy.location import ProxyTarget
 from torchyard.apiserver.proxy.url_rewriter import UrlRewriter
 from torchyard.apiserver.request.response import ProxiedHead, Response, StreamAborted
-from torchyard.apiserver.service_network.connector import DialingConnector
+from torchyard.apiserver.service_network.connector import (
+    DialingConnector,
+    certificate_problem,
+    verification_problem,
+)
 from torchyard.apiserver.service_network.dialer import Dialer
 
 _HOP_BY_HOP = (
@@ -45,6 +49,8 @@ class ProxyRequest:
     prefix: str
     forwarded_uri: str
     remote: str
+    tls: ssl.SSLContext | None = None  # None: certificates are not verified
+    server_name: str | None = None  # in the certificate, if it is not the host
 
     @property
     def host(self) -> str:
@@ -84,7 +90,11 @@ def unreachable(error: Exception, target: ProxyTarget) -> StatusError:
     """The Status for a pod that cannot be reached, with the reason as Go writes it."""
     reason = str(error)
     os_error = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    if isinstance(os_error, ssl.SSLError):
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        reason = certificate_problem(error)
+    elif isinstance(os_error, ssl.SSLCertVerificationError):
+        reason = verification_problem(os_error)
+    elif isinstance(os_error, ssl.SSLError):
         reason = "tls: first record does not look like a TLS handshake"
     elif isinstance(error, TimeoutError):
         reason = f"dial tcp {target.netloc}: i/o timeout"
@@ -120,7 +130,8 @@ async def forward(request: ProxyRequest, dial: Dialer) -> Response:
             URL(f"{request.target.scheme}://{request.target.netloc}{request.path}", encoded=True),
             headers=headers,
             data=request.body or (b"" if "Content-Length" in headers else None),
-            ssl=insecure_context(),
+            ssl=request.tls or insecure_context(),
+            server_hostname=request.server_name,
             allow_redirects=False,
         )
         return await _response(request, response, session, is_own_encoding=is_own_encoding)

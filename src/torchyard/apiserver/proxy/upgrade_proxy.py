@@ -59,8 +59,8 @@ async def _connect(request: ProxyRequest, dial: Dialer) -> tuple[asyncio.StreamR
         return await asyncio.open_connection(
             sock=connection,
             limit=_MAX_HEAD,
-            ssl=insecure_context() if is_tls else None,
-            server_hostname=target.host if is_tls else None,
+            ssl=(request.tls or insecure_context()) if is_tls else None,
+            server_hostname=(request.server_name or target.host) if is_tls else None,
         )
     except BaseException:
         connection.close()

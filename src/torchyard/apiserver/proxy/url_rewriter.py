@@ -29,6 +29,11 @@ def join_with_slash(prefix: str, path: str) -> str:
     return f"{joined}/" if path.endswith("/") and not joined.endswith("/") else joined
 
 
+def clean_path(path: str) -> str:
+    """The path without empty segments, `.` and `..`, with its trailing slash."""
+    return join_with_slash("", path)
+
+
 @dataclass(frozen=True, slots=True)
 class UrlRewriter:
     prefix: str  # the path of the proxy itself

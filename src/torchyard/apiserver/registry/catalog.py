@@ -81,6 +81,10 @@ class Catalog:
                 served.setdefault((resource.group, resource.version, resource.plural), resource)
         self._served = served
         self._by_kind = _by_kind(served)
+        self.notify()
+
+    def notify(self) -> None:
+        """Say that what is served has changed, here or by an aggregated API."""
         for listener in self._listeners:
             listener()
 

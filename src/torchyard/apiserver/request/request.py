@@ -33,6 +33,9 @@ class Query:
     def all(self, name: str) -> list[str]:
         return self._values.get(name, [])
 
+    def names(self) -> list[str]:
+        return list(self._values)
+
     def flag(self, name: str) -> bool:
         """Every value but `0` and `false` is true, even none at all: `?watch`."""
         values = self._values.get(name)

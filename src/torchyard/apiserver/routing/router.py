@@ -15,6 +15,7 @@ from multidict import MultiMapping
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.names import path_segment_problems
+from torchyard.api.objects import Object
 from torchyard.api.quoting import quote
 from torchyard.api.resources import Resource
 from torchyard.api.selectors import parse_fields
@@ -37,6 +38,7 @@ from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
 from torchyard.apiserver.request.route import Route, decode_path, parse
 from torchyard.apiserver.request.warnings import limited_warnings
+from torchyard.apiserver.routing.aggregation import Aggregation
 from torchyard.apiserver.routing.mounted_app import MountedApp
 from torchyard.apiserver.routing.stored_get import StoredGets, StoredObject
 from torchyard.apiserver.subresources.handlers import SUBRESOURCE_HANDLERS
@@ -61,6 +63,16 @@ class Router:
         self._resources = ResourceHandler(registry, access_control)
         self._stored_gets = StoredGets(registry, access_control)
         self._mounted: MountedApp | None = None
+        self.aggregation: Aggregation | None = None
+
+    def aggregate(self, aggregation: Aggregation | None) -> None:
+        """Let extension API servers answer the requests to their groups and versions; None: there are none now.
+
+        Every request pays for a look at it, so it is not there as long as nobody needs it.
+        """
+        self.aggregation = self._stored_gets.aggregation = aggregation
+        self._non_resource.discovery.aggregated = tuple if aggregation is None else aggregation.served
+        self.registry.catalog.notify()
 
     def mount(self, app: MountedApp) -> None:
         """Let an application answer everything below its prefix. It authenticates and authorizes on its own."""
@@ -136,6 +148,10 @@ class Router:
                 if job is not None:
                     authorize_report(self.access_control, request.user, job)
                     return handle_report(self.registry, request, job)
+            if self.aggregation is not None and route is not None:
+                api_service = self.aggregation.find(route.group, route.version)
+                if api_service is not None:
+                    return await self._forward(self.aggregation, api_service, request, route)
             return await self._handle(request, route, resource)
         except StatusError as error:
             return error_response(error, is_indented=not accepts_document(request.headers.get("Accept", "")))
@@ -144,6 +160,13 @@ class Router:
         except Exception:
             log.exception("request failed: method=%s path=%s", request.method, quote(request.path))
             return error_response(errors.internal("see the server's log"))
+
+    async def _forward(self, aggregation: Aggregation, api_service: Object, request: Request, route: Route) -> Response:
+        if route.is_resource:
+            self._authorize(request, route)
+        else:
+            self._authorize_path(request)
+        return await aggregation.forward(api_service, request)
 
     async def _handle(self, request: Request, route: Route | None, resource: Resource | None) -> Response:
         if route is None or not route.is_resource:

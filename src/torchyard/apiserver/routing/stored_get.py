@@ -15,6 +15,7 @@ from torchyard.apiserver.metrics.requests import RequestLabels
 from torchyard.apiserver.registry.catalog import collection_key, object_key
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.route import parse
+from torchyard.apiserver.routing.aggregation import Aggregation
 from torchyard.apiserver.store.cache import Collection
 from torchyard.apiserver.virtual.handlers import VIRTUAL_HANDLERS
 from torchyard.apiserver.wire.negotiate import accepts_plain
@@ -43,6 +44,7 @@ class StoredGets:
         self._registry = registry
         self._authorizer = access_control.authorizer
         self._prefixes: dict[str, _Prefix | None] = {}  # None: not answered here
+        self.aggregation: Aggregation | None = None
         registry.catalog.on_change(self._prefixes.clear)
 
     def find(self, path: str, user: User, accept: str) -> StoredObject | None:
@@ -75,6 +77,8 @@ class StoredGets:
     def _read(self, path: str) -> _Prefix | None:
         route = parse("GET", path)
         if route is None or (route.verb, route.prefix, route.subresource) != ("get", "", "") or not route.is_canonical:
+            return None
+        if self.aggregation is not None and self.aggregation.find(route.group, route.version) is not None:
             return None
         catalog = self._registry.catalog
         resource = catalog.find(route.group, route.version, route.plural)

@@ -15,6 +15,24 @@ if TYPE_CHECKING:
     from aiohttp import ClientRequest, ClientTimeout
     from aiohttp.tracing import Trace
 
+# From OpenSSL's reasons to Go's, which users search for.
+_GO_REASONS = {
+    "self-signed certificate": "certificate signed by unknown authority",
+    "self signed certificate": "certificate signed by unknown authority",
+    "unable to get local issuer certificate": "certificate signed by unknown authority",
+    "certificate has expired": "certificate has expired or is not yet valid",
+}
+
+
+def certificate_problem(error: aiohttp.ClientConnectorCertificateError) -> str:
+    """Why a server's certificate was refused, as Go writes it."""
+    return verification_problem(error.certificate_error)
+
+
+def verification_problem(error: Exception) -> str:
+    reason = getattr(error, "verify_message", str(error))
+    return f"tls: failed to verify certificate: x509: {_GO_REASONS.get(reason, reason)}"
+
 
 class DialingConnector(aiohttp.BaseConnector):
     """Opens connections as UnixConnector does, which is aiohttp's own example of a connector."""

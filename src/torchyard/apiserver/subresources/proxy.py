@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-import sys
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
-from multidict import CIMultiDict
-
 from torchyard.api import errors
 from torchyard.apiserver.handlers.resource import ResourceHandler
+from torchyard.apiserver.proxy.client_request import client_headers, is_upgrade, load_client
 from torchyard.apiserver.proxy.location import ProxyTarget, pod_target, service_target
 from torchyard.apiserver.proxy.url_rewriter import escape_path, join_path, join_with_slash
 from torchyard.apiserver.request.context import RequestContext
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Before the path that the pod gets: /api/v1/namespaces/NAMESPACE/RESOURCE/NAME/proxy
 _PREFIX_SEGMENTS = 8
-_BEARER_PREFIX = "base64url.bearer.authorization.k8s.io."
 
 
 async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
@@ -38,27 +33,20 @@ async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Reques
     find_target = pod_target if ctx.resource.plural == "pods" else service_target
     target = find_target(registry.lookup, ctx.namespace, ctx.name)
     question = f"?{query}" if query else ""
-    if not rest and request.method in ("GET", "HEAD") and not _is_upgrade(request):
+    if not rest and request.method in ("GET", "HEAD") and not is_upgrade(request):
         headers = [("Cache-Control", "no-cache, private"), ("Location", f"{escape_path(path)}/{question}")]
         return Response(301, is_raw=True, proxied=ProxiedHead(headers))
     if request.received is not None:
         request.received.ends_with_client = True
-    await _load_client()
+    await load_client()
     from torchyard.apiserver.proxy.reverse_proxy import forward
 
     proxy_request = _proxy_request(request, target, path, rest, question)
-    if _is_upgrade(request) and request.incoming is not None:
+    if is_upgrade(request) and request.incoming is not None:
         from torchyard.apiserver.proxy.upgrade_proxy import forward_upgrade
 
         return await forward_upgrade(proxy_request, registry.dial, request.incoming)
     return await forward(proxy_request, registry.dial)
-
-
-async def _load_client() -> None:
-    """Import aiohttp, which takes a good part of a second, in a thread: the first request through a proxy pays."""
-    name = "torchyard.apiserver.proxy.upgrade_proxy"
-    if name not in sys.modules:
-        await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, name)
 
 
 def _split_path(raw_path: str) -> tuple[bytes, str]:
@@ -86,31 +74,9 @@ def _proxy_request(request: Request, target: ProxyTarget, path: bytes, rest: str
         target=target,
         method=request.method,
         path=f"{escaped}{question}",
-        headers=_client_headers(request),
+        headers=client_headers(request),
         body=received.body_stream or request.body,
         prefix=prefix,
         forwarded_uri=forwarded_uri,
         remote=received.remote,
     )
-
-
-def _client_headers(request: Request) -> CIMultiDict[str]:
-    """The headers of the client without its credentials."""
-    headers = CIMultiDict(request.headers.items())
-    for name in {
-        name for name in headers if name.lower() == "authorization" or name.lower().startswith("impersonate-")
-    }:
-        headers.popall(name, None)
-    protocols = [
-        protocol.strip() for value in headers.getall("Sec-WebSocket-Protocol", ()) for protocol in value.split(",")
-    ]
-    forwarded = [protocol for protocol in protocols if not protocol.startswith(_BEARER_PREFIX)]
-    if forwarded != protocols:
-        headers.popall("Sec-WebSocket-Protocol", None)
-        if forwarded:
-            headers["Sec-WebSocket-Protocol"] = ", ".join(forwarded)
-    return headers
-
-
-def _is_upgrade(request: Request) -> bool:
-    return "upgrade" in request.headers.get("Connection", "").lower() and "Upgrade" in request.headers

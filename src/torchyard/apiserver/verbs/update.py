@@ -178,7 +178,7 @@ async def _admit_change(
         carry_over(new, old)
         if validate is None:
             prepare(new, old)
-    if not is_status:
+    if not is_status and ctx.subresource != "binding":  # as upstream, where a binding bypasses the strategy
         bump_generation(storage, new, old)
     metadata = new["metadata"]
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]

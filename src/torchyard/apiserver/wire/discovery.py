@@ -18,6 +18,8 @@ from torchyard.api.resources import Resource, Subresource
 
 Document = dict[str, Any]
 AggregatedVersion = Literal["v2", "v2beta1"]
+# Of an extension API server: group, version, entries of its APIResourceList, whether they are current.
+AggregatedApi = tuple[str, str, list[Document], bool]
 
 # On a cluster an extension API server serves these, so they come last.
 _LAST_GROUPS = ("metrics.k8s.io", "visibility.kueue.x-k8s.io")
@@ -104,6 +106,62 @@ def api_resources(resources: Iterable[Resource], group: str, version: str) -> Do
         return {"kind": "APIResourceList", "groupVersion": version, "resources": listed}
     named = f"{group}/{version}"
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": named, "resources": listed}
+
+
+def add_aggregated(document: Document, served: Iterable[AggregatedApi]) -> Document:
+    """The aggregated document with the groups of extension API servers, whose versions replace those of this server."""
+    items = {item["metadata"].get("name", ""): dict(item) for item in document["items"]}
+    for group, version, entries, is_current in served:
+        item = items.setdefault(group, {"metadata": {"name": group}, "versions": []})
+        others = [each for each in item["versions"] if each["version"] != version]
+        freshness = "Current" if is_current else "Stale"
+        own = {"version": version, "resources": _aggregated_entries(entries), "freshness": freshness}
+        item["versions"] = [*others, own]
+    return {**document, "items": list(items.values())}
+
+
+def add_groups(document: Document, served: Iterable[AggregatedApi]) -> Document:
+    """The list of groups with those of extension API servers."""
+    groups = {group["name"]: dict(group) for group in document["groups"]}
+    for group, version, _, _ in served:
+        known = groups.get(group)
+        names = [each["version"] for each in known["versions"]] if known else []
+        groups[group] = _group(group, names if version in names else [*names, version])
+    return {**document, "groups": list(groups.values())}
+
+
+def add_group(document: Document | None, group: str, served: Iterable[AggregatedApi]) -> Document | None:
+    """The document of one group with its versions of extension API servers; None if nobody serves the group."""
+    own = [api for api in served if api[0] == group]
+    if not own:
+        return document
+    groups = add_groups({"groups": [document] if document is not None else []}, own)["groups"]
+    return {"kind": "APIGroup", "apiVersion": "v1", **groups[0]}
+
+
+def _aggregated_entries(entries: Iterable[Document]) -> list[Document]:
+    """Entries of an APIResourceList in the aggregated format."""
+    resources: dict[str, Document] = {}
+    for entry in entries:
+        plural, _, subresource = str(entry["name"]).partition("/")
+        kind = {"group": entry.get("group") or "", "version": entry.get("version") or "", "kind": entry.get("kind")}
+        verbs = list(entry.get("verbs") or ())
+        if subresource:
+            own = {"subresource": subresource, "responseKind": kind, "verbs": verbs}
+            resources.setdefault(plural, {"resource": plural}).setdefault("subresources", []).append(own)
+            continue
+        resource: Document = {
+            "resource": plural,
+            "responseKind": kind,
+            "scope": "Namespaced" if entry.get("namespaced") else "Cluster",
+            "singularResource": entry.get("singularName") or "",
+            "verbs": verbs,
+        }
+        for name in ("shortNames", "categories"):
+            if entry.get(name):
+                resource[name] = list(entry[name])
+        resources[plural] = {**resource, **{k: v for k, v in resources.get(plural, {}).items() if k == "subresources"}}
+    return list(resources.values())
 
 
 def _groups(resources: Iterable[Resource]) -> list[tuple[str, list[tuple[str, list[Resource]]]]]:

@@ -18,7 +18,7 @@ import orjson
 from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from torchyard.api.objects import Object
-from torchyard.apiserver.service_network.connector import DialingConnector
+from torchyard.apiserver.service_network.connector import DialingConnector, certificate_problem
 from torchyard.apiserver.service_network.dialer import Dialer, dial_machine_network
 from torchyard.apiserver.service_network.resolver import NoReadyEndpoint
 
@@ -241,14 +241,7 @@ def _unknown_status(status: int) -> str:
 
 def _go_error_text(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        reason = getattr(error.certificate_error, "verify_message", str(error.certificate_error))
-        go_reasons = {
-            "self-signed certificate": "certificate signed by unknown authority",
-            "self signed certificate": "certificate signed by unknown authority",
-            "unable to get local issuer certificate": "certificate signed by unknown authority",
-            "certificate has expired": "certificate has expired or is not yet valid",
-        }
-        return f"tls: failed to verify certificate: x509: {go_reasons.get(reason, reason)}"
+        return certificate_problem(error)
     if isinstance(error, NoReadyEndpoint):
         return str(error)
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, socket.gaierror):

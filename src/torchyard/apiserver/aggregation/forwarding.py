@@ -1,0 +1,123 @@
+"""Requests that an extension API server answers. Headers, texts and codes are kube-aggregator's."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+from multidict import CIMultiDict
+
+from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
+from torchyard.apiserver.access.authentication import User
+from torchyard.apiserver.aggregation.api_services import ApiServices, ServedApi, is_available
+from torchyard.apiserver.aggregation.backend import Backend, FrontProxyContexts, backend_of
+from torchyard.apiserver.proxy.client_request import client_headers, is_upgrade, load_client
+from torchyard.apiserver.proxy.location import ProxyTarget
+from torchyard.apiserver.proxy.url_rewriter import clean_path
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.request import Query, ReceivedRequest, Request
+from torchyard.apiserver.request.response import TEXT, Response
+from torchyard.apiserver.service_network.resolver import ServiceResolver
+
+_REMOTE = "x-remote-"
+# What a header's name may contain besides letters and digits; everything else is escaped in it.
+_HEADER_NAME = "!#$&'*+-.^_`|~"
+
+
+class AggregationProxy:
+    def __init__(self, registry: Registry, api_services: ApiServices, contexts: FrontProxyContexts) -> None:
+        self._registry = registry
+        self.api_services = api_services
+        self._contexts = contexts
+        self._resolver = ServiceResolver(registry.lookup)
+
+    def find(self, group: str, version: str) -> Object | None:
+        return self.api_services.find(group, version)
+
+    def served(self) -> Iterator[ServedApi]:
+        return self.api_services.served()
+
+    async def forward(self, api_service: Object, request: Request) -> Response:
+        """The response of the APIService's server, streamed; 503 if it is not available or cannot be reached."""
+        backend = backend_of(api_service, self._registry.lookup)
+        if backend is None or not is_available(api_service):
+            return _unavailable("service unavailable")
+        if request.received is not None:
+            request.received.ends_with_client = True
+        await load_client()
+        try:
+            context = self._contexts.verified(api_service)
+            return await self._send(backend, request, context)
+        except (ValueError, LookupError) as error:
+            return _unavailable(f"error trying to reach service: {error}")
+        except StatusError as error:
+            return _unavailable(error.message)
+
+    async def _send(self, backend: Backend, request: Request, context: ssl.SSLContext) -> Response:
+        from torchyard.apiserver.proxy.reverse_proxy import ProxyRequest, forward
+
+        received = request.received or ReceivedRequest(request.path, "")
+        raw_path, _, query = received.target.partition("?")
+        question = f"?{_encoded(Query(query))}" if query else ""
+        proxy_request = ProxyRequest(
+            target=ProxyTarget("https", backend.host, str(backend.port)),
+            method=request.method,
+            path=f"{raw_path}{question}",
+            headers=_sent_headers(request, backend),
+            body=received.body_stream or request.body,
+            prefix="",
+            forwarded_uri=clean_path(raw_path),
+            remote=received.remote,
+            tls=context,
+            server_name=backend.server_name,
+        )
+
+        async def dial(_host: str, _port: int) -> socket.socket:
+            """Connect to a pod of the Service: this process is not in the pods' network."""
+            address, port = await self._resolver.resolve(backend.namespace, backend.name, backend.port)
+            return await self._registry.dial(address, port)
+
+        if is_upgrade(request) and request.incoming is not None:
+            from torchyard.apiserver.proxy.upgrade_proxy import forward_upgrade
+
+            return await forward_upgrade(proxy_request, dial, request.incoming)
+        return await forward(proxy_request, dial)
+
+
+def _unavailable(text: str) -> Response:
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return Response(503, f"{text}\n".encode(), TEXT, is_raw=True, headers=headers)
+
+
+def _sent_headers(request: Request, backend: Backend) -> CIMultiDict[str]:
+    """The client's headers without its credentials, with those that name the user."""
+    headers = client_headers(request)
+    for name in {name for name in headers if name.lower().startswith(_REMOTE)}:
+        headers.popall(name, None)
+    for name, value in remote_headers(request.user):
+        headers.add(name, value)
+    headers.update({"Host": backend.netloc, "X-Forwarded-Host": backend.netloc, "X-Forwarded-Proto": "https"})
+    return headers
+
+
+def remote_headers(user: User) -> list[tuple[str, str]]:
+    """The headers by which an extension API server knows the user (upstream's SetAuthProxyHeaders)."""
+    headers = [("X-Remote-User", user.name)]
+    if user.uid:
+        headers.append(("X-Remote-Uid", user.uid))
+    headers += [("X-Remote-Group", group) for group in user.groups]
+    for key, values in user.extra.items():
+        headers += [(f"X-Remote-Extra-{quote(key, safe=_HEADER_NAME)}", value) for value in values]
+    return headers
+
+
+def _encoded(query: Query) -> str:
+    """The query as Go's url.Values.Encode writes it: sorted by name."""
+    return "&".join(
+        f"{quote_plus(name, safe='~')}={quote_plus(value, safe='~')}"
+        for name in sorted(query.names())
+        for value in query.all(name)
+    )
