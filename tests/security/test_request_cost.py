@@ -364,7 +364,7 @@ async def test_names_that_clients_make_up_do_not_stay_in_memory(client: PlaneCli
     metrics = await client.send("GET", "/metrics")
     assert isinstance(metrics.body, bytes)
     assert b"made-up" not in metrics.body
-    handler = client.plane.server._non_resource._discovery
+    handler = client.plane.server._non_resource.discovery
     assert not [key for key in handler._documents if "made-up" in "".join(key)]
 
 

@@ -93,6 +93,16 @@ def test_the_history_of_revisions_keeps_the_newest_within_its_length() -> None:
     assert history.endswith(",599,999")
 
 
+@pytest.mark.parametrize(("known", "following"), [(2**63 - 8, str(2**63 - 7)), (2**63, "1"), (10**30, "1")])
+def test_a_revision_is_any_number_of_64_bits(known: int, following: str) -> None:
+    """A ReplicaSet that a Deployment adopts can have any revision; what is no such number counts as none."""
+    obj = deployment()
+    old = replica_set(obj, "r", 1, 1)
+    old["metadata"]["annotations"][labels.REVISION] = str(known)
+    new = make_replica_set(view(obj), [old])
+    assert new["metadata"]["annotations"][labels.REVISION] == following
+
+
 def test_the_next_look_is_at_the_progress_deadline() -> None:
     obj = deployment()
     first = decide(view(obj))

@@ -14,7 +14,8 @@ from torchyard.api.workload import labels
 from torchyard.api.workload.templates import same_template
 
 _NO_LIMIT = 2**31 - 1
-_INT64_DIGITS = 18
+_MAX_INT64 = 2**63 - 1
+_INT64_DIGITS = 19
 
 
 def scaled_value(value: int | str, total: int, *, round_up: bool) -> int:
@@ -130,7 +131,9 @@ def annotation(obj: Object, name: str) -> str:
 def number(obj: Object, name: str) -> int | None:
     """A number in an annotation; None if it is not one."""
     text = annotation(obj, name)
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _INT64_DIGITS else None
+    if not (text.isascii() and text.isdigit() and len(text) <= _INT64_DIGITS):
+        return None
+    return int(text) if int(text) <= _MAX_INT64 else None
 
 
 def revision(replica_set: Object) -> int:
