@@ -22,6 +22,7 @@ from torchyard.core.queue.settings import FINAL_SHARE, FairSharing
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 _CandidateOrder = tuple[bool, int, float, float, Key]
+_NO_SHARE = (-1.0, 0.0)  # less than that of any node
 
 
 class FairCandidates:
@@ -87,6 +88,51 @@ class FairCandidates:
     def _order_of_queue(self, node: QuotaNode) -> tuple[bool, bool, _CandidateOrder]:
         order = candidate_order(self._candidates[node][0])
         return order[0], node is self._preemptor, order
+
+
+class ShareComparison:
+    """Whether a workload could preempt any other by shares: most cannot, and then no search is needed.
+
+    Computed once for all nominations of a scheduling cycle. The usage must not change meanwhile, except at the
+    preemptor and above it.
+    """
+
+    def __init__(self, leaves: Iterable[QuotaNode]) -> None:
+        """`leaves`: the ClusterQueues under one root whose workloads may be preempted."""
+        self._children: dict[QuotaNode, dict[QuotaNode, None]] = {}
+        self._shares: dict[QuotaNode, tuple[float, float]] = {}
+        for leaf in leaves:
+            node = leaf
+            while node.parent is not None and node not in self._children.get(node.parent, ()):
+                self._children.setdefault(node.parent, {})[node] = None
+                node = node.parent
+
+    def may_preempt(
+        self, preemptor: QuotaNode, usage: Mapping[FlavorResource, int], keys: Iterable[FlavorResource]
+    ) -> bool:
+        """False if every other part of the tree has a smaller share than the part of the preemptor beside it.
+
+        A preemption only lowers the shares of the others, so the first one would not be allowed, by any strategy.
+        """
+        with simulate_addition([NodeUsage(preemptor, dict(usage))]):
+            if not preemptor.is_borrowing_any(keys):
+                return True
+            return any(
+                dominant_resource_share(node).order <= self._largest_beside(node)
+                for node in _path(preemptor)
+                if node.parent is not None
+            )
+
+    def _largest_beside(self, node: QuotaNode) -> tuple[float, float]:
+        """The largest share of the other children of its parent."""
+        others = self._children.get(node.parent, {}) if node.parent is not None else {}
+        return max((self._share(child) for child in others if child is not node), default=_NO_SHARE)
+
+    def _share(self, node: QuotaNode) -> tuple[float, float]:
+        share = self._shares.get(node)
+        if share is None:
+            share = self._shares[node] = dominant_resource_share(node).order
+        return share
 
 
 class FairTargetSearch:

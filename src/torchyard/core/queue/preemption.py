@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from torchyard.api.queue import messages, names
 from torchyard.core.queue.cluster_queue import ClusterQueue
-from torchyard.core.queue.fair_preemption import FairTargetSearch
+from torchyard.core.queue.fair_preemption import FairTargetSearch, ShareComparison
 from torchyard.core.queue.flavor_assigner import Assignment
 from torchyard.core.queue.quota import NodeUsage, QuotaNode, simulate_addition, simulate_removal
 from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
@@ -55,6 +55,7 @@ class ReclaimCandidates:
     def __init__(self, members: Callable[[ClusterQueue], Iterable[ClusterQueue]]) -> None:
         self._members = members
         self._candidates: dict[tuple[QuotaNode, _Resources], dict[bool, list[_Candidate]]] = {}
+        self._shares: dict[QuotaNode, ShareComparison] = {}
 
     def outside(
         self, cq: ClusterQueue, keys: _Resources, *, below: int | None, is_evicted: bool
@@ -68,6 +69,14 @@ class ReclaimCandidates:
                 return
             if candidate.cq is not cq:
                 yield candidate
+
+    def may_preempt_fairly(self, cq: ClusterQueue, usage: FlavorResourceQuantities, keys: _Resources) -> bool:
+        """Whether the shares let a workload of a queue preempt any workload of the other queues."""
+        root = cq.node.root
+        if root not in self._shares:
+            members = (member for member in self._members(cq) if member.inactive is None and member.reserving)
+            self._shares[root] = ShareComparison(member.node for member in members)
+        return self._shares[root].may_preempt(cq.node, usage, keys)
 
     def evicted(self, cq: ClusterQueue) -> list[_Candidate]:
         """All workloads under the root of a queue that are evicted and hold their quota still."""
@@ -153,6 +162,8 @@ class _TargetSearch:
 
     def fair_targets(self, settings: FairSharing) -> list[PreemptionTarget]:
         """By dominant resource shares."""
+        if not self._own and not self._candidates.may_preempt_fairly(self._cq, self._usage, self._keys):
+            return self._minimal(iter(()), may_borrow=True)
         candidates: dict[ClusterQueue, list[WorkloadInfo]] = {}
         for candidate in (*self._own, *self._reclaimable()):
             candidates.setdefault(candidate.cq, []).append(candidate.info)
