@@ -97,12 +97,14 @@ class ShareComparison:
     preemptor and above it.
     """
 
-    def __init__(self, leaves: Iterable[QuotaNode]) -> None:
-        """`leaves`: the ClusterQueues under one root whose workloads may be preempted."""
+    def __init__(self, cluster_queues: Iterable[ClusterQueue]) -> None:
+        """`cluster_queues`: all under one root."""
         self._children: dict[QuotaNode, dict[QuotaNode, None]] = {}
         self._shares: dict[QuotaNode, tuple[float, float]] = {}
-        for leaf in leaves:
-            node = leaf
+        for cq in cluster_queues:
+            node = cq.node
+            if cq.inactive is not None or not cq.reserving:
+                continue  # nothing to preempt
             while node.parent is not None and node not in self._children.get(node.parent, ()):
                 self._children.setdefault(node.parent, {})[node] = None
                 node = node.parent

@@ -14,7 +14,8 @@ from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
 class PendingQueues:
-    def __init__(self, cache: QueueCache) -> None:
+    def __init__(self, cache: QueueCache, *, is_fair: bool = False) -> None:
+        """`is_fair`: whether cohorts share by weight."""
         self._cache = cache
         self.active: dict[str, None] = {}  # ClusterQueues that may have something to admit
         self.counts: Counter[Key] = Counter()  # pending workloads by LocalQueue
@@ -22,7 +23,7 @@ class PendingQueues:
         self.unreported: dict[Key, None] = {}  # of these: those whose status does not say why yet
         self.joined: dict[PendingHeap, None] = {}  # inadmissible heaps with new workloads, which get the heap's reason
         self.preemptors = PendingPreemptors(cache)
-        self.requeuer = InadmissibleRequeuer(self.active, self.preemptors, cache.members_of)
+        self.requeuer = InadmissibleRequeuer(self.active, self.preemptors, cache.members_of, is_fair=is_fair)
         self._waiting_for_pods: dict[str, None] = {}  # ClusterQueues whose head fits, but admission is blocked
 
     def add(self, info: WorkloadInfo, cq: ClusterQueue) -> None:

@@ -74,8 +74,7 @@ class ReclaimCandidates:
         """Whether the shares let a workload of a queue preempt any workload of the other queues."""
         root = cq.node.root
         if root not in self._shares:
-            members = (member for member in self._members(cq) if member.inactive is None and member.reserving)
-            self._shares[root] = ShareComparison(member.node for member in members)
+            self._shares[root] = ShareComparison(self._members(cq))
         return self._shares[root].may_preempt(cq.node, usage, keys)
 
     def evicted(self, cq: ClusterQueue) -> list[_Candidate]:

@@ -6,11 +6,12 @@ cohort of a hundred ClusterQueues a hundred attempts for every workload that fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from torchyard.api.queue import names
 from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap
+from torchyard.core.queue.fair_preemption import ShareComparison
 from torchyard.core.queue.preemptors import PendingPreemptors
 from torchyard.core.queue.quota import QuotaNode
 from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
@@ -30,8 +31,10 @@ class InadmissibleRequeuer:
         active: dict[str, None],
         preemptors: PendingPreemptors,
         members_of: Callable[[QuotaNode], Iterable[ClusterQueue]],
+        *,
+        is_fair: bool,
     ) -> None:
-        self._active, self._preemptors, self._members_of = active, preemptors, members_of
+        self._active, self._preemptors, self._members_of, self._is_fair = active, preemptors, members_of, is_fair
         self._released: dict[QuotaNode, None] = {}
         self._skipped: dict[QuotaNode, None] = {}  # roots where heaps were left out, since quota was too little for all
         self._retry: dict[QuotaNode, bool] = {}  # roots to look at again in this cycle; whether for reclaim, too
@@ -78,12 +81,12 @@ class InadmissibleRequeuer:
             self._delayed[root] = 0
         self._requeue_delayed()
 
-    def _requeue_delayed(self) -> None:
+    def _requeue_delayed(self, promised: Collection[QuotaNode] = ()) -> None:
         for root in list(self._delayed):
             self._delayed[root] += 1
             if self._delayed[root] > _MAX_DELAY or not self._is_active(root):
                 del self._delayed[root]
-                self._requeue(root, reclaim=True)
+                self._requeue(root, reclaim=True, compare_shares=root not in promised)
 
     def _activate_heads(self, root: QuotaNode) -> None:
         for cq in self._members_of(root):
@@ -93,8 +96,8 @@ class InadmissibleRequeuer:
     def _is_active(self, root: QuotaNode) -> bool:
         return any(cq.name in self._active for cq in self._members_of(root))
 
-    def requeue_retries(self) -> None:
-        """At the end of a cycle.
+    def requeue_retries(self, promised: Collection[QuotaNode]) -> None:
+        """At the end of a cycle. `promised`: roots under which usage includes what preemptors will get.
 
         Preemptors that wait for the same evicted workloads may displace each other in every cycle, since each one
         changes the shares by which fair sharing orders them. A cycle that does nothing else is not repeated: the quota
@@ -106,20 +109,21 @@ class InadmissibleRequeuer:
         self._displaced, self._decided = {}, {}
         retry, self._retry = self._retry, {}
         for root, reclaim in retry.items():
-            self._requeue(root, reclaim=reclaim)
-        self._requeue_delayed()
+            self._requeue(root, reclaim=reclaim, compare_shares=root not in promised)
+        self._requeue_delayed(promised)
 
     def clear(self) -> None:
         self._released, self._skipped, self._retry, self._delayed = {}, {}, {}, {}
         self._displaced, self._decided = {}, {}
 
-    def _requeue(self, root: QuotaNode, *, reclaim: bool) -> None:
+    def _requeue(self, root: QuotaNode, *, reclaim: bool, compare_shares: bool) -> None:
         members = self._members_of(root)
         for cq in members if reclaim else ():
             if self._preemptors.pop_due(cq):
                 self._active[cq.name] = None
+        shares = ShareComparison(members) if reclaim and compare_shares and self._is_fair else None
         requeued, is_complete = requeue_inadmissible(
-            root, [cq for cq in members if cq not in self._preemptors], reclaim=reclaim
+            root, [cq for cq in members if cq not in self._preemptors], reclaim=reclaim, shares=shares
         )
         for cq in requeued:
             self._active[cq.name] = None
@@ -138,23 +142,22 @@ class _Candidate(NamedTuple):
 
 
 def requeue_inadmissible(
-    root: QuotaNode, cluster_queues: Iterable[ClusterQueue], *, reclaim: bool
+    root: QuotaNode, cluster_queues: Iterable[ClusterQueue], *, reclaim: bool, shares: ShareComparison | None = None
 ) -> tuple[list[ClusterQueue], bool]:
     """Make the heaps admissible that the free quota may serve.
 
-    `reclaim`: also those that may reclaim quota, however little is available. Returns their ClusterQueues, and whether
-    no heap was left out.
+    `reclaim`: also those that may reclaim quota, however little is available. `shares`: with fair sharing, those of
+    the other ClusterQueues under the root. Returns the ClusterQueues of these heaps, and whether no heap was left out.
     """
     candidates: list[_Candidate] = []
     at_nodes: dict[tuple[QuotaNode, FlavorResource], int] = {}
     for cq in cluster_queues:
-        for heap in cq.heaps.values():
-            if heap.is_inadmissible and heap.retry_thresholds:
-                available = [
-                    key for key, need in heap.retry_thresholds.items() if _available(cq.node, key, at_nodes) >= need
-                ]
-                if available or (reclaim and _may_reclaim(cq, heap)):
-                    _add_candidate(candidates, cq, heap, available)
+        heaps = [heap for heap in cq.heaps.values() if heap.is_inadmissible and heap.retry_thresholds]
+        available_of = {heap: _available_keys(cq.node, heap, at_nodes) for heap in heaps}
+        may_reclaim = reclaim and (shares is None or _may_try(cq, available_of, shares))
+        for heap, available in available_of.items():
+            if available or (may_reclaim and _may_reclaim(cq, heap)):
+                _add_candidate(candidates, cq, heap, available)
     candidates.sort(key=lambda candidate: candidate[:2])
     free = {key: root.available(key) for candidate in candidates for key in candidate.available}
     requeued: dict[ClusterQueue, None] = {}
@@ -165,6 +168,12 @@ def requeue_inadmissible(
         candidate.heap.is_inadmissible = False
         requeued[candidate.cq] = None
     return list(requeued), len(candidates) <= len(requeued)
+
+
+def _available_keys(
+    node: QuotaNode, heap: PendingHeap, at_nodes: dict[tuple[QuotaNode, FlavorResource], int]
+) -> list[FlavorResource]:
+    return [key for key, need in heap.retry_thresholds.items() if _available(node, key, at_nodes) >= need]
 
 
 def _available(node: QuotaNode, key: FlavorResource, at_nodes: dict[tuple[QuotaNode, FlavorResource], int]) -> int:
@@ -186,13 +195,39 @@ def _add_candidate(
 
 
 def _may_reclaim(cq: ClusterQueue, heap: PendingHeap) -> bool:
-    if cq.spec.preemption.reclaim_within_cohort == names.NEVER or cq.node.parent is None:
+    policy = cq.spec.preemption
+    if policy.reclaim_within_cohort == names.NEVER or cq.node.parent is None:
         return False
     # While it borrows less than all cohorts above it have, it has an advantage over others that borrow more.
     return any(
-        cq.node.lowest_subtree(key, need).parent is not None or cq.spec.preemption.may_preempt_while_borrowing
+        cq.node.lowest_subtree(key, need).parent is not None or policy.may_preempt_while_borrowing
         for key, need in heap.retry_thresholds.items()
     )
+
+
+def _may_try(cq: ClusterQueue, heaps: Mapping[PendingHeap, list[FlavorResource]], shares: ShareComparison) -> bool:
+    """With fair sharing: False if no heap of a queue can be served or preempt, so that all would be tried in vain.
+
+    Otherwise all are tried, because the first one decides what the queue does in a cycle. The head of a queue that may
+    reclaim from lower priorities only keeps others from quota while it is tried, so it is tried in any case.
+    """
+    if cq.spec.preemption.reclaim_within_cohort != names.ANY or any(heaps.values()) or cq.head() is not None:
+        return True
+    return any(_may_preempt_in_queue(cq, heap) or _may_preempt_fairly(cq, heap, shares) for heap in heaps)
+
+
+def _may_preempt_in_queue(cq: ClusterQueue, heap: PendingHeap) -> bool:
+    """Whether the queue has workloads that may be preempted for the head of a heap, or that may be newer."""
+    policy, head = cq.spec.preemption.within_cluster_queue, heap.head
+    if policy == names.NEVER or head is None:
+        return False
+    below = head.priority + 1 if policy == names.LOWER_OR_NEWER else head.priority
+    return any(info.priority < below for info in cq.reserving.values())
+
+
+def _may_preempt_fairly(cq: ClusterQueue, heap: PendingHeap, shares: ShareComparison) -> bool:
+    """For the least amount: what the thresholds say may be more than the head requests in one of its flavors."""
+    return any(shares.may_preempt(cq.node, {key: 1}, (key,)) for key in heap.retry_thresholds)
 
 
 def _take(candidate: _Candidate, free: FlavorResourceQuantities) -> bool:

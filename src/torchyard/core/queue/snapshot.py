@@ -6,7 +6,7 @@ and takes them back, so that a cycle costs what it looks at, however many Cluste
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import TracebackType
 
 from torchyard.core.queue.cache import QueueCache
@@ -45,6 +45,11 @@ class QuotaSnapshot:
         workloads = (self._cache.workloads.get(key) for key in keys)
         reserving = ((info, self._cache.cluster_queues.get(info.reserved_in)) for info in workloads if info is not None)
         return {info.key: NodeUsage(cq.node, info.usage) for info, cq in reserving if cq is not None}
+
+    @property
+    def promised_roots(self) -> Collection[QuotaNode]:
+        """The roots under which usage includes promises."""
+        return self._promised.keys() | self._transient.keys()
 
     def promise(self, entry: NominatedWorkload) -> None:
         """Count what a preemptor will get as used."""

@@ -42,7 +42,7 @@ class QueueState:
         usage_of = None if self.usage is None else self.usage.usage
         self.objects = QuotaObjects(is_fair=fair_sharing is not None, usage_of=usage_of)
         self.cache = QueueCache(labels_of, block_admission=block_admission)
-        self.pending = PendingQueues(self.cache)
+        self.pending = PendingQueues(self.cache, is_fair=fair_sharing is not None)
         self._pod_defaults: dict[str, PodDefaults] = {}  # by namespace
 
     def set_pod_defaults(self, namespace: str, defaults: PodDefaults) -> None:
