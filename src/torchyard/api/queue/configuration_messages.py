@@ -52,6 +52,7 @@ def framework_not_listed(framework: str) -> str:
 # Kueue's configuration file.
 TOPOLOGIES_UNSUPPORTED = "topologies are not supported; remove the field"
 MULTIKUEUE_UNSUPPORTED = "MultiKueue is not supported; remove the field or use another controller"
+MULTIKUEUE_JOB_UNSUPPORTED = "MultiKueue is not supported: no other cluster would run the job; remove the field"
 PROVISIONING_REQUESTS_UNSUPPORTED = "ProvisioningRequests are not supported; remove the check or use another controller"
 CONCURRENT_ADMISSION_UNSUPPORTED = "concurrent admission is not supported; remove the field"
 CONFIGURATION_HINT = "correct or remove these fields"
@@ -61,6 +62,13 @@ CONFIGURATION_NEGATIVE_WEIGHT = "must be a number, 0 or more"
 CONFIGURATION_NOT_A_MAPPING = "must be a mapping of fields to values"
 CONFIGURATION_NOT_A_LIST = "must be a list of names"
 CONFIGURATION_NOT_POSITIVE = "must be greater than 0"
+
+
+def field_ignored(field: str, setting: str) -> str:
+    return (
+        f"{field} has no effect: {setting} is not enabled; add it to the file of `yard up --queue-config`,"
+        " or remove the field"
+    )
 
 
 def configuration_not_yaml(error: object) -> str:

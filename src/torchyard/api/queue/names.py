@@ -28,6 +28,7 @@ KINDS = (FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD, PRIORITY_CLASS, COHORT, C
 
 _PREFIX = f"{GROUP}/"
 # On jobs.
+MULTIKUEUE = _PREFIX + "multikueue"
 QUEUE_NAME = _PREFIX + "queue-name"
 PRIORITY = _PREFIX + "priority-class"
 MAX_SECONDS = _PREFIX + "max-exec-time-seconds"

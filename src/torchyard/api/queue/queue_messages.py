@@ -24,6 +24,9 @@ NO_NAMESPACE_SELECTED = (
     "spec.namespaceSelector is null: no namespace may use this queue; use {} to select all namespaces"
 )
 
+# Events of queues.
+COMPONENT_QUEUES = "torchyard-queues"
+EVENT_FIELD_IGNORED = "FieldIgnored"
 # The queues that a plane makes for itself.
 COMPONENT_LOCAL_QUEUES = "torchyard-local-queues"
 EVENT_LOCAL_QUEUE_CREATED = "LocalQueueCreated"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.queue import configuration_messages
+from torchyard.api.queue import configuration_messages, names
 
 # Names of labels of pods. Kueue sets them without a topology, too.
 _LABEL_FIELDS = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount"})
@@ -28,7 +28,7 @@ _TOPOLOGY_ANNOTATIONS = tuple(
     )
 )
 _CHECK_CONTROLLERS = {
-    "kueue.x-k8s.io/multikueue": configuration_messages.MULTIKUEUE_UNSUPPORTED,
+    names.MULTIKUEUE: configuration_messages.MULTIKUEUE_UNSUPPORTED,
     "kueue.x-k8s.io/provisioning-request": configuration_messages.PROVISIONING_REQUESTS_UNSUPPORTED,
 }
 

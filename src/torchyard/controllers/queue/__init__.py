@@ -11,6 +11,7 @@ In reading order:
 - `composer`, `jobs`, `pod_set_infos`, `pending_events`: jobs and their workloads
 - `pod_groups`, `slices`: plain pods and elastic jobs
 - `queue_status`, `metrics`: statuses of queues, and metrics
+- `ignored_fields`: events about fields that need other settings
 - `admission_fair_sharing`: what LocalQueues consumed over time
 - `local_queues`: the queues that the plane creates for its machine
 - `controller`: all of the above, assembled

@@ -11,6 +11,7 @@ from torchyard.api.queue import messages
 from torchyard.controllers.queue.admission_fair_sharing import LocalQueueUsageController
 from torchyard.controllers.queue.finalizers import FinalizerController
 from torchyard.controllers.queue.gvr import JOBSETS, PYTORCHJOBS, TRAINJOBS
+from torchyard.controllers.queue.ignored_fields import IgnoredFieldReporter
 from torchyard.controllers.queue.jobs import JobReconciler
 from torchyard.controllers.queue.local_queues import LocalQueueProvisioner
 from torchyard.controllers.queue.metrics import QueueMetrics
@@ -86,6 +87,7 @@ class QueueController:
             "pod-group-events": pod_groups.recorder.run,
             "finalizers": FinalizerController(store).run,
             "queue-status": QueueStatusController(store, self.metrics).run,
+            "queue-events": IgnoredFieldReporter(store, settings).recorder.run,
             "slices": SliceReconciler(store, informers, jobs[0].recorder).run,
         }
         for (_, gvr), job in zip(integrations, jobs, strict=True):

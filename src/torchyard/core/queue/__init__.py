@@ -19,6 +19,7 @@ Kueue's cache, pending queues, snapshot and scheduler, in reading order:
 - `state`: the three of them together, updated object by object
 - `snapshot`, `scheduler`: one scheduling cycle
 - `lifecycle`, `kueue_configuration`: the status of a workload over time, and the settings for it
+- `ignored_fields`: fields of queues that need other settings
 - `integrations`, `jobset_integration`, `trainjob_integration`: jobs as workloads
 - `pod_groups`, `slices`: plain pods and elastic jobs as workloads
 - `advice`: what a user can do about a pending workload

@@ -8,7 +8,7 @@ from torchyard.api.field_errors import FieldError
 from torchyard.api.jobset import names as jobset
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
-from torchyard.api.queue import job_messages, names
+from torchyard.api.queue import configuration_messages, job_messages, names
 from torchyard.api.trainjob import names as trainjob
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 
@@ -40,6 +40,7 @@ def suspend_queued_job(attributes: AdmissionAttributes) -> None:
     if not queue:
         return
     _check_elastic(obj, kind, attributes)
+    _check_manager(obj, kind, attributes)
     if kind == "Pod":
         obj["metadata"].setdefault("labels", {})[names.MANAGED] = "true"
         _add_gate(obj, names.ADMISSION_GATE)
@@ -106,6 +107,16 @@ def _check_elastic(obj: Object, kind: str, attributes: AdmissionAttributes) -> N
     if detail:
         field = f"metadata.annotations[{names.ELASTIC}]"
         raise _invalid(kind, attributes, field_errors.invalid(field, "true", detail))
+
+
+def _check_manager(obj: Object, kind: str, attributes: AdmissionAttributes) -> None:
+    """Reject a job that MultiKueue would run on another cluster: here it would wait for ever."""
+    spec, field = obj.get("spec"), "spec.managedBy"
+    if kind == pytorchjob.KIND and isinstance(spec, dict):
+        spec, field = spec.get("runPolicy"), "spec.runPolicy.managedBy"
+    if isinstance(spec, dict) and spec.get("managedBy") == names.MULTIKUEUE:
+        err = field_errors.forbidden(field, configuration_messages.MULTIKUEUE_JOB_UNSUPPORTED)
+        raise _invalid(kind, attributes, err)
 
 
 def _invalid(kind: str, attributes: AdmissionAttributes, err: FieldError) -> errors.StatusError:
