@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from torchyard.elastic import wire
-from torchyard.elastic.errors import Rejected
+from torchyard.elastic.errors import ElasticError, Rejected
 from torchyard.elastic.wire import NO_FENCE, Fence, StartRendezvous, StartWorld, StopCause, StoreValue, WorkerPhase
 from torchyard.elastic.world.coordinator_client import CoordinatorClient, Superseded, WorkerStopped, parse_address
 
@@ -107,6 +107,25 @@ def test_the_end_of_the_job_ends_every_wait() -> None:
     client, _ = create_client(wire.Stop(StopCause.FINISHED, "30 steps"))
     with pytest.raises(WorkerStopped, match="30 steps"):
         client.wait_rendezvous(NO_FENCE)
+
+
+def test_an_unexpected_error_of_the_clients_thread_ends_every_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that dies in silence would leave the training thread waiting for ever."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no file descriptors")
+
+    client, aborts = create_client()
+    monkeypatch.setattr(socket, "create_connection", fail)
+    client.start()
+    with pytest.raises(ElasticError, match="cannot be kept: RuntimeError: no file descriptors"):
+        client.wait_rendezvous(NO_FENCE)
+    with pytest.raises(ElasticError, match="no file descriptors"):
+        client.wait_stop_or_rendezvous(NO_FENCE)
+    with pytest.raises(ElasticError, match="no file descriptors"):
+        client.pending_rendezvous(NO_FENCE)
+    client.close()
+    assert aborts == ["abort"]
 
 
 def test_an_expelled_worker_with_a_working_connection_rejoins() -> None:

@@ -1,6 +1,7 @@
 """Random faults on the programs of `programs/zoo.py`, by seed: `-k "[17]"` replays number 17.
 
 Where this process may mount a tmpfs, a third of the programs save checkpoints on one that becomes full and empty again.
+The wall clock of the coordinator jumps by hours and days; `test_clock_jumps.py` has that of all programs of a job.
 """
 
 from __future__ import annotations
@@ -47,12 +48,22 @@ def small_disk(directory: Path) -> Iterator[Path | None]:
         subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
+class CoordinatorClock:
+    """The wall clock of the coordinator, which runs in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.offset_hours = 0
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + 3600 * self.offset_hours)
+
+
 class Faults:
     """Faults of one job, in a random order."""
 
-    def __init__(self, job: SmallJob, rng: random.Random, disk: Path | None) -> None:
+    def __init__(self, job: SmallJob, rng: random.Random, disk: Path | None, clock: CoordinatorClock) -> None:
         self._job = job
         self._rng = rng
+        self._clock = clock
         self._filler = disk / "filler" if disk else None
         self._stopped: list[int] = []
 
@@ -104,6 +115,9 @@ class Faults:
     def stall_coordinator(self) -> None:
         self._job.stall_coordinator(self._rng.uniform(0.1, 1.5 * LEASE))
 
+    def jump_clock(self) -> None:
+        self._clock.offset_hours = self._rng.choice([-100, -5, 0, 1, 48, 24 * 400])
+
     def fill_disk(self) -> None:
         """Leave no room for checkpoints, until the next call or the end of the faults."""
         if self._filler is None:
@@ -126,6 +140,7 @@ class Faults:
             self.resize,
             self.restart_coordinator,
             self.stall_coordinator,
+            self.jump_clock,
             *([self.fill_disk] * 2 if self._filler else ()),
         ]
         names = []
@@ -150,8 +165,10 @@ def test_faults_lose_no_record_and_change_no_bit(
     fork_server: ForkServer,
     reference: Callable[[str], str],  # noqa: F811  # the fixture
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = random.Random(seed)
+    clock = CoordinatorClock(monkeypatch)
     name = rng.choice([name for name in NAMES if name != "early_stop"])
     workers, has_disk = rng.randint(1, 4), rng.random() < 1 / 3
     with small_disk(tmp_path / "disk") as mounted:
@@ -160,7 +177,7 @@ def test_faults_lose_no_record_and_change_no_bit(
         job = SmallJob(fork_server, [str(ZOO), name], tmp_path, workers=workers, lease=LEASE, environment=environment)
         try:
             job.wait_until(lambda: job.server.coordinator.membership.step >= 1)
-            faults = Faults(job, rng, disk)
+            faults = Faults(job, rng, disk, clock)
             names = faults.run(rng.randint(2, 5))
             job.release()
             job.wait_for_end()

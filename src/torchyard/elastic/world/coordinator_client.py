@@ -96,6 +96,7 @@ class CoordinatorClient:
         self.heartbeat_state = HeartbeatState()
         self.stop: wire.Stop | None = None
         self.rejection: wire.Rejection | None = None
+        self._failure: BaseException | None = None
         self.lost_at: float | None = None
         self.own_address = "127.0.0.1"
         self._thread = threading.Thread(target=self._run, name="elastic-client", daemon=True)
@@ -108,6 +109,16 @@ class CoordinatorClient:
         return connection.fileno() if connection is not None else -1
 
     def _run(self) -> None:
+        """Keep the connection. If that itself fails, the training thread raises the error: it would wait for ever."""
+        try:
+            self._keep_connected()
+        except BaseException as error:  # the training thread raises it
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+            self._on_urgent()
+
+    def _keep_connected(self) -> None:
         pause = BACKOFF[0]
         while not self._closing:
             try:
@@ -371,13 +382,20 @@ class CoordinatorClient:
         """Wait for the end of the job or a rendezvous newer than `current`; return the `Stop` in the first case."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped() or self._newer_rendezvous(current) is not None)
+            self._raise_failure()
             return self.stop
 
     def _stopped(self) -> bool:
-        return self.stop is not None or self.rejection is not None
+        return self.stop is not None or self.rejection is not None or self._failure is not None
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            text = f"the connection to the coordinator cannot be kept: {type(self._failure).__name__}: {self._failure}"
+            raise ElasticError("ClientFailed", text) from self._failure
 
     def raise_if_stopped(self) -> None:
-        """Raise if the coordinator has stopped or rejected this worker."""
+        """Raise if the coordinator has stopped or rejected this worker, or if it can no longer be reached."""
+        self._raise_failure()
         if self.rejection is not None:
             raise Rejected(self.rejection.code, self.rejection.reason, hint=self.rejection.hint)
         if self.stop is not None:
