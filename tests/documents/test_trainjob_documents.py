@@ -38,8 +38,11 @@ def jobset_of(server: Server, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: manifest["metadata"]["name"])
 def test_a_manifest_of_the_page_makes_a_jobset(server: Server, manifest: dict[str, Any]) -> None:
-    created = server.admin.post(JOBS, manifest)
+    is_job = manifest["kind"] == "TrainJob"
+    created = server.admin.post(JOBS if is_job else f"{TRAINER}/clustertrainingruntimes", manifest)
     assert created.status == 201, created
+    if not is_job:  # of the next manifest
+        return
     name = manifest["metadata"]["name"]
     spec = jobset_of(server, name)["spec"]["replicatedJobs"][0]["template"]["spec"]
     assert spec["parallelism"] == (manifest["spec"].get("trainer") or {}).get("numNodes", 1)

@@ -60,6 +60,7 @@ def test_an_environment_without_torchyard_gets_the_elastic_runtime(
     assert sorted(path.name for path in (Path(runtime) / "torchyard").iterdir() if path.name != "__pycache__") == [
         "__init__.py",
         "elastic",
+        "initializer",
     ]
 
 

@@ -14,6 +14,7 @@ from torchyard.api.objects import Object
 from torchyard.api.trainjob import environment, names
 from torchyard.api.trainjob.validation import ancestor, elastic_range
 from torchyard.core.trainjob import mpi
+from torchyard.core.trainjob.initializers import claim_mount, claim_volume, initializer_claim, initializer_of
 from torchyard.core.trainjob.patches import patched_template
 from torchyard.core.trainjob.pod_groups import pod_metadata
 from torchyard.core.trainjob.policies import TrainingParameters, policy_environment, torch_environment
@@ -111,6 +112,9 @@ class _Builder:
             spec["volumes"] = _upserted(spec.get("volumes") or (), volumes)
         if step == names.TRAINER and self._server is not None:
             self._add_reports(spec, self._server)
+        claim = initializer_claim(self._job, step)
+        if claim:
+            spec["volumes"] = _upserted(spec.get("volumes") or (), [claim_volume(claim)])
         metadata = dict(pods.get("metadata") or {})
         for field, values in pod_metadata(self._groups, self._name).items():
             metadata[field] = {**(metadata.get(field) or {}), **values}
@@ -169,10 +173,11 @@ class _Builder:
             container["ports"] = _with_port(container.get("ports") or ())
 
     def _set_initializer(self, step: str, container: Object) -> None:
-        kind = next(kind for kind, name in names.INITIALIZERS.items() if name == step)
-        initializer = (self._job["spec"].get("initializer") or {}).get(kind)
+        initializer = initializer_of(self._job, step)
         if initializer is None:
             return
+        if initializer_claim(self._job, step):
+            container["volumeMounts"] = _upserted(container.get("volumeMounts") or (), [claim_mount()])
         uri = initializer.get("storageUri")
         variables = [{"name": environment.STORAGE_URI, "value": uri}] if uri else []
         if env := [*variables, *(initializer.get("env") or ())]:

@@ -1,4 +1,7 @@
-"""The package `torchyard.elastic` for training environments that lack it: it needs torch and nothing else."""
+"""The packages that run in pods, `torchyard.elastic` and `torchyard.initializer`, for environments that lack them.
+
+They need torch and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,13 @@ _PACKAGE = Path(torchyard.__file__).parent
 
 @lru_cache(maxsize=4)
 def directory(layers: Path) -> Path:
-    """A directory for PYTHONPATH with this package alone.
+    """A directory for PYTHONPATH with these packages alone.
 
     In the user's cache, since containers have it at its own path: they must not see where the state of the plane is.
     Among the layers of the image store if the cache cannot be written.
     """
-    sources = [_PACKAGE / "__init__.py", *sorted((_PACKAGE / "elastic").rglob("*.py"))]
+    packages = [path for name in ("elastic", "initializer") for path in sorted((_PACKAGE / name).rglob("*.py"))]
+    sources = [_PACKAGE / "__init__.py", *packages]
     tree = {f"torchyard/{path.relative_to(_PACKAGE)}": path for path in sources}
     try:
         cache = _cache()

@@ -48,6 +48,14 @@ WELL_KNOWN = (
     WellKnownImage(("docker.io/library/hello-world:*",), "shell", entrypoint=("echo", "Hello from Torchyard!")),
     WellKnownImage(("docker.io/horovod/horovod:*",), "python", ("bash",)),
     WellKnownImage(("docker.io/elasticdl/elasticdl:*",), "yard", ("bash",)),
+    WellKnownImage(
+        ("ghcr.io/kubeflow/trainer/dataset-initializer:*",),
+        "python", entrypoint=("python", "-m", "torchyard.initializer", "dataset"), directory="/workspace",
+    ),
+    WellKnownImage(
+        ("ghcr.io/kubeflow/trainer/model-initializer:*",),
+        "python", entrypoint=("python", "-m", "torchyard.initializer", "model"), directory="/workspace",
+    ),
     WellKnownImage(("torchyard.dev/python:*", "localhost/python:*"), "python", ("python3",)),
     WellKnownImage(
         ("docker.io/*/pytorch-dist-mnist-test:*",),
