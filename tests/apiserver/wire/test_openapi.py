@@ -19,7 +19,7 @@ from torchyard.api.builtins import builtin_resources
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.resources import Resource, Subresource
 from torchyard.api.schema.builtin import definition, definition_names
-from torchyard.api.schema.descriptions import descriptions
+from torchyard.api.schema.descriptions import describe, descriptions
 from torchyard.apiserver.wire import discovery, openapi
 
 VERSIONS = sorted(
@@ -215,7 +215,7 @@ def test_the_version_2_document_has_only_version_2_keywords() -> None:
 def test_only_fields_that_exist_are_described() -> None:
     known = set(definition_names())
     for name, (_, fields) in descriptions().items():
-        if name:
+        if name and not name.startswith("*"):
             assert name in known
             assert fields.keys() <= definition(name).fields.keys(), name
     assert sum(len(entry.fields) for entry in descriptions().values()) >= 150
@@ -224,13 +224,16 @@ def test_only_fields_that_exist_are_described() -> None:
 WRITTEN = ["core.v1.PodSpec", "core.v1.Container", "core.v1.ServiceSpec", "core.v1.PersistentVolumeClaimSpec"]
 WRITTEN += ["core.v1.EnvVar", "core.v1.Probe", "batch.v1.JobSpec", "batch.v1.JobStatus", "batch.v1.CronJobSpec"]
 WRITTEN += ["apps.v1.DeploymentSpec", "apps.v1.StatefulSetSpec", "core.v1.ConfigMap", "core.v1.Secret"]
+WRITTEN += ["core.v1.GRPCAction", "core.v1.LifecycleHandler", "apps.v1.StatefulSetStatus", "apps.v1.DaemonSetStatus"]
+WRITTEN += ["apps.v1.RollingUpdateDaemonSet", "autoscaling.v2.MetricSpec", "autoscaling.v2.HPAScalingRules"]
+WRITTEN += ["certificates.v1.CertificateSigningRequestSpec", "admissionregistration.v1.ValidatingWebhook"]
+WRITTEN += ["core.v1.NodeCondition", "apps.v1.DaemonSetCondition", "core.v1.PodList"]
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_every_field_of_common_kinds_is_described(name: str) -> None:
     full = f"io.k8s.api.{name}"
-    described = descriptions()[full].fields.keys() | descriptions()[""].fields.keys()
-    assert definition(full).fields.keys() <= described
+    assert definition(full).fields.keys() <= describe(full).fields.keys()
 
 
 @dataclass

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from torchyard.api.schema.builtin import DATA
 
 _EVERY_KIND = "*"
+# Definitions whose names end so have the same fields, described once.
+_SUFFIXES = ("Condition", "List")
 
 
 class Description(NamedTuple):
@@ -41,4 +43,5 @@ def describe(definition: str) -> Description:
     """Return the descriptions of a definition and of its fields; empty if there are none."""
     known = descriptions()
     own = known.get(definition, _NOTHING)
-    return Description(own.text, {**known[""].fields, **own.fields})
+    alike = next((known[f"*{suffix}"] for suffix in _SUFFIXES if definition.endswith(suffix)), _NOTHING)
+    return Description(own.text or alike.text, {**known[""].fields, **alike.fields, **own.fields})
