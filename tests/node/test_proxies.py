@@ -92,14 +92,39 @@ async def test_proxies_answer_as_kubernetes_does(node: RunningNode, tmp_path: Pa
         received = await asyncio.to_thread(proxy_cases.upgrade, url, token.strip(), path)
         assert received.startswith(b"HTTP/1.1 101 ") and received.endswith(b"\r\n\r\necho hello\n")
     assert await asyncio.to_thread(anonymous_status, url) == 403
+    await check_node_proxy(node, url, token.strip())
+
+
+async def check_node_proxy(node: RunningNode, url: str, token: str) -> None:
+    """What a kubelet answers about itself, without a port of its own."""
+    answers = [
+        await asyncio.to_thread(fetch, url, f"/api/v1/nodes/{name}", token)
+        for name in (
+            f"{node.name}/proxy",
+            f"{node.name}/proxy/unknown",
+            f"{node.name}/proxy/healthz",
+            f"https:{node.name}:10250/proxy/pods",
+            "other:10250/proxy/pods",
+        )
+    ]
+    assert [status for status, _ in answers] == [301, 404, 200, 200, 404]
+    assert answers[2][1] == b"ok"
+    pods = json.loads(answers[3][1])
+    assert (pods["kind"], [pod["metadata"]["name"] for pod in pods["items"]]) == ("PodList", ["web"])
+    assert json.loads(answers[4][1])["message"] == 'nodes "other" not found'
 
 
 def anonymous_status(url: str) -> int:
+    return fetch(url, "/api/v1/namespaces/default/services/web:http/proxy/any")[0]
+
+
+def fetch(url: str, path: str, token: str = "") -> tuple[int, bytes]:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = http.client.HTTPSConnection(urlsplit(url).netloc, context=context, timeout=30)
-    connection.request("GET", "/api/v1/namespaces/default/services/web:http/proxy/any")
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        return connection.getresponse().status
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()

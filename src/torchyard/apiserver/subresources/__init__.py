@@ -4,7 +4,7 @@ Read in this order:
 - `handlers`: the table of subresources;
 - `status`, `scale`: of every kind that has them;
 - `binding`, `eviction`, `pod_parts`, `pod_streams`: of pods;
-- `proxy`: of pods and services;
+- `proxy`: of pods and services; `node_proxy`: of nodes;
 - `finalize`: of namespaces;
 - `certificate_status`: of certificate requests;
 - `token`: of service accounts;

@@ -13,10 +13,10 @@ from torchyard.apiserver.subresources.binding import bind
 from torchyard.apiserver.subresources.certificate_status import change_status
 from torchyard.apiserver.subresources.eviction import evict
 from torchyard.apiserver.subresources.finalize import finalize
+from torchyard.apiserver.subresources.node_proxy import proxy_node
 from torchyard.apiserver.subresources.pod_parts import change_part
 from torchyard.apiserver.subresources.pod_streams import stream
 from torchyard.apiserver.subresources.proxy import proxy
-from torchyard.apiserver.subresources.refused import refuse
 from torchyard.apiserver.subresources.scale import scale
 from torchyard.apiserver.subresources.status import status
 from torchyard.apiserver.subresources.token import request_token
@@ -40,7 +40,7 @@ SUBRESOURCE_HANDLERS: dict[tuple[str, str, str], Handler] = {
     ("", "serviceaccounts", "token"): request_token,
     (pending_workloads.GROUP, "clusterqueues", pending_workloads.PENDING): pending_workloads.pending_workloads,
     (pending_workloads.GROUP, "localqueues", pending_workloads.PENDING): pending_workloads.pending_workloads,
-    ("", "nodes", "proxy"): refuse,
+    ("", "nodes", "proxy"): proxy_node,
     ("", "pods", "proxy"): proxy,
     ("", "services", "proxy"): proxy,
 }
