@@ -287,6 +287,9 @@ async def test_http_reports_status_scales_and_refuses(fixture: CoordinatorFixtur
         assert (await fixture.http("POST /scale", body))[0] == 400, body
     metrics = (await fixture.http("GET /metrics"))[1]
     assert 'torchyard_elastic_workers_wanted{job="j"} 3' in metrics
+    assert (await fixture.http("GET /metrics", token="guess"))[0] == 200, "Prometheus does not know the tokens of jobs"
+    for request in ("POST /metrics", "GET /metrics/", "GET /status", "GET /events", "GET /ledger", "GET /runtime.zip"):
+        assert (await fixture.http(request, token="guess"))[0] == 403, request
     events = (await fixture.http("GET /events"))[1]
     assert [event["reason"] for event in events] == ["Scaled"]
 

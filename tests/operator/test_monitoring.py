@@ -29,7 +29,15 @@ QUERIES = [
     *(panel.query.replace("$namespace", ".*") for dashboard in DASHBOARDS for panel in dashboard.panels),
 ]
 ELASTIC = (
-    *("step", "world_size", "workers_wanted", "world_changes_total", "reform_seconds_sum", "reform_seconds_count"),
+    *(
+        "step",
+        "records",
+        "world_size",
+        "workers_wanted",
+        "world_changes_total",
+        "reform_seconds_sum",
+        "reform_seconds_count",
+    ),
     "ledger_commit_seconds_p99",
 )
 
@@ -101,11 +109,11 @@ def test_prometheus_accepts_the_rules_and_the_queries_of_the_dashboards(tmp_path
     assert f"SUCCESS: {len(QUERIES) + len(ALERTS) + len(RECORDED)} rules found" in checked.stdout
 
 
-def test_an_installation_has_a_monitor_rules_and_three_dashboards() -> None:
+def test_an_installation_has_monitors_rules_and_three_dashboards() -> None:
     objects = monitoring_objects(Installation("image", "team"))
-    assert [obj["kind"] for obj in objects] == ["ServiceMonitor", "PrometheusRule", *["ConfigMap"] * 3]
+    assert [obj["kind"] for obj in objects] == ["ServiceMonitor", "PodMonitor", "PrometheusRule", *["ConfigMap"] * 3]
     assert {obj["metadata"]["namespace"] for obj in objects} == {"team"}
-    for dashboard, obj in zip(DASHBOARDS, objects[2:], strict=True):
+    for dashboard, obj in zip(DASHBOARDS, objects[3:], strict=True):
         ((name, text),) = obj["data"].items()
         assert name == f"torchyard-{dashboard.name}.json" and json.loads(text) == grafana_dashboard(dashboard)
         assert obj["metadata"]["labels"]["grafana_dashboard"] == "1"

@@ -153,7 +153,7 @@ def install(
     monitoring: Annotated[
         bool,
         typer.Option(
-            "--monitoring", help="Add a ServiceMonitor, alerts and Grafana dashboards. Needs the Prometheus Operator."
+            "--monitoring", help="Add monitors, alerts and Grafana dashboards. Needs the Prometheus Operator."
         ),
     ] = False,
     crds_only: Annotated[bool, typer.Option("--crds-only", help="Install only the CustomResourceDefinitions.")] = False,

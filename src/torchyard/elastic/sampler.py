@@ -129,6 +129,13 @@ class StepSampler:
         lo = within * self.step_size
         return Span(epoch, lo, min(lo + self.step_size, self.records))
 
+    def records_until(self, step: int) -> int:
+        """Return how many records a model at this step has consumed, those of all epochs."""
+        if step < 1:
+            return 0
+        span = self.span(min(step, self.steps))
+        return span.epoch * self.records + span.hi
+
     def micro_span(self, step: int, micro: int) -> Span:
         """Return the positions of a micro-batch."""
         span = self.span(step)

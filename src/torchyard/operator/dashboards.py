@@ -113,6 +113,12 @@ DASHBOARDS = (
                 "Steps a second", "clamp_min(deriv(torchyard_elastic_step[5m]), 0)", "{{exported_job}}{{job}}", "ops"
             ),
             Panel(
+                "Records a second",
+                "clamp_min(deriv(torchyard_elastic_records[5m]), 0)",
+                "{{exported_job}}{{job}}",
+                "ops",
+            ),
+            Panel(
                 "World changes an hour",
                 "increase(torchyard_elastic_world_changes_total[1h])",
                 "{{exported_job}}{{job}}",

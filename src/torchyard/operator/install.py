@@ -58,6 +58,7 @@ _REFS = {
     "MutatingWebhookConfiguration": MUTATING,
     "ConfigMap": GroupVersionResource("", "v1", "configmaps"),
     "ServiceMonitor": GroupVersionResource(MONITORING_GROUP, MONITORING_VERSION, "servicemonitors"),
+    "PodMonitor": GroupVersionResource(MONITORING_GROUP, MONITORING_VERSION, "podmonitors"),
     "PrometheusRule": GroupVersionResource(MONITORING_GROUP, MONITORING_VERSION, "prometheusrules"),
     "Secret": SECRETS,
     "Lease": LEASES,

@@ -1,4 +1,4 @@
-"""What `yard install --monitoring` adds: a ServiceMonitor, a PrometheusRule and dashboards for Grafana. Pure."""
+"""What `yard install --monitoring` adds: monitors of the operator and of elastic jobs, rules, and dashboards. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import NamedTuple
 
 from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.operator.dashboards import DASHBOARDS, grafana_dashboard
 from torchyard.operator.manifests import LABELS, NAME_LABEL, Installation
 from torchyard.operator.settings import LEASE, NAME
@@ -91,6 +92,7 @@ def monitoring_objects(to: Installation) -> list[Object]:
                 "endpoints": [{"port": "metrics", "honorLabels": True}],
             },
         ),
+        _object(f"{GROUP}/{VERSION}", "PodMonitor", f"{NAME}-elastic", to, spec=_elastic_pods()),
         _object(f"{GROUP}/{VERSION}", "PrometheusRule", NAME, to, spec={"groups": rule_groups()}),
         *(
             _object(
@@ -104,6 +106,41 @@ def monitoring_objects(to: Installation) -> list[Object]:
             for dashboard in DASHBOARDS
         ),
     ]
+
+
+def _elastic_pods() -> Object:
+    """The pods of all namespaces that run a coordinator, at the port that their annotation names."""
+    port = "__meta_kubernetes_pod_annotation_prometheus_io_port"
+    return {
+        "namespaceSelector": {"any": True},
+        "selector": {"matchLabels": {pytorchjob.JOB_ROLE: pytorchjob.MASTER_ROLE}},
+        "podMetricsEndpoints": [
+            {
+                "port": pytorchjob.PORT_NAME,
+                "path": "/metrics",
+                "honorLabels": True,
+                "relabelings": [
+                    {
+                        "action": "keep",
+                        "sourceLabels": ["__meta_kubernetes_pod_annotation_prometheus_io_scrape"],
+                        "regex": "true",
+                    },
+                    {
+                        "action": "replace",
+                        "sourceLabels": ["__meta_kubernetes_pod_ip", port],
+                        "separator": ":",
+                        "regex": r"([^:]+):(\d+)",
+                        "replacement": "$1:$2",
+                        "targetLabel": "__address__",
+                    },
+                ],
+                # A user's own program may serve anything at an address of the same annotations.
+                "metricRelabelings": [
+                    {"action": "keep", "sourceLabels": ["__name__"], "regex": "torchyard_elastic_.*"}
+                ],
+            }
+        ],
+    }
 
 
 def _object(

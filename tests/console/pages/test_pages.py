@@ -19,6 +19,7 @@ PAGES = {
     f"{TRAINING}?tab=metrics": "training",
     f"{TRAINING}?tab=events": "training",
     f"{TRAINING}?tab=yaml": "training",
+    "/job/default/jobs.batch/elastic?tab=elastic": "elastic",
     "/queues": "Queues",
     "/nodes": "Nodes",
     "/volumes": "Volumes",
@@ -113,6 +114,21 @@ def test_a_job_shows_ranks_metrics_events_and_why(console: Console) -> None:
     page.locator(".why", has_text="first to fail: broken-master-0, exit code 1").wait_for()
     page.locator("text=Go to the first error").click()
     page.locator(".line.hit", has_text="Traceback").wait_for()
+
+
+def test_an_elastic_job_shows_recoveries_with_their_phases_records_and_checkpoints(console: Console) -> None:
+    page = console.open("/job/default/jobs.batch/elastic")
+    page.locator("nav.tabs a", has_text="Elastic").click()
+    page.locator("text=2 worlds, 1 workers lost, 1 checkpoints, 1,280 records committed.").wait_for()
+    recovery = page.locator("tr", has_text="1 workers from step 40")
+    recovery.locator("text=worker-1 died <b>").wait_for()
+    recovery.locator("text=detect 12 ms · leave 1.0 ms · form the group 20 ms").wait_for()
+    recovery.locator("text=1.05 s").wait_for()
+    page.locator("tr", has_text="step 50 is durable at /ckpt/step-50").wait_for()
+    assert page.locator("canvas").count() == 2
+    page = console.open(TRAINING)
+    page.locator("h1", has_text="training").wait_for()
+    assert page.locator("nav.tabs a", has_text="Elastic").count() == 0
 
 
 def test_logs_of_ranks_are_merged_filtered_and_searched(console: Console) -> None:

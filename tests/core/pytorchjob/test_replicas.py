@@ -144,6 +144,16 @@ def test_the_elastic_runtime_gets_its_coordinators_address_and_the_first_worker_
     assert "TORCHYARD_ELASTIC_SERVE" not in second
 
 
+def test_prometheus_finds_the_coordinator_of_the_elastic_runtime_and_no_other_replica() -> None:
+    policy = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "torchyard", "rdzvPort": 29400}
+    pods = [pod_for((W, index), master=None, elasticPolicy=policy) for index in (0, 1)]
+    scrape = {"prometheus.io/scrape": "true", "prometheus.io/port": "29400", "prometheus.io/path": "/metrics"}
+    assert [pod["metadata"]["annotations"] for pod in pods] == [scrape, {}]
+    assert pods[0]["metadata"]["labels"]["training.kubeflow.org/job-role"] == "master"
+    for other in ({**policy, "rdzvHost": "elsewhere"}, {**policy, "rdzvBackend": "c10d"}):
+        assert pod_for((W, 0), master=None, elasticPolicy=other)["metadata"]["annotations"] == {}
+
+
 def test_the_token_of_the_elastic_runtime_is_in_a_secret() -> None:
     """The uid of a job is no secret: everybody who may read the job or its pods knows it."""
     policy = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "torchyard"}

@@ -1,12 +1,18 @@
-// Jobs whose number of workers changes: workers over time, and events about their number.
+// Jobs whose number of workers changes: workers over time, recoveries with their phases, records, checkpoints.
 import type { JSX } from 'preact';
 import type { KubeObject } from '../../api/objects';
+import { useNow } from '../../api/use';
+import type { Recovery } from '../../model/elastic';
 import { elasticBounds } from '../../model/job_row';
 import type { Series } from '../../model/metrics';
 import { startedAt } from '../../model/replicas';
-import { toMs } from '../../model/time';
+import { clock, dateTime, toMs } from '../../model/time';
 import { Chart } from '../../ui/chart';
+import { Empty } from '../../ui/parts';
+import type { Body } from './summary';
 import type { JobData } from './use_job';
+
+const MAX_ROWS = 200;
 
 /** How many workers ran, as steps: from the starts and ends of the pods that still exist. */
 export function workersOverTime(data: JobData, now: number): [number, number][] {
@@ -30,16 +36,94 @@ export function workersOverTime(data: JobData, now: number): [number, number][] 
   return points;
 }
 
-export function ElasticCard({ data }: { data: JobData }): JSX.Element | null {
+const series = (name: string, points: [number, number][]): Series => ({ name, replica: '', unit: '', points });
+const milliseconds = (value: number): string => (value >= 1000 ? `${(value / 1000).toFixed(2)} s` : `${value.toFixed(value < 10 ? 1 : 0)} ms`);
+
+export const isElastic = (job: KubeObject | undefined, events: number): boolean => Boolean(job && elasticBounds(job)) || events > 0;
+
+export function ElasticTab({ data, logs, series: sampled }: Body): JSX.Element {
+  const now = useNow(2000);
+  const { elastic } = logs;
+  const reported = elastic.workers(now / 1000);
+  const workers = reported.length ? reported : workersOverTime(data, now);
+  const records = sampled.series.filter((each) => each.name === 'records');
+  const recoveries = elastic.recoveries();
+  const checkpoints = elastic.checkpoints();
+  const last = records.flatMap((each) => each.points).reduce((most, [, value]) => Math.max(most, value), 0);
+  return (
+    <div class="stack">
+      <section class="card" aria-labelledby="elastic-workers">
+        <h2 id="elastic-workers">Workers</h2>
+        {workers.length > 1 ? <Chart title="Workers" series={[series('workers', workers)]} height={140} /> : <Empty>No worker has started.</Empty>}
+        <p class="muted">
+          {elastic.events.length
+            ? `${recoveries.length} worlds, ${elastic.losses()} workers lost, ${checkpoints.length} checkpoints, ${last.toLocaleString('en')} records committed.`
+            : 'From the pods: the log that the page has read has no events of the elastic runtime.'}
+        </p>
+      </section>
+      {records.length > 0 && (
+        <section class="card" aria-labelledby="elastic-records">
+          <h2 id="elastic-records">Records committed</h2>
+          <Chart title="Records" series={records} height={120} />
+        </section>
+      )}
+      <section class="card scroll-x" aria-labelledby="elastic-recoveries" tabIndex={0}>
+        <h2 id="elastic-recoveries">Changes of the world</h2>
+        {recoveries.length ? <Recoveries recoveries={recoveries} /> : <Empty>The number of workers has not changed.</Empty>}
+      </section>
+      <section class="card scroll-x" aria-labelledby="elastic-checkpoints" tabIndex={0}>
+        <h2 id="elastic-checkpoints">Checkpoints</h2>
+        {checkpoints.length ? (
+          <table class="table">
+            <thead><tr><th>Time</th><th class="right">Step</th><th>Where</th></tr></thead>
+            <tbody>
+              {checkpoints.slice(-MAX_ROWS).reverse().map((each) => (
+                <tr key={`${each.seconds} ${each.step}`}>
+                  <td class="number" title={dateTime(each.seconds * 1000)}>{clock(each.seconds * 1000)}</td>
+                  <td class="right number">{each.step}</td>
+                  <td>{each.message}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        ) : <Empty>No checkpoint was reported.</Empty>}
+      </section>
+    </div>
+  );
+}
+
+function Recoveries({ recoveries }: { recoveries: Recovery[] }): JSX.Element {
+  return (
+    <table class="table">
+      <thead><tr><th>Time</th><th>Cause</th><th class="right">Workers</th><th class="right">Step</th><th>Phases</th><th class="right">Total</th></tr></thead>
+      <tbody>
+        {recoveries.slice(-MAX_ROWS).reverse().map((each) => (
+          <tr key={each.seconds}>
+            <td class="number" title={dateTime(each.seconds * 1000)}>{clock(each.seconds * 1000)}</td>
+            <td>{each.cause}{each.lost.map((text) => <div class="muted" key={text}>{text}</div>)}</td>
+            <td class="right number">{each.workers}</td>
+            <td class="right number">{each.step}</td>
+            <td>{each.phases.map(([name, value]) => `${name} ${milliseconds(value)}`).join(' · ') || '–'}</td>
+            <td class="right number">{each.total === undefined ? (each.done ? '–' : 'under way') : milliseconds(each.total)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** On the summary: the curve, and where the rest is. */
+export function ElasticCard({ data, logs, to }: Body & { to: (tab: string) => string }): JSX.Element | null {
   const job = data.job as KubeObject;
-  if (!elasticBounds(job)) return null;
-  const workers: Series = { name: 'workers', replica: '', unit: '', points: workersOverTime(data, Date.now()) };
-  const events = data.events.filter((event) => /Restart|Kill|Recover|Scal|Preempt|Evict|Checkpoint|Rendezvous/i.test(event.reason ?? ''));
+  if (!isElastic(job, logs.elastic.events.length)) return null;
+  const now = Date.now();
+  const reported = logs.elastic.workers(now / 1000);
+  const points = reported.length ? reported : workersOverTime(data, now);
   return (
     <section class="card" aria-labelledby="elastic">
-      <h2 id="elastic">Elastic: {elasticBounds(job)} workers</h2>
-      {workers.points.length > 1 && <Chart title="Workers" series={[workers]} height={120} />}
-      {events.length > 0 && <ul class="why">{events.slice(-6).map((event) => <li key={event.metadata.uid}>{event.reason}: {event.message}</li>)}</ul>}
+      <h2 id="elastic">Elastic{elasticBounds(job) ? `: ${elasticBounds(job)} workers` : ''}</h2>
+      {points.length > 1 && <Chart title="Workers" series={[series('workers', points)]} height={120} />}
+      <p><a href={to('elastic')}>Recoveries, records and checkpoints</a></p>
     </section>
   );
 }

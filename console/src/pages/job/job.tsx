@@ -9,6 +9,7 @@ import { go, link, type Route } from '../../router';
 import '../../style/job.css';
 import { Empty, Failure, State } from '../../ui/parts';
 import { Actions } from './actions';
+import { ElasticTab, isElastic } from './elastic';
 import { EventsTab } from './events';
 import { LogsTab } from './logs';
 import { MetricsTab } from './metrics';
@@ -18,7 +19,7 @@ import { useLogs } from './use_logs';
 import { useSeries } from './use_series';
 import { YamlTab } from './yaml';
 
-const TABS = ['summary', 'logs', 'metrics', 'events', 'yaml'];
+const TABS = ['summary', 'logs', 'metrics', 'elastic', 'events', 'yaml'];
 
 export function JobPage({ route }: { route: Route }): JSX.Element {
   const [, namespace = '', resource = '', name = ''] = route.path;
@@ -83,7 +84,7 @@ function Loaded({ data, tab, to }: TabProps & { tab: string; to: (tab: string) =
         <Actions data={data} />
       </div>
       <nav class="tabs" aria-label="Parts of the job">
-        {TABS.map((each) => (
+        {TABS.filter((each) => each !== 'elastic' || each === tab || isElastic(job, logs.elastic.events.length)).map((each) => (
           <a key={each} href={to(each)} aria-current={each === tab ? 'page' : undefined}>
             {each === 'yaml' ? 'YAML' : each[0]?.toUpperCase() + each.slice(1)}
           </a>
@@ -92,6 +93,7 @@ function Loaded({ data, tab, to }: TabProps & { tab: string; to: (tab: string) =
       {tab === 'summary' && <SummaryTab {...body} to={to} />}
       {tab === 'logs' && <LogsTab {...body} />}
       {tab === 'metrics' && <MetricsTab {...body} />}
+      {tab === 'elastic' && <ElasticTab {...body} />}
       {tab === 'events' && <EventsTab data={data} />}
       {tab === 'yaml' && <YamlTab data={data} />}
     </main>

@@ -30,7 +30,7 @@ export function SummaryTab({ data, logs, series, to }: Body & { to: (tab: string
   const why = explain(job, data.pods, data.workload, data.events);
   const stages = timeline(job, data.pods, data.workload, pulledAt(data), logs.firstStep);
   const state = runState(job);
-  const curves = series.series.filter((each) => !RESOURCE_NAMES.includes(each.name) && !/^(global_)?step$|^iter|^batch|^elastic|^progress$/.test(each.name));
+  const curves = series.series.filter((each) => !RESOURCE_NAMES.includes(each.name) && !/^(global_)?step$|^iter|^batch|^elastic|^progress$|^records$/.test(each.name));
   return (
     <div class="stack">
       <section class="card" aria-labelledby="why">
@@ -47,7 +47,7 @@ export function SummaryTab({ data, logs, series, to }: Body & { to: (tab: string
         {!state.done && progressText(job) && <p class="muted">{progressText(job)}</p>}
         <TrackingLinks job={job} pods={data.pods} />
       </section>
-      <ElasticCard data={data} />
+      <ElasticCard data={data} logs={logs} series={series} to={to} />
       <section class="card" aria-labelledby="replicas">
         <h2 id="replicas">Replicas</h2>
         <Replicas data={data} series={series.series} to={to} />

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useReducer, useRef } from 'preact/hooks';
 import type { Pod } from '../../api/objects';
 import { follow, type Source } from '../../logs/follow';
 import { LogStore } from '../../logs/store';
+import { ElasticLog } from '../../model/elastic';
 import { parseProgress, SeriesBuilder } from '../../model/metrics';
 import { shortName } from '../../model/replicas';
 import type { JobData } from './use_job';
@@ -11,6 +12,7 @@ export interface Logs {
   store: LogStore;
   sources: Source[];
   built: SeriesBuilder;
+  elastic: ElasticLog;
   progress: number | undefined;
   firstStep: number | undefined;
   version: number;
@@ -40,7 +42,7 @@ function sourcesOf(pod: Pod, job: string): Source[] {
 export function useLogs(data: JobData): Logs {
   const [version, draw] = useReducer<number, void>((count) => count + 1, 0);
   const ref = useRef<State | undefined>(undefined);
-  ref.current ??= { store: new LogStore(), sources: [], built: new SeriesBuilder(), progress: undefined, firstStep: undefined, version: 0, running: new Map(), pods: new Map() };
+  ref.current ??= { store: new LogStore(), sources: [], built: new SeriesBuilder(), elastic: new ElasticLog(), progress: undefined, firstStep: undefined, version: 0, running: new Map(), pods: new Map() };
   const state = ref.current;
 
   useEffect(() => {
@@ -54,6 +56,7 @@ export function useLogs(data: JobData): Logs {
         const index = state.sources.push(source) - 1;
         const add = (line: Parameters<LogStore['add']>[0]): void => {
           state.store.add(line);
+          state.elastic.add(line.time / 1000, line.text);
           const share = parseProgress(line.text);
           if (share !== undefined) state.progress = share;
           const before = state.built.version;

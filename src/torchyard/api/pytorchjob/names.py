@@ -30,6 +30,9 @@ REPLICA_INDEX = _PREFIX + "replica-index"
 JOB_ROLE = _PREFIX + "job-role"
 MASTER_ROLE = "master"
 
+# By which Prometheus finds pods with metrics, by convention.
+SCRAPE, SCRAPE_PORT, SCRAPE_PATH = "prometheus.io/scrape", "prometheus.io/port", "prometheus.io/path"
+
 # Our annotations. All are opt-in except the last one, in which the controller keeps state.
 RESTART_SCOPE = "torchyard.dev/restart-scope"  # "job": one failed replica restarts all of them
 WHOLE_JOB = "job"

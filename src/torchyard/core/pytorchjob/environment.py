@@ -32,7 +32,7 @@ def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> 
     policy = view.elastic or {}
     lead = names.MASTER if view.has_master else names.WORKER
     own, first = names.replica_name(view.name, replica_type, index), names.replica_name(view.name, lead, 0)
-    port = str(policy.get("rdzvPort") or job_port(view.replicas[lead]))
+    port = coordinator_port(view)
     metadata = view.job["metadata"]
     variables: list[Variable] = [
         ("TORCHYARD_ELASTIC_COORDINATOR", f"{policy.get('rdzvHost') or first}:{port}"),
@@ -40,10 +40,22 @@ def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> 
         ("TORCHYARD_ELASTIC_WORKER", own),
         ("WORKER_NUM", str(view.total)),
     ]
-    if own == first and not policy.get("rdzvHost"):
+    if serves_coordinator(view, replica_type, index):
         world = f"{policy['minReplicas']}:{view.total}:{policy['maxReplicas']}"
         variables += [("TORCHYARD_ELASTIC_SERVE", port), ("TORCHYARD_ELASTIC_WORLD", world)]
     return variables
+
+
+def serves_coordinator(view: PyTorchJobView, replica_type: str, index: int) -> bool:
+    """Whether this replica runs the coordinator of the elastic runtime."""
+    policy = view.elastic or {}
+    lead = names.MASTER if view.has_master else names.WORKER
+    return policy.get("rdzvBackend") == TORCHYARD and not policy.get("rdzvHost") and (replica_type, index) == (lead, 0)
+
+
+def coordinator_port(view: PyTorchJobView) -> str:
+    lead = names.MASTER if view.has_master else names.WORKER
+    return str((view.elastic or {}).get("rdzvPort") or job_port(view.replicas[lead]))
 
 
 def _rendezvous(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:

@@ -7,7 +7,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import main_container
 from torchyard.core.pytorchjob import gang
-from torchyard.core.pytorchjob.environment import environment
+from torchyard.core.pytorchjob.environment import coordinator_port, environment, serves_coordinator
 from torchyard.core.pytorchjob.token import needs_token, token_variable
 from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Slot
 
@@ -28,6 +28,8 @@ def make_pod(view: PyTorchJobView, slot: Slot, settings: PyTorchJobSettings) -> 
         "annotations": dict(template_metadata.get("annotations") or {}),
         "ownerReferences": [owner_reference(view.job)],
     }
+    if serves_coordinator(view, kind, index):
+        metadata["annotations"] = {**_scrape_annotations(view), **metadata["annotations"]}
     if template_metadata.get("finalizers"):
         metadata["finalizers"] = list(template_metadata["finalizers"])
     spec = dict(template["spec"])
@@ -58,6 +60,15 @@ def _pod_labels(view: PyTorchJobView, slot: Slot) -> dict[str, str]:
     if kind == names.MASTER or (not view.has_master and index == 0):
         labels[names.JOB_ROLE] = names.MASTER_ROLE
     return {**names.old_labels(labels, view.name), **labels}
+
+
+def _scrape_annotations(view: PyTorchJobView) -> dict[str, str]:
+    """Where Prometheus finds the metrics of the coordinator, by the usual annotations; those of the template win."""
+    return {
+        names.SCRAPE: "true",
+        names.SCRAPE_PORT: coordinator_port(view),
+        names.SCRAPE_PATH: "/metrics",
+    }
 
 
 def _wait_for_master(view: PyTorchJobView, settings: PyTorchJobSettings) -> Object:

@@ -5,6 +5,7 @@ Reading order:
 - `membership`: which workers form the world; pure.
 - `admission`: which connections belong to the job; pure.
 - `lease`: how long a worker may be silent; pure.
+- `event_line`: prints events in pods.
 - `ledger_writer`: writes the ledger from a thread of its own.
 - `peer`: one connection.
 - `handshakes`: the connections that have not authenticated yet.

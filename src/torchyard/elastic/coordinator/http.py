@@ -1,7 +1,9 @@
 """The coordinator's HTTP interface: status, events, metrics and the ledger; scale and stop.
 
 It implements a small part of HTTP/1.1, because the runtime uses the standard library only. A connection serves one
-request. Every path but `/healthz` needs the job's token, which is checked before anything but the head is read.
+request. Every path but `/healthz` and `/metrics` needs the job's token, which is checked before anything but the head
+is read. `/metrics` needs none, as that of most programs, because Prometheus cannot know the token of every job: it
+shows how many workers and steps there are, and nothing of the program.
 """
 
 from __future__ import annotations
@@ -66,13 +68,15 @@ async def authenticate(
     """Read the head of a request, of which `prefix` has been read already.
 
     Returns:
-        the request if it has the job's token; None if it has been answered.
+        the request if it has the job's token or needs none; None if it has been answered.
     """
     try:
         request = await _read_head(prefix, reader)
         if (request.method, request.path) == ("GET", "/healthz"):
             await _send(writer, 200, "text/plain", b"ok\n")
             return None
+        if (request.method, request.path) == ("GET", "/metrics"):
+            return HttpRequest(request.method, request.path, request.query, {})  # without a body
         if not is_token(_bearer_token(request), token):
             raise _HttpError(403, "the bearer token is missing or wrong; use the token of the job")
     except _HttpError as error:
@@ -250,10 +254,12 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
 def metrics(coordinator: Coordinator) -> str:
     """Return the body of `GET /metrics` in Prometheus' text format."""
     membership, ledger_writer = coordinator.membership, coordinator.ledger_writer
+    sampler = coordinator.ledger.sampler
     commits = sorted(ledger_writer.commits)
     recoveries = [entry["total_ms"] / 1000 for entry in coordinator.recovery_times.complete if "total_ms" in entry]
     values: list[tuple[str, str, str, float]] = [
         ("step", "gauge", "last applied step", membership.step),
+        ("records", "gauge", "records of the applied steps", sampler.records_until(membership.step) if sampler else 0),
         ("world_size", "gauge", "workers in the world", len(membership.world)),
         ("workers_connected", "gauge", "workers with a control stream", len(coordinator.workers)),
         ("workers_wanted", "gauge", "target number of workers", membership.limits.target_workers),

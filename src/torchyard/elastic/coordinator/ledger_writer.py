@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from torchyard.elastic.coordinator.event_line import print_event
 from torchyard.elastic.ledger import Ledger, LedgerEvent
 from torchyard.elastic.wire import AppliedRow, Fence, StepsApplied, cut
 
@@ -40,6 +41,7 @@ class LedgerWriter:
 
     def add_event(self, reason: str, message: str, **facts: Any) -> None:
         at, message = time.time(), cut(message)
+        print_event(reason, message, facts)
         self._last_id += 1
         self.events.append({"id": self._last_id, "at": at, "reason": reason, "message": message, "facts": facts})
         self._events.append((at, reason, message, facts))

@@ -1,7 +1,7 @@
 """Prints how far the training is, for the readers of its pods' logs.
 
 Only in pods, where the job shows it: a program on a terminal prints what it wants to. A line every few seconds of the
-first worker, as others of a log: `elastic: step 90/200 loss=0.25`.
+first worker, as others of a log: `elastic: step 90/200 loss=0.25 records=2880`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+
+from torchyard.elastic.coordinator.event_line import is_in_pod
 
 _INTERVAL = 5.0
 
@@ -20,16 +22,16 @@ class ProgressPrinter:
     def __init__(
         self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._is_in_pod = "KUBERNETES_SERVICE_HOST" in environment and "TORCHYARD_ELASTIC_JOB" in environment
+        self._is_in_pod = is_in_pod(environment)
         self._clock = clock
         self._printed: float | None = None
 
-    def applied(self, step: int, steps: int, loss: float, rank: int) -> None:
+    def applied(self, step: int, steps: int, loss: float, rank: int, *, records: int) -> None:
         if not self._is_in_pod or rank != 0:
             return
         now = self._clock()
         if self._printed is not None and now - self._printed < _INTERVAL and step < steps:
             return
         self._printed = now
-        sys.stderr.write(f"elastic: step {step}/{steps} loss={loss:.6g}\n")
+        sys.stderr.write(f"elastic: step {step}/{steps} loss={loss:.6g} records={records}\n")
         sys.stderr.flush()
