@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, getJson, send, whenSignedOut } from './api/http';
+import { keepKey } from './api/proof';
 import type { Session } from './session';
 import { Shell } from './shell';
 
@@ -17,7 +18,8 @@ function takeCode(): string {
 async function signIn(): Promise<Session> {
   const code = takeCode();
   if (code) {
-    await send('login', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ code }) });
+    const response = await send('login', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ code }) });
+    await keepKey(response.headers.get('X-Torchyard-Console-Key') ?? '');
   }
   return getJson<Session>('session');
 }

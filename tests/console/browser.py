@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import http.client
 import json
 import ssl
@@ -29,6 +30,7 @@ class Browser:
     origin: str
     ca: str = ""
     cookies: dict[str, str] = field(default_factory=dict)
+    proof: str = ""
 
     @property
     def is_tls(self) -> bool:
@@ -74,7 +76,16 @@ class Browser:
     def own(self, method: str, path: str, body: object = None, **headers: str) -> Page:
         """As a page of the console sends it."""
         more = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.request(method, f"/console{path}", body, {**OWN, "Origin": self.origin, **more})
+        return self.request(method, f"/console{path}", body, {**self.headers, "Origin": self.origin, **more})
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the pages' own requests."""
+        return {**OWN, **({"X-Torchyard-Console-Proof": self.proof} if self.proof else {})}
 
     def sign_in(self, code: str) -> Page:
-        return self.own("POST", "/login", {"code": code})
+        page = self.own("POST", "/login", {"code": code})
+        if page.status == 204:
+            key = bytes.fromhex(page.headers["X-Torchyard-Console-Key"])
+            self.proof = hmac.new(key, b"torchyard console", "sha256").hexdigest()
+        return page

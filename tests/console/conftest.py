@@ -51,14 +51,14 @@ def local_console(yard: Server, pages: Path, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def local_cookies(local_console: Process) -> dict[str, str]:
-    """The cookies of the only code that `yard console` prints. It is used once, and soon: it expires."""
+def local_session(local_console: Process) -> Browser:
+    """The session of the only code that `yard console` prints. It is used once, and soon: it expires."""
     match = re.search(r"(http://\S+)/console/#login=(\S+)", local_console.log.read_text())
     assert match is not None
     first = Browser(match[1])
     assert first.sign_in(match[2]).status == 204
     assert Browser(match[1]).sign_in(match[2]).status == 401, "the code was used"
-    return first.cookies
+    return first
 
 
 @pytest.fixture(params=["plane", "local"])
@@ -67,7 +67,7 @@ def browser(request: pytest.FixtureRequest, yard: Server) -> Browser:
     if request.param == "plane":
         return Browser(yard.url, str(yard.ca))
     process: Process = request.getfixturevalue("local_console")
-    request.getfixturevalue("local_cookies")  # before the code expires
+    request.getfixturevalue("local_session")  # before the code expires
     match = re.search(r"(http://127\.0\.0\.1:\d+)/console/#login=", process.log.read_text())
     assert match is not None
     return Browser(match[1])
@@ -86,5 +86,6 @@ def signed_in(browser: Browser, yard: Server, request: pytest.FixtureRequest) ->
     if browser.is_tls:
         assert browser.sign_in(plane_code(yard, yard.token)).status == 204
     else:
-        browser.cookies = dict(request.getfixturevalue("local_cookies"))
+        session: Browser = request.getfixturevalue("local_session")
+        browser.cookies, browser.proof = dict(session.cookies), session.proof
     return browser

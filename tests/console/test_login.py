@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.console.browser import OWN, Browser
+from tests.console.browser import Browser
 from tests.console.conftest import plane_code
 from tests.support.kubernetes import Server
 
@@ -38,7 +38,7 @@ def test_the_kubernetes_api_answers_with_the_rights_of_the_user(signed_in: Brows
 
 def test_a_watch_is_streamed(signed_in: Browser, yard: Server) -> None:
     path = "/console/k8s/api/v1/namespaces/default/configmaps?watch=true"
-    response = signed_in.send("GET", path, headers=OWN)
+    response = signed_in.send("GET", path, headers=signed_in.headers)
     assert response.status == 200
     name = f"watched-{'plane' if signed_in.is_tls else 'local'}"
     created = yard.admin.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": name}})
@@ -59,7 +59,7 @@ def test_many_watches_share_one_response(signed_in: Browser) -> None:
             {"id": "log", "path": "/api/v1/namespaces/default/pods/missing/log?follow=true"},
         ]
     }
-    response = signed_in.send("POST", "/console/streams", opening, OWN)
+    response = signed_in.send("POST", "/console/streams", opening, signed_in.headers)
     assert response.status == 200
     stream = json.loads(response.readline())["stream"]
     lines: dict[str, dict[str, Any]] = {}
@@ -127,6 +127,6 @@ def test_a_cookie_is_no_credential_outside_the_console(yard: Server) -> None:
     browser.sign_in(plane_code(yard, yard.token))
     assert browser.own("GET", "/k8s/api/v1/pods").status == 200
     for path in ("/api/v1/pods", "/metrics", "/console/../api/v1/pods", "/consolation", "//console/session"):
-        page = browser.request("GET", path, headers={**OWN, "Origin": browser.origin})
+        page = browser.request("GET", path, headers={**browser.headers, "Origin": browser.origin})
         assert page.status in (403, 404), (path, page.status)
         assert b"yard-admin" not in page.body

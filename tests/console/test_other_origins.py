@@ -168,6 +168,19 @@ def test_a_body_of_a_stranger_is_not_read(yard: Server) -> None:
         connection.close()
 
 
+def test_a_cookie_that_another_port_of_the_machine_received_is_worth_nothing(signed_in: Browser) -> None:
+    """Browsers send cookies to every port; a program that received one is no browser, and sends any header."""
+    proof = signed_in.proof
+    requests = [("GET", "/session"), ("GET", "/history"), ("GET", "/k8s/api/v1/pods"), ("POST", "/streams")]
+    for stolen in ("", "1", proof[:-1], proof.upper(), "0" * 64):
+        signed_in.proof = stolen
+        for method, path in requests:
+            assert signed_in.own(method, path).status == 401, (stolen, path)
+        assert signed_in.own("POST", "/codes").status == 401
+    signed_in.proof = proof
+    assert signed_in.own("GET", "/session").status == 200
+
+
 def test_a_session_ends_when_its_token_is_revoked(yard: Server) -> None:
     yard.admin.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "visitor"}})
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}

@@ -13,7 +13,7 @@ from torchyard.api.errors import StatusError
 from torchyard.console import multiplex
 from torchyard.console import sessions as module
 from torchyard.console.request import ConsoleBackend, ConsoleRequest, ConsoleResponse, KubernetesRequest
-from torchyard.console.sessions import CODE_SECONDS, SESSION_SECONDS, ConsoleSessions
+from torchyard.console.sessions import CODE_SECONDS, SESSION_SECONDS, ConsoleSessions, proof_of
 
 
 class Clock:
@@ -24,15 +24,33 @@ class Clock:
 
 
 def sign_in(sessions: ConsoleSessions[str], credential: str = "alice") -> str:
-    header = sessions.sign_in(sessions.issue_code(credential), is_tls=True)
+    header = sessions.sign_in(sessions.issue_code(credential), is_tls=True).cookie
     return header.partition(";")[0]
 
 
 def test_a_cookie_is_for_the_console_alone_and_no_script_can_read_it() -> None:
     sessions: ConsoleSessions[str] = ConsoleSessions("c")
-    header = sessions.sign_in(sessions.issue_code("alice"), is_tls=True)
+    header = sessions.sign_in(sessions.issue_code("alice"), is_tls=True).cookie
     assert header.split("; ")[1:] == ["Path=/console", "Max-Age=43200", "HttpOnly", "SameSite=Strict", "Secure"]
-    assert "Secure" not in sessions.sign_in(sessions.issue_code("alice"), is_tls=False)
+    assert "Secure" not in sessions.sign_in(sessions.issue_code("alice"), is_tls=False).cookie
+
+
+def test_a_cookie_without_the_proof_of_its_own_session_authenticates_nobody() -> None:
+    sessions: ConsoleSessions[str] = ConsoleSessions("c")
+    alice, bob = (sessions.sign_in(sessions.issue_code(name), is_tls=True) for name in ("alice", "bob"))
+    cookies = [session.cookie.partition(";")[0] for session in (alice, bob)]
+    assert alice.key != bob.key and len(bytes.fromhex(alice.key)) == 32
+    session = sessions.authenticate(cookies[0], proof_of(alice.key))
+    assert session is not None and session.credential == "alice"
+    for cookie, proof in (
+        (cookies[0], ""),
+        (cookies[0], alice.key),
+        (cookies[0], proof_of(bob.key)),
+        (cookies[1], proof_of(alice.key)),
+        ("", proof_of(alice.key)),
+    ):
+        assert sessions.authenticate(cookie, proof) is None
+    assert alice.key not in repr(session) and "proof" not in repr(session)
 
 
 def test_a_code_is_used_once_and_expires() -> None:

@@ -92,6 +92,9 @@ async def test_proxies_answer_as_kubernetes_does(node: RunningNode, tmp_path: Pa
         received = await asyncio.to_thread(proxy_cases.upgrade, url, token.strip(), path)
         assert received.startswith(b"HTTP/1.1 101 ") and received.endswith(b"\r\n\r\necho hello\n")
     assert await asyncio.to_thread(anonymous_status, url) == 403
+    assert await asyncio.to_thread(page_policy, url, token.strip(), "kubectl/v1.34") is None
+    policy = await asyncio.to_thread(page_policy, url, token.strip(), "Mozilla/5.0 (X11; Linux x86_64)")
+    assert policy is not None and policy.startswith("sandbox ") and "allow-same-origin" not in policy
     await check_node_proxy(node, url, token.strip())
 
 
@@ -112,6 +115,19 @@ async def check_node_proxy(node: RunningNode, url: str, token: str) -> None:
     pods = json.loads(answers[3][1])
     assert (pods["kind"], [pod["metadata"]["name"] for pod in pods["items"]]) == ("PodList", ["web"])
     assert json.loads(answers[4][1])["message"] == 'nodes "other" not found'
+
+
+def page_policy(url: str, token: str, program: str) -> str | None:
+    """The policy of a page of a pod: in a browser it must not have the origin of the server, which the console has."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(urlsplit(url).netloc, context=context, timeout=30)
+    headers = {"Authorization": f"Bearer {token}", "User-Agent": program}
+    connection.request("GET", "/api/v1/namespaces/default/services/web:http/proxy/any", headers=headers)
+    try:
+        return connection.getresponse().headers["Content-Security-Policy"]
+    finally:
+        connection.close()
 
 
 def anonymous_status(url: str) -> int:

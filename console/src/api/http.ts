@@ -1,4 +1,5 @@
 // Requests to the server that serves the pages. URLs are relative, so that the pages work below any prefix.
+import { currentProof, readProof } from './proof';
 
 export interface StatusBody {
   message?: string;
@@ -16,8 +17,9 @@ export class ApiError extends Error {
   }
 }
 
-// A page of another origin cannot send this header without a preflight, which the server refuses.
+// A page of another origin cannot send these headers without a preflight, which the server refuses.
 const HEADER = { 'X-Torchyard-Console': '1' };
+const PROOF = 'X-Torchyard-Console-Proof';
 
 let onSignedOut = (): void => {};
 
@@ -27,11 +29,20 @@ export function whenSignedOut(handler: () => void): void {
 }
 
 export async function send(path: string, init: RequestInit = {}): Promise<Response> {
-  const headers = { ...HEADER, ...(init.headers as Record<string, string> | undefined) };
-  const response = await fetch(path, { ...init, headers, credentials: 'same-origin', cache: 'no-store' });
+  const proof = await currentProof();
+  let response = await request(path, init, proof);
+  if (response.status === 401) {
+    const newer = await readProof(); // another window may have signed in meanwhile
+    if (newer && newer !== proof) response = await request(path, init, newer);
+  }
   if (response.ok) return response;
   if (response.status === 401) onSignedOut();
   throw await toError(response);
+}
+
+function request(path: string, init: RequestInit, proof: string): Promise<Response> {
+  const headers = { ...HEADER, ...(proof ? { [PROOF]: proof } : {}), ...(init.headers as Record<string, string> | undefined) };
+  return fetch(path, { ...init, headers, credentials: 'same-origin', cache: 'no-store' });
 }
 
 export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {

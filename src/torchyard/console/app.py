@@ -4,13 +4,13 @@
 | --- | --- | --- |
 | `GET /` and the other pages | everyone | the built pages: they hold no data |
 | `POST /codes` | credentials of the API server, never a cookie | a one-time code |
-| `POST /login` | a one-time code | the cookie of a session |
+| `POST /login` | a one-time code | the cookie of a session, and the key of its pages |
 | `POST /logout` | a session | ends it |
 | `GET /session`, `/samples/…`, `/history` | a session, or credentials | JSON |
 | `/k8s/…` | a session, or credentials | what the Kubernetes API answers this user |
 | `/streams`, `/streams/ID` | a session, or credentials | many watches and logs in one response |
 
-Everything but the pages needs the header `X-Torchyard-Console: 1`.
+Everything but the pages needs the header `X-Torchyard-Console: 1`, and with a cookie also `X-Torchyard-Console-Proof`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from torchyard.console.request import (
     json_response,
     status_response,
 )
-from torchyard.console.sessions import CODE_SECONDS, ConsoleSession, ConsoleSessions
+from torchyard.console.sessions import CODE_SECONDS, KEY_HEADER, PROOF_HEADER, ConsoleSession, ConsoleSessions
 
 MAX_LOGIN_BYTES = 1024
 _METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
@@ -68,13 +68,13 @@ class ConsoleApp(Generic[CallerT, CredentialT]):
         self._hub = StreamHub(backend, user_of)
 
     def session_of(self, request: ConsoleRequest) -> ConsoleSession[CredentialT] | None:
-        """The session whose cookie a request has, if a page of the console sent it."""
+        """The session whose cookie and proof a request has, if a page of the console sent it."""
         cookies = request.headers.get("Cookie", "")
         if not cookies:
             return None
         check_host(request, self._hosts)
         check_own_request(request)
-        return self.sessions.find(cookies)
+        return self.sessions.authenticate(cookies, request.headers.get(PROOF_HEADER, ""))
 
     async def handle(
         self, request: ConsoleRequest, caller: CallerT | None, credential: CredentialT | None = None
@@ -129,9 +129,9 @@ class ConsoleApp(Generic[CallerT, CredentialT]):
                 raise errors.unauthorized()
             return json_response({"code": self.sessions.issue_code(credential), "expiresInSeconds": int(CODE_SECONDS)})
         if request.path == "/login":
-            cookie = self.sessions.sign_in(_code(request.body), is_tls=request.is_tls)
-        else:
-            cookie = self.sessions.sign_out(request.headers.get("Cookie", ""), is_tls=request.is_tls)
+            cookie, key = self.sessions.sign_in(_code(request.body), is_tls=request.is_tls)
+            return ConsoleResponse(204, headers={"Set-Cookie": cookie, KEY_HEADER: key})
+        cookie = self.sessions.sign_out(request.headers.get("Cookie", ""), is_tls=request.is_tls)
         return ConsoleResponse(204, headers={"Set-Cookie": cookie})
 
     async def _answer(self, request: ConsoleRequest, caller: CallerT) -> ConsoleResponse:

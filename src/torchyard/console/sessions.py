@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from torchyard.api.errors import StatusError, too_many_requests
 
@@ -20,6 +21,9 @@ SESSION_SECONDS = 12 * 3600.0
 MAX_CODES = 64
 MAX_SESSIONS = 64
 COOKIE_PATH = "/console"
+PROOF_HEADER = "X-Torchyard-Console-Proof"
+KEY_HEADER = "X-Torchyard-Console-Key"
+_PROOF_TEXT = b"torchyard console"
 
 CredentialT = TypeVar("CredentialT")
 
@@ -30,6 +34,7 @@ class ConsoleSession(Generic[CredentialT]):
 
     credential: CredentialT
     expires: float
+    proof: bytes = field(repr=False)  # the digest of what a page of the session sends in a header
     _streams: set[asyncio.Task[object]] = field(default_factory=set)
 
     async def stream(self, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -49,6 +54,13 @@ class ConsoleSession(Generic[CredentialT]):
     def end_streams(self) -> None:
         for task in self._streams:
             task.cancel()
+
+
+class SignedIn(NamedTuple):
+    """What a browser gets: the Set-Cookie header, and the key with which its pages compute their proof."""
+
+    cookie: str
+    key: str = ""
 
 
 class ConsoleSessions(Generic[CredentialT]):
@@ -79,8 +91,8 @@ class ConsoleSessions(Generic[CredentialT]):
         self._codes[_digest(code)] = now + CODE_SECONDS, credential
         return code
 
-    def sign_in(self, code: str, *, is_tls: bool) -> str:
-        """Begin a session; returns the Set-Cookie header. Raises 401 if the code is unknown, used or too old."""
+    def sign_in(self, code: str, *, is_tls: bool) -> SignedIn:
+        """Begin a session. Raises 401 if the code is unknown, used or too old."""
         now = self._clock()
         expires, credential = self._codes.pop(_digest(code), (0.0, None))
         if credential is None or expires <= now:
@@ -91,12 +103,23 @@ class ConsoleSessions(Generic[CredentialT]):
         own = [digest for digest, session in self._sessions.items() if self._user_of(session.credential) == user]
         if len(own) >= MAX_SESSIONS:
             self._end(own[0])  # the oldest
-        secret = secrets.token_urlsafe(32)
-        self._sessions[_digest(secret)] = ConsoleSession(credential, now + SESSION_SECONDS)
-        return self._set_cookie(secret, int(SESSION_SECONDS), is_tls=is_tls)
+        secret, key = secrets.token_urlsafe(32), secrets.token_hex(32)
+        session = ConsoleSession(credential, now + SESSION_SECONDS, _digest(proof_of(key)))
+        self._sessions[_digest(secret)] = session
+        return SignedIn(self._set_cookie(secret, int(SESSION_SECONDS), is_tls=is_tls), key)
+
+    def authenticate(self, cookies: str, proof: str) -> ConsoleSession[CredentialT] | None:
+        """The session of a Cookie header, if the proof of its pages comes with it.
+
+        Browsers send a cookie to every port of a machine, so another program on the machine may have received it. The
+        key of the proof is bound to the origin of the console, with its port, and never sent.
+        """
+        session = self.find(cookies)
+        is_proven = session is not None and secrets.compare_digest(session.proof, _digest(proof))
+        return session if is_proven else None
 
     def find(self, cookies: str) -> ConsoleSession[CredentialT] | None:
-        """The session of a Cookie header."""
+        """The session of a Cookie header, which alone is no authentication."""
         secret = self._secret(cookies)
         session = self._sessions.get(_digest(secret)) if secret else None
         if session is None or session.expires > self._clock():
@@ -125,6 +148,11 @@ class ConsoleSessions(Generic[CredentialT]):
     def _set_cookie(self, value: str, seconds: int, *, is_tls: bool) -> str:
         secure = "; Secure" if is_tls else ""
         return f"{self._cookie}={value}; Path={COOKIE_PATH}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+
+
+def proof_of(key: str) -> str:
+    """What the pages of a session send: an HMAC, so that a browser can keep the key where no program can read it."""
+    return hmac.new(bytes.fromhex(key), _PROOF_TEXT, hashlib.sha256).hexdigest()
 
 
 def _digest(secret: str) -> bytes:

@@ -75,7 +75,7 @@ def run_console(kubeconfig: Path, directory: Path) -> Iterator[str]:
 
 
 def sign_in(chromium: Any, link: str) -> Any:
-    """Open the link in a browser and return its cookies."""
+    """Open the link in a browser and return its profile: the cookie, and the key that no page can read."""
     context = chromium.new_context()
     page = context.new_page()
     page.goto(link)
@@ -83,9 +83,8 @@ def sign_in(chromium: Any, link: str) -> Any:
     assert "login" not in page.url, "the code stays in the address bar"
     stored = page.evaluate("JSON.stringify([localStorage, sessionStorage])")
     assert link.split("#login=")[1] not in stored
-    state = context.storage_state()
-    context.close()
-    return state
+    page.close()
+    return context
 
 
 @pytest.fixture(scope="module")
@@ -97,26 +96,23 @@ def link(plane: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 @pytest.fixture(scope="module")
 def signed_in(chromium: Any, link: str) -> Any:
-    """The cookies of a browser that has opened the link."""
+    """The profile of a browser that has opened the link."""
     return sign_in(chromium, link)
 
 
 class Console:
     """One window, at 1280 pixels unless a test says otherwise. Errors of the pages fail the test."""
 
-    def __init__(self, chromium: Any, base: str, state: Any) -> None:
-        self._chromium, self.base, self._state = chromium, base, state
+    def __init__(self, base: str, profile: Any) -> None:
+        self.base, self._profile = base, profile
         self.errors: list[str] = []
-        self._contexts: list[Any] = []
+        self._pages: list[Any] = []
 
     def window(self, *, width: int = 1280, dark: bool = False) -> Any:
-        context = self._chromium.new_context(
-            storage_state=self._state,
-            viewport={"width": width, "height": 760},
-            color_scheme="dark" if dark else "light",
-        )
-        self._contexts.append(context)
-        page = context.new_page()
+        page = self._profile.new_page()
+        self._pages.append(page)
+        page.set_viewport_size({"width": width, "height": 760})
+        page.emulate_media(color_scheme="dark" if dark else "light")
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", self._note)
@@ -136,13 +132,13 @@ class Console:
         page.wait_for_selector(".shell")
 
     def close(self) -> None:
-        for context in self._contexts:
-            context.close()
+        for page in self._pages:
+            page.close()
 
 
 @pytest.fixture
-def console(chromium: Any, link: str, signed_in: Any) -> Iterator[Console]:
-    console = Console(chromium, link.split("#", maxsplit=1)[0], signed_in)
+def console(link: str, signed_in: Any) -> Iterator[Console]:
+    console = Console(link.split("#", maxsplit=1)[0], signed_in)
     yield console
     console.close()
     assert console.errors == []

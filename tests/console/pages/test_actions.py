@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from tests.console.pages.conftest import Console
+import yaml
+from tests.console.pages.conftest import Console, run_console, sign_in
 from tests.console.pages.jobs import PYTORCHJOBS, pytorchjob
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
@@ -65,6 +67,60 @@ def test_actions_that_are_not_allowed_are_disabled_with_the_reason(console: Cons
     for name in ("Stop", "Rerun", "Delete"):
         page.locator(f"button:disabled:has-text('{name}')").wait_for()
         assert "You may not" in page.get_by_role("button", name=name).get_attribute("title")
+
+
+def test_a_user_who_may_only_read_sees_everything_and_changes_nothing(
+    chromium: Any, plane: Server, tmp_path: Path
+) -> None:
+    with run_console(reader_kubeconfig(plane, tmp_path), tmp_path) as link:
+        console = Console(link.partition("#")[0], sign_in(chromium, link))
+        page = console.open("/job/default/pytorchjobs.kubeflow.org/training")
+        page.locator("text=master-0").first.wait_for()
+        for name in ("Stop", "Rerun", "Delete"):
+            page.locator(f"button:disabled:has-text('{name}')").wait_for()
+        page.locator("button[title='You may not delete PyTorchJobs in this namespace.']").wait_for()
+        console.go(page, "/job/default/pytorchjobs.kubeflow.org/training?tab=logs")
+        page.locator("text=loss=").first.wait_for()
+        refused = page.evaluate(
+            """() => new Promise((resolve) => {
+              const opening = indexedDB.open('torchyard-console', 1);
+              opening.onsuccess = () => {
+                const reading = opening.result.transaction('keys').objectStore('keys').get('proof');
+                reading.onsuccess = () => crypto.subtle.exportKey('raw', reading.result).then(
+                  () => resolve('exported'), (error) => resolve(error.name));
+              };
+            })"""
+        )
+        assert refused == "InvalidAccessError", "the key cannot be read out"
+        page.reload()
+        page.locator("text=loss=").first.wait_for()
+        console.close()
+        assert console.errors == []
+
+
+def reader_kubeconfig(plane: Server, directory: Path) -> Path:
+    """The kubeconfig of a service account that may read what there is, and nothing else."""
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": "default"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"}
+    for path, body in (
+        (accounts, {"metadata": {"name": "reader"}}),
+        (f"{rbac}/clusterroles", {"metadata": {"name": "reader"}, "rules": rules}),
+        (
+            f"{rbac}/clusterrolebindings",
+            {"metadata": {"name": "reader"}, "subjects": [subject], "roleRef": reference},
+        ),
+    ):
+        assert plane.admin.post(path, body).status == 201
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = plane.admin.post(f"{accounts}/reader/token", request).json["status"]["token"]
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    file = directory / "reader.kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    return file
 
 
 def test_without_a_session_the_page_says_what_to_run(console: Console, chromium: Any, link: str) -> None:

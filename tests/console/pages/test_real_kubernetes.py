@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 def test_the_pages_work_on_a_cluster_without_torchyard(chromium: Any, kube: Server, tmp_path: Path) -> None:
     assert kube.admin.post(JOBS, job("on-a-cluster", "print(1)")).status == 201
     with run_console(kube.kubeconfig, tmp_path) as link:
-        console = Console(chromium, link.partition("#")[0], sign_in(chromium, link))
+        console = Console(link.partition("#")[0], sign_in(chromium, link))
         page = console.open("/jobs")
         page.locator(".job-row", has_text="on-a-cluster").click()
         page.locator(".why", has_text="Job on-a-cluster is Pending").wait_for()
