@@ -40,3 +40,14 @@ it('keeps series bounded and in order', () => {
   expect(points.every(([x], index) => index === 0 || x > (points[index - 1]?.[0] ?? 0))).toBe(true);
   expect(stepName(['loss', 'step'])).toBe('step');
 });
+
+describe('hostile lines', () => {
+  // A hundred thousand characters each, a hundred times: a pattern that backtracks would not end within the time of a test.
+  it.each(['a', 'a.', 'a/', 'a-', 'a ', 'a=', 'a:', "'", '"a', 'a=1', 'a=1:', 'a=1.', '=', '= ', ' = -', 'a=nan', '1', '.', 'is', 'x.py', 'a=1e', '%', '1%|', '[1/1 (1', 'step ', 'epoch 1/', '\u001b[', '\r'])('%j repeated', (part) => {
+    const line = part.repeat(100_000 / part.length);
+    for (let count = 0; count < 100; count += 1) {
+      parseMetrics(line);
+      parseProgress(line.slice(0, 2000));
+    }
+  });
+});

@@ -1,14 +1,14 @@
 // The metrics and the progress that programs print, read from their log lines. The same rules as the plane's own.
 
 const NUMBER = String.raw`[-+]?(?:\d+\.\d*|\.?\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)`;
-const SOURCE_FILE = String.raw`[^\s:=]*\.(?:py|cc|cpp|cu|h)\b`; // of a log line: `run.py:766]`
+const SOURCE_FILE = String.raw`[\w./-]{0,100}\.(?:py|cc|cpp|cu|h)\b`; // of a log line: `run.py:766]`
 // `loss=0.25`, `loss: 0.25`, `"val_loss": 2.5e-1`, `accuracy = 91.5%`; not `12:30:00` or `v1=`
 const METRIC = new RegExp(
-  String.raw`(?<![\w./:-])["']?((?!is\b)(?!${SOURCE_FILE})[A-Za-z_][A-Za-z0-9_/.-]*)["']?\s*[:=]\s*` +
-    String.raw`(${NUMBER})(?:\s?%)?(?!\d|\.\d|[\w:/.-]*[A-Za-z_:/])`,
+  String.raw`(?<![\w./:-])["']?((?=[A-Za-z_])(?!is\b)(?!${SOURCE_FILE})[A-Za-z_][A-Za-z0-9_/.-]{0,127}(?![A-Za-z0-9_/.-]))["']?\s{0,8}[:=]\s{0,8}` +
+    String.raw`["']?(${NUMBER})(?:\s?%)?(?!\d|\.\d|[\w:/.-]{0,64}[A-Za-z_:/])`,
   'gi',
 );
-// The pattern is costly for long lines without a name and a number in them; a metric stands near the start.
+// Every quantifier is bounded, so that the time is linear in the length of a line; a metric stands near the start.
 const MAX_LINE = 2000;
 
 export function parseMetrics(line: string): [string, number][] {
@@ -34,7 +34,8 @@ const STEPS = /\b(?:steps?|iter(?:ation)?s?|batch(?:es)?)\b[\s:=#[(]*(\d+)\s*(?:
 const EPOCHS = /\bepochs?\b[\s:=#[(]*(\d+)\s*(?:\/|\bof\b)\s*(\d+)/i;
 
 /** The share that a line reports, 0 to 100. A percentage alone is none: an accuracy is printed the same way. */
-export function parseProgress(line: string): number | undefined {
+export function parseProgress(full: string): number | undefined {
+  const line = full.slice(0, MAX_LINE);
   for (const pattern of PERCENT) {
     const share = Number(pattern.exec(line)?.[1]);
     if (share <= 100) return share;

@@ -121,8 +121,9 @@ export function JobsPage({ route }: { route: Route }): JSX.Element {
           reveal={cursor}
           depends={[lines, columns, now, cursor, marked]}
           minWidth={widthOf(columns)}
+          columns={columns.map((each) => each.width).join(' ')}
           header={<Head columns={columns} query={query} />}
-          render={(index, top) => <Row key={index} line={lines[index] as Line} top={top} columns={columns} now={now} selected={index === cursor.index} marked={marked} mark={mark} />}
+          render={(index, top, slot) => <Row key={slot} line={lines[index] as Line} top={top} columns={columns} now={now} selected={index === cursor.index} marked={marked} mark={mark} />}
         />
       )}
     </main>
@@ -141,18 +142,13 @@ function CompareButton({ marked, clear }: { marked: JobRow[]; clear: () => void 
 
 const widthOf = (columns: Column[]): number => columns.reduce((sum, column) => sum + column.min + 12, 16);
 
-const template = (columns: Column[]): Record<string, string> => ({
-  gridTemplateColumns: columns.map((each) => each.width).join(' '),
-  minWidth: `${widthOf(columns)}px`,
-});
-
 function Head({ columns, query }: { columns: Column[]; query: ListQuery }): JSX.Element {
   const toggle = (column: Column): void => {
     const descending = query.sort === column.sort ? !query.descending : column.sort === 'created';
     setQuery({ sort: `${descending ? '-' : ''}${column.sort}` });
   };
   return (
-    <div class="jobs-head" style={template(columns)}>
+    <div class="jobs-head">
       {columns.map((column) => (
         <button key={column.name} onClick={() => toggle(column)} aria-label={`Sort by ${column.name}`}>
           {column.name}
@@ -185,7 +181,7 @@ function Row({ line, top, columns, now, selected, marked, mark }: RowProps): JSX
     mark(row);
   };
   return (
-    <a class={`vrow job-row ${selected ? 'selected' : ''}`} href={jobLink(row)} style={{ top: `${top}px`, ...template(columns) }} onClick={click} title={row.message || undefined} aria-current={selected ? 'true' : undefined}>
+    <a class={`vrow job-row ${selected ? 'selected' : ''}`} href={jobLink(row)} style={{ top: `${top}px` }} onClick={click} title={row.message || undefined} aria-current={selected ? 'true' : undefined}>
       {columns.map((column) => <span key={column.name} class={`ellipsis ${column.class ?? ''}`}>{chosen && column.name === 'Name' ? '☑ ' : ''}{column.cell(row, now)}</span>)}
     </a>
   );

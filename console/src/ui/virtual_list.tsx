@@ -11,7 +11,8 @@ export interface VirtualListProps {
   class?: string;
   header?: ComponentChildren;
   headerHeight?: number;
-  render: (index: number, top: number) => JSX.Element;
+  /** `slot` is the key of the row: rows that leave the window give their elements to those that enter it. */
+  render: (index: number, top: number, slot: number) => JSX.Element;
   /** What `render` depends on. Rows are drawn again only if one of these changes, not while the list scrolls. */
   depends: unknown[];
   /** A row to bring into sight; the number after it repeats the wish. */
@@ -21,6 +22,8 @@ export interface VirtualListProps {
   onFollow?: (atEnd: boolean) => void;
   listRef?: Ref<HTMLDivElement>;
   minWidth?: number;
+  /** The columns of a grid, for the header and all rows: `--columns` of the list, and no style of each row. */
+  columns?: string;
 }
 
 export function VirtualList(props: VirtualListProps): JSX.Element {
@@ -76,17 +79,20 @@ export function VirtualList(props: VirtualListProps): JSX.Element {
   const first = Math.max(0, Math.floor(window_.top / rowHeight) - OVERSCAN);
   const last = Math.min(count, Math.ceil((window_.top + window_.height) / rowHeight) + OVERSCAN);
   const rows: JSX.Element[] = [];
+  // As many slots as rows fit, so that no two rows of a window share one.
+  const slots = Math.ceil(window_.height / rowHeight) + 2 * OVERSCAN + 1;
   // Preact leaves an element alone if it gets the same object again.
-  const cache = useMemo(() => new Map<number, JSX.Element>(), props.depends);
+  const cache = useMemo(() => new Map<number, JSX.Element>(), [...props.depends, slots]);
   for (let index = first; index < last; index += 1) {
-    const row = cache.get(index) ?? props.render(index, index * rowHeight);
+    const row = cache.get(index) ?? props.render(index, index * rowHeight, index % slots);
     cache.set(index, row);
     rows.push(row);
   }
   for (const index of cache.keys()) if (index < first || index >= last) cache.delete(index);
   const size = { height: `${count * rowHeight}px`, ...(props.minWidth ? { minWidth: `${props.minWidth}px` } : {}) };
+  const grid = props.columns ? { '--columns': props.columns, '--width': `${props.minWidth ?? 0}px` } : {};
   return (
-    <div ref={ref} class={`vlist ${props.class ?? ''}`} tabIndex={0} role="region" aria-label={props.label}>
+    <div ref={ref} style={grid} class={`vlist ${props.class ?? ''}`} tabIndex={0} role="region" aria-label={props.label}>
       {props.header}
       <div class="vspace" style={size}>{rows}</div>
     </div>

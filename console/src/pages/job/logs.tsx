@@ -81,7 +81,7 @@ export function LogsTab({ logs }: Body): JSX.Element {
           follow={following}
           onFollow={onFollow}
           minWidth={longest * CHARACTER + 220}
-          render={(index, top) => <Line key={index} line={store.view[index] as LogLine} top={top} label={sources[store.view[index]?.source ?? 0]?.label ?? ''} showTime={showTime} hit={index === reveal.index} />}
+          render={(index, top, slot) => <Line key={slot} line={store.view[index] as LogLine} top={top} label={sources[store.view[index]?.source ?? 0]?.label ?? ''} showTime={showTime} hit={index === reveal.index} />}
         />
       ) : (
         <Empty>{store.lines.length ? 'No line matches.' : 'No log lines yet.'}</Empty>
