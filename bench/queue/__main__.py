@@ -255,10 +255,14 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=6, help="queues per cohort")
     parser.add_argument("--per-queue", type=int, default=500, help="workloads per queue; a multiple of 10")
     parser.add_argument("--backlogs", type=int, nargs="+", default=[1_000, 10_000, 50_000], help="pending workloads")
+    parser.add_argument("--queues-of-backlog", type=int, default=200, help="ClusterQueues of backlog")
     parser.add_argument("--fair", action="store_true", help="with fair sharing; only for backlog")
+    parser.add_argument("--preempt", action="store_true", help="with preemption in cohorts; only for backlog")
     arguments = parser.parse_args()
     if arguments.benchmark == "backlog":
-        run_backlog(tuple(arguments.backlogs), is_fair=arguments.fair)
+        run_backlog(
+            tuple(arguments.backlogs), arguments.queues_of_backlog, is_fair=arguments.fair, preempts=arguments.preempt
+        )
         return
     prefer_uvloop()
     asyncio.run(_measure(arguments))

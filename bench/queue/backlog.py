@@ -1,26 +1,28 @@
 """The cost of one decision while many workloads wait: `core.queue` alone, without a server.
 
-200 ClusterQueues under cohorts of five levels, of which every one may borrow from all others. Workloads of one to four
-cpus fill the quota, and the backlog waits behind them. Then admitted workloads finish, one after the other: measured is
-the time from the end of one to the decision who gets its quota. The backlogs have different sizes, the queues do not.
+ClusterQueues, 200 by default, under cohorts of five levels, of which every one may borrow from all others. Workloads of
+one to four cpus fill the quota, and the backlog waits behind them. Then admitted workloads finish, one after the other:
+measured is the time from the end of one to the decision who gets its quota. The backlogs have different sizes, the
+queues do not.
+With preemption, workloads that are preempted end at once, so that one end leads to several decisions.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections import deque
 from typing import NamedTuple
 
 from bench.quantiles import quantile
 from torchyard.api.objects import Object
-from torchyard.core.queue.scheduler import Admit, SchedulingDecision, schedule
+from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingDecision, schedule
 from torchyard.core.queue.settings import FairSharing
 from torchyard.core.queue.state import QueueState
 from torchyard.core.queue.workload_info import Key
 
-_CLUSTER_QUEUES, _LEVELS, _CHILDREN, _CPUS = 200, 5, 3, 10
-_FINISHED = 1000
+_LEVELS, _CHILDREN, _CPUS = 5, 3, 10
+_FINISHED, _FINISHED_WITH_PREEMPTION = 1000, 20
+_PREEMPTION = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 _NAMESPACE = "default"
 
 
@@ -40,39 +42,45 @@ class Result(NamedTuple):
         )
 
 
-def run_backlog(backlogs: tuple[int, ...], *, is_fair: bool) -> None:
+def run_backlog(backlogs: tuple[int, ...], cluster_queues: int, *, is_fair: bool, preempts: bool) -> None:
     for backlog in backlogs:
-        print(_measure(backlog, is_fair=is_fair), flush=True)
+        print(_measure(backlog, cluster_queues, is_fair=is_fair, preempts=preempts), flush=True)
 
 
-def _measure(backlog: int, *, is_fair: bool) -> Result:
+def _measure(backlog: int, cluster_queues: int, *, is_fair: bool, preempts: bool) -> Result:
     chance = random.Random(backlog)
     started = time.process_time()
-    state = build(_CLUSTER_QUEUES, backlog, chance, is_fair=is_fair, preemption={})
-    running: deque[Key] = deque()
-    while decisions := _admitted(_settle(state)):
-        running += decisions
+    state = build(cluster_queues, backlog, chance, is_fair=is_fair, preemption=_PREEMPTION if preempts else {})
+    while _admitted(_settle(state)):
+        pass
     built = time.process_time() - started
     cpu_ms: list[float] = []
     wall_ms: list[float] = []
     decided = 0
-    for _ in range(_FINISHED):
-        running.rotate(chance.randrange(len(running)))
-        finished = running.popleft()
+    for _ in range(_FINISHED_WITH_PREEMPTION if preempts else _FINISHED):
+        running = [info.key for info in state.cache.workloads.values() if info.reserved_in]
+        finished = chance.choice(running)
         cpu, wall = time.process_time(), time.perf_counter()
         state.remove_workload(finished)
         admitted = _admitted(_settle(state))
         cpu_ms.append((time.process_time() - cpu) * 1000)
         wall_ms.append((time.perf_counter() - wall) * 1000)
         decided += len(admitted)
-        running += admitted
     return Result(backlog, built, cpu_ms, wall_ms, decided)
 
 
 def _settle(state: QueueState) -> list[SchedulingDecision]:
-    decisions = schedule(state, 0.0)
+    decisions = _schedule(state)
     while state.pending.active:
-        decisions += schedule(state, 0.0)
+        decisions += _schedule(state)
+    return decisions
+
+
+def _schedule(state: QueueState) -> list[SchedulingDecision]:
+    decisions = schedule(state, 0.0)
+    for decision in decisions:
+        for target in decision.targets if isinstance(decision, Preempt) else ():
+            state.remove_workload(target.info.key)
     return decisions
 
 

@@ -227,7 +227,12 @@ def _may_preempt_in_queue(cq: ClusterQueue, heap: PendingHeap) -> bool:
 
 def _may_preempt_fairly(cq: ClusterQueue, heap: PendingHeap, shares: ShareComparison) -> bool:
     """For the least amount: what the thresholds say may be more than the head requests in one of its flavors."""
-    return any(shares.may_preempt(cq.node, {key: 1}, (key,)) for key in heap.retry_thresholds)
+    head = heap.head
+    if head is None:
+        return False
+    is_slice = head.replaces is not None  # it needs only what it requests beyond the slice that it replaces
+    least = {key: 1 if is_slice else head.requirements.least_request(key[1]) for key in heap.retry_thresholds}
+    return any(shares.may_preempt(cq.node, {key: amount}, (key,)) for key, amount in least.items())
 
 
 def _take(candidate: _Candidate, free: FlavorResourceQuantities) -> bool:

@@ -47,6 +47,14 @@ class SchedulingRequirements:
         )
         return next(reducible, None)
 
+    def least_request(self, resource: str) -> int:
+        """The least that it may need in one flavor of a resource: what one pod set requests, with the fewest pods."""
+        counts = (
+            (pod_set, pod_set.count if pod_set.min_count is None else pod_set.min_count) for pod_set in self.pod_sets
+        )
+        requests = (count * pod_set.requests.get(resource, 0) for pod_set, count in counts)
+        return min((amount for amount in requests if amount > 0), default=1)
+
 
 _INTERNED: WeakValueDictionary[bytes, InternedPodSets] = WeakValueDictionary()
 
