@@ -25,6 +25,7 @@ class Operator:
         self._metrics, self._health = free_port(), free_port()
         command = [sys.executable, "-m", "torchyard.cli", "operator", "--kubeconfig", str(kubeconfig), "--no-webhook"]
         command += ["--host", "127.0.0.1", "--metrics-port", str(self._metrics), "--health-port", str(self._health)]
+        command += ["--status-port", "0"]
         self._process = Process(command, log, env={"PYTHONPATH": os.pathsep.join(sys.path)})
         self._looked_at = psutil.Process(self._process.pid)
 

@@ -178,8 +178,13 @@ class PodLogReader:
         data = bytearray()
         async with self._slots, asyncio.timeout(_READ_SECONDS):
             self.reads += 1
-            chunks = self._client.timed_log_tail(
-                PODS, pod_log.name, pod_log.namespace, container=pod_log.container, lines=pod_log.tail.lines
+            chunks = self._client.logs(
+                PODS,
+                pod_log.name,
+                pod_log.namespace,
+                container=pod_log.container,
+                tail_lines=pod_log.tail.lines,
+                timestamps=True,
             )
             async with aclosing(chunks):
                 async for chunk in chunks:

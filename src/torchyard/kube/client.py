@@ -281,16 +281,6 @@ class Client:
             async for chunk in chunks:
                 yield chunk
 
-    async def timed_log_tail(
-        self, ref: GroupVersionResource, name: str, namespace: str, *, container: str, lines: int
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield the last lines of a container's log, each after its time."""
-        query = {"container": container, "tailLines": str(lines), "timestamps": "true"}
-        path = _with_query(ref.path(namespace, name, "log"), query)
-        async with aclosing(self._transport.stream(path, accept="*/*")) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
     async def raw(self, method: str, path: str, body: Any = None) -> Object:
         """Send a request to any path: discovery, version, reviews."""
         return await self._send(method, path, body)

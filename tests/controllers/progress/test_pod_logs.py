@@ -25,11 +25,11 @@ class Logs:
         self.texts: dict[str, str] = {}
         self.asked: list[str] = []
 
-    async def timed_log_tail(self, _ref: Any, name: str, *_: Any, lines: int, **__: Any) -> AsyncGenerator[bytes, None]:
+    async def logs(self, _ref: Any, name: str, *_: Any, tail_lines: int, **__: Any) -> AsyncGenerator[bytes, None]:
         self.asked.append(name)
         if name not in self.texts:
             raise StatusError(404, "NotFound", f"pods {name!r} not found")
-        texts = self.texts[name].split("|")[-lines:]
+        texts = self.texts[name].split("|")[-tail_lines:]
         for number, text in enumerate(texts):
             yield f"2026-01-01T00:00:{number:02d}Z {text}\n".encode()
 
