@@ -294,6 +294,21 @@ async def test_http_reports_status_scales_and_refuses(fixture: CoordinatorFixtur
     assert [event["reason"] for event in events] == ["Scaled"]
 
 
+async def test_in_a_pod_events_are_lines_of_the_log(
+    fixture: CoordinatorFixture, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await fixture.open(target_workers=1)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("TORCHYARD_ELASTIC_JOB", "default/mnist")
+    worker = await fixture.worker("a")
+    await worker.enter_world()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("elastic: WorkerJoined a joined [")
+    begun = next(line for line in lines if line.startswith("elastic: WorldBegan 1 workers from step 0"))
+    assert "[workers 1, generation 1, step 0," in begun
+    await worker.leave()
+
+
 async def test_a_closed_coordinator_closes_connections_that_have_not_authenticated(fixture: CoordinatorFixture) -> None:
     await fixture.open()
     reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
