@@ -35,8 +35,10 @@ def open_files(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8192)), hard))
 
 
-def silent_connections(server: Server, count: int, stack: contextlib.ExitStack) -> list[socket.socket]:
-    return [stack.enter_context(dial(server)) for _ in range(count)]
+def open_silent_connections(server: Server, count: int, stack: contextlib.ExitStack) -> None:
+    for _ in range(count):
+        with contextlib.suppress(ConnectionResetError):  # a busy server closes it while this process still connects
+            stack.enter_context(dial(server))
 
 
 def metric(server: Server, name: str) -> float:
@@ -59,7 +61,7 @@ def test_a_soft_limit_of_1024_files_does_not_lock_anyone_out(tmp_path: Path) -> 
     try:
         server = ours.server()
         with contextlib.ExitStack() as stack:
-            silent_connections(server, 1200, stack)
+            open_silent_connections(server, 1200, stack)
             for _ in range(5):
                 assert get_anew(server) == 200
             assert server.admin.get("/readyz").status == 200
@@ -141,7 +143,7 @@ def test_a_process_out_of_files_closes_what_nobody_needs_and_says_so(tmp_path: P
         _, hard = process.rlimit(resource.RLIMIT_NOFILE)
         process.rlimit(resource.RLIMIT_NOFILE, (used + 20, hard))
         with contextlib.ExitStack() as stack:
-            silent_connections(server, 100, stack)
+            open_silent_connections(server, 100, stack)
             for _ in range(3):
                 assert get_anew(server) == 200
         assert "accept failed, will retry: error=[Errno 24] Too many open files" in ours.log.read_text()
