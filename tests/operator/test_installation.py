@@ -59,7 +59,9 @@ async def test_an_operator_of_one_namespace_has_permissions_there_only(kube: Ser
             "validatingwebhookconfigurations",
             "mutatingwebhookconfigurations",
             "clustertrainingruntimes",
+            "tokenreviews",
         }
+        assert verbs["tokenreviews"] == {"create"}
         assert verbs["clustertrainingruntimes"] <= {"create", "get", "list", "watch"}, "the runtimes that it installs"
         async with running(installed, namespaces=("team-a",), webhook=True) as operator:
             await installed.admin.create(JOBS, train("team-b"))
