@@ -24,6 +24,7 @@ def main() -> None:
     mapped_read, mapped_write = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.close(mapped_write)  # so that the parent's end is the only one: closing it says that there are no maps
         _try_each(progress_write, mapped_read)
     os.close(progress_write)
     try:
@@ -69,7 +70,8 @@ def _try_each(progress: int, mapped: int) -> None:
 
     linux.unshare(linux.NEWUSER)
     os.write(progress, b"u")
-    os.read(mapped, 1)
+    if not os.read(mapped, 1):
+        os._exit(0)
     linux.unshare(linux.NEWNS)
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     linux.mount("tmpfs", "/tmp", "tmpfs")  # noqa: S108 - only a mount point, in a namespace of our own
