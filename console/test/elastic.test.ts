@@ -40,6 +40,8 @@ describe('the events of the elastic runtime', () => {
     for (let index = 0; index < 5000; index += 1) many.add(index, `elastic: WorldBegan x [workers ${index}]`);
     expect(many.events.length).toBeLessThanOrEqual(2000);
     // A pattern that backtracks would not end within the time of a test.
-    for (const part of ['[', ']', ' ', 'A', ', ', '[a]']) expect(parseEvent(0, `elastic: WorldBegan ${part.repeat(1300)}x]x`)).toBeUndefined();
+    for (const part of ['[', ']', ' ', 'A', ', ', '[a]']) {
+      expect(parseEvent(0, `elastic: WorldBegan ${part.repeat(1300)}x]x`)?.facts.size ?? 0).toBe(0);
+    }
   });
 });

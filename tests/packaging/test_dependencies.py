@@ -28,7 +28,7 @@ RUNTIME = [
     *(requirement for extra in PROJECT["project"]["optional-dependencies"].values() for requirement in extra),
 ]
 DEVELOPMENT = [*PROJECT["dependency-groups"]["dev"], *PROJECT["dependency-groups"]["docs"]]
-OWN = {"torchyard", "tests", "bench", *(path.stem for path in (ROOT / "tools").glob("*.py"))}
+OWN = {"torchyard", "tests", "bench", "tools", *(path.stem for path in (ROOT / "tools").glob("*.py"))}
 
 
 def distribution(requirement: str) -> str:
