@@ -175,6 +175,16 @@ def test_a_suffix_is_replaced_and_not_repeated() -> None:
     assert len(base_name("x" * 63)) <= 57
 
 
+def test_a_trainjob_is_changed_only_by_a_change_of_its_program() -> None:
+    specs: list[Object] = [{}, {"trainer": None}, {"trainer": {}}]
+    for spec in specs:
+        job: Object = {"kind": "TrainJob", "spec": copy.deepcopy(spec)}
+        assert program_words(job) == []
+        assert job["spec"] == spec
+        set_value(job, "DEBUG=1")
+        assert job["spec"] == {"trainer": {"env": [{"name": "DEBUG", "value": "1"}]}}
+
+
 def test_the_trainer_of_a_trainjob_is_its_program() -> None:
     trainer = {"image": "i", "command": ["python", "t.py"], "args": ["--lr", "0.1"]}
     job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": {"trainer": trainer}}

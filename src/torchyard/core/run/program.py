@@ -33,7 +33,8 @@ def pod_specs(job: Object) -> list[Object]:
     if job["kind"] == "JobSet":
         return [each["template"]["spec"]["template"]["spec"] for each in spec.get("replicatedJobs") or ()]
     if job["kind"] == "TrainJob":
-        return [{"containers": [spec.setdefault("trainer", {})]}]
+        trainer = spec.get("trainer")
+        return [{"containers": [{} if trainer is None else trainer]}]
     return [replica["template"]["spec"] for replica in (spec.get("pytorchReplicaSpecs") or {}).values()]
 
 
@@ -117,6 +118,9 @@ def set_arguments(job: Object, arguments: list[str]) -> None:
 
 
 def _first_containers(job: Object) -> Iterator[Object]:
+    """The containers that a change of the program changes."""
+    if job["kind"] == "TrainJob" and job["spec"].get("trainer") is None:
+        job["spec"]["trainer"] = {}
     for spec in pod_specs(job):
         yield spec["containers"][0]
 
