@@ -7,12 +7,15 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from tests.cli.test_jobs import call, state_of
 from tests.support.yard import Yard, _command, _environment
 
+from torchyard.api.objects import Object
+from torchyard.api.queue.names import QUEUE_NAME
 from torchyard.core.run.plan_text import describe_job
 from torchyard.core.run.script_job import ScriptJob, script_objects
 
@@ -93,3 +96,38 @@ def test_a_plan_leaves_out_what_a_job_leaves_open() -> None:
         ("queue", "q"),
     ]
     assert describe_job({"kind": "TrainJob", "metadata": {}, "spec": {"trainer": {}}})[0] == ("pods", "1")
+
+
+def batch_job(template: Any, **spec: Any) -> Object:
+    return {"kind": "Job", "metadata": {"labels": {QUEUE_NAME: "q"}}, "spec": {"template": template, **spec}}
+
+
+def training(**replica: Any) -> Object:
+    return {"kind": "PyTorchJob", "metadata": {}, "spec": {"pytorchReplicaSpecs": {"Worker": replica}}}
+
+
+TEMPLATE = {"spec": {"containers": [{"image": "i", "command": ["python"]}]}}
+DESCRIBED = [("pods", "1"), ("program", "python"), ("image", "i")]
+
+
+@pytest.mark.parametrize(
+    ("job", "rows"),
+    [
+        ({"kind": "Job", "metadata": {}, "spec": {"templat": {}}}, []),
+        ({"kind": "Job", "metadata": {}, "spec": "text"}, []),
+        ({"kind": "JobSet", "metadata": {"labels": ["q"]}, "spec": {"replicatedJobs": [None]}}, []),
+        ({"kind": "Pod", "metadata": {}, "spec": {"containers": "text"}}, [("pods", "1")]),
+        ({"kind": "TrainJob", "metadata": {}, "spec": {"trainer": None}}, [("pods", "1")]),
+        (batch_job({"spec": None}), [("queue", "q")]),
+        (batch_job(TEMPLATE, parallelism=None), [*DESCRIBED, ("queue", "q")]),
+        (batch_job(TEMPLATE, parallelism=float("inf")), [*DESCRIBED[1:], ("queue", "q")]),
+        (training(replicas=None, template=TEMPLATE), DESCRIBED),
+        (training(replicas="two", template=TEMPLATE), DESCRIBED[1:]),
+        (
+            training(template={"spec": {"containers": [{"image": "i", "args": ["--epochs", 3], "env": ["A"]}]}}),
+            [("pods", "1"), ("image", "i")],
+        ),
+    ],
+)
+def test_a_plan_leaves_out_what_the_server_is_going_to_refuse(job: Object, rows: list[tuple[str, str]]) -> None:
+    assert describe_job(job) == rows

@@ -65,7 +65,7 @@ def count_replicas(obj: Object) -> tuple[int, int]:
             statuses = (status.get("replicaStatuses") or {}).values()
             specs = (spec.get("pytorchReplicaSpecs") or {}).values()
             running = sum(replica.get("active") or 0 for replica in statuses)
-            return running, sum(replica.get("replicas", 1) for replica in specs)
+            return running, sum(_count(replica, "replicas") for replica in specs)
 
 
 def _replicated(jobset: Object) -> tuple[int, int]:
@@ -75,10 +75,16 @@ def _replicated(jobset: Object) -> tuple[int, int]:
     for replicated in jobset["spec"].get("replicatedJobs") or ():
         pods = _parallel_pods(replicated["template"].get("spec") or {})
         ready += ready_jobs.get(replicated["name"], 0) * pods
-        total += int(replicated.get("replicas", 1)) * pods
+        total += _count(replicated, "replicas") * pods
     return ready, total
 
 
 def _parallel_pods(job_spec: Object) -> int:
-    parallelism = int(job_spec.get("parallelism", 1))
+    parallelism = _count(job_spec, "parallelism")
     return min(parallelism, int(job_spec.get("completions") or parallelism))
+
+
+def _count(spec: Object, field: str) -> int:
+    """A number of replicas, which is 1 by default; a field without a value is not set."""
+    value = spec.get(field)
+    return 1 if value is None else int(value)
