@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -16,6 +19,7 @@ from tests.support.yard import Yard, _command, _environment
 
 from torchyard.api.objects import Object
 from torchyard.api.queue.names import QUEUE_NAME
+from torchyard.cli.confirm import confirm
 from torchyard.core.run.plan_text import describe_job
 from torchyard.core.run.script_job import ScriptJob, script_objects
 
@@ -131,3 +135,26 @@ DESCRIBED = [("pods", "1"), ("program", "python"), ("image", "i")]
 )
 def test_a_plan_leaves_out_what_the_server_is_going_to_refuse(job: Object, rows: list[tuple[str, str]]) -> None:
     assert describe_job(job) == rows
+
+
+def test_ctrl_c_ends_the_question_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[str] = []
+
+    def interrupted() -> str:
+        signal.raise_signal(signal.SIGINT)
+        answers.append("y\n")
+        return answers[0]
+
+    async def ask() -> bool:
+        handler = signal.getsignal(signal.SIGINT)
+        try:
+            return await confirm(cast(Any, None), [], "default", replace=False)
+        finally:
+            assert signal.getsignal(signal.SIGINT) == handler
+
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(readline=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(ask())
+    assert answers == []
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(readline=lambda: "\n"))
+    assert asyncio.run(ask())

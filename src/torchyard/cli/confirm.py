@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from torchyard.api.objects import Object
@@ -28,8 +29,17 @@ async def confirm(client: Client, objects: list[Object], namespace: str, *, repl
         say(f"files of this folder: {_size(packed / _BASE64)} packed")
     sys.stdout.write("Continue? [Y/n] ")
     sys.stdout.flush()
-    answer = sys.stdin.readline()
+    answer = _read_line()
     return bool(answer) and answer.strip().lower() in ("", "y", "yes")
+
+
+def _read_line() -> str:
+    """A line of the terminal, or KeyboardInterrupt. The handler of the event loop would only act after the line."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return sys.stdin.readline()
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _show(planned: Plan, obj: Object) -> None:
