@@ -53,6 +53,7 @@ class JobHistoryController:
         self._replicas: list[tuple[str, ReplicaRecord]] = []
         self._changed = asyncio.Event()
         self._sets: dict[str, Object] = {}  # the recorded jobs that have Jobs, by namespace/name: the newest of a name
+        self._successors: dict[str, Object] = {}  # jobs of the same names that have not ended
         self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "jobset": _by_jobset})
         self._pods.on_change(self._pod_changed)
         for kind, gvr in kinds.items():
@@ -66,6 +67,7 @@ class JobHistoryController:
                 await asyncio.to_thread(self._store.prune, self._clock() - self._keep)
                 self._recorded = await asyncio.to_thread(self._store.uids)
                 self._sets = {key: job for key, job in self._sets.items() if job["metadata"]["uid"] in self._recorded}
+                self._successors = {key: job for key, job in self._successors.items() if key in self._sets}
                 next_prune = self._clock() + timedelta(seconds=_PRUNE_SECONDS)
             try:
                 async with asyncio.timeout(_PRUNE_SECONDS):
@@ -86,8 +88,13 @@ class JobHistoryController:
             self._recorded.add(uid)
             self._records.append(build_record(obj, self._pods_of(obj), self._clock(), deleted=is_gone))
             self._changed.set()
-        if kind in _WITH_JOBS and uid in self._recorded:  # after a restart, also one that was recorded before
+        if kind not in _WITH_JOBS:
+            return
+        if uid in self._recorded:  # after a restart, also one that was recorded before
             self._sets[_key(job)] = job
+            self._successors.pop(_key(job), None)
+        elif _key(job) in self._sets:
+            self._successors[_key(job)] = job
 
     def _pods_of(self, job: Object) -> list[Object]:
         if job["kind"] not in _WITH_JOBS:
@@ -102,8 +109,9 @@ class JobHistoryController:
             return
         owners = [(owner["uid"], owner["name"]) for owner in pod["metadata"]["ownerReferences"]]
         for key in _by_jobset(pod):
-            job = self._sets.get(key)
-            owners += [(job["metadata"]["uid"], job["metadata"]["name"])] if job and _is_of(pod, job) else []
+            job, successor = self._sets.get(key), self._successors.get(key)
+            if job and _is_of(pod, job) and not (successor and _is_of(pod, successor)):
+                owners.append((job["metadata"]["uid"], job["metadata"]["name"]))
         for uid, name in owners:
             if uid in self._recorded:
                 self._replicas.append((uid, replica_record(pod, name, self._clock())))
