@@ -19,6 +19,7 @@ from torchyard.kube.informer import Informer
 from torchyard.kube.job_lookup import JobHandle
 
 ShowLine = Callable[[str, LogLine], None]
+ShowError = Callable[[str, StatusError], None]
 
 
 class ContainerKey(NamedTuple):
@@ -29,9 +30,14 @@ class ContainerKey(NamedTuple):
     restarts: int
 
 
-async def follow_logs(client: Client, job: JobHandle, selection: LogSelection, show: ShowLine) -> None:
-    """Show the lines of every chosen container. Ends when the job has finished and its logs have ended."""
-    await LogFollower(client, job, selection, show).run()
+async def follow_logs(
+    client: Client, job: JobHandle, selection: LogSelection, show: ShowLine, show_error: ShowError
+) -> None:
+    """Show the lines of every chosen container, or why its log cannot be read.
+
+    Ends when the job has finished and its logs have ended.
+    """
+    await LogFollower(client, job, selection, show, show_error).run()
 
 
 async def stream_logs(
@@ -57,10 +63,21 @@ async def stream_logs(
 
 
 class LogFollower:
-    """One stream for each container that has started, among those that are chosen."""
+    """One stream for each container that has started, among those that are chosen.
 
-    def __init__(self, client: Client, job: JobHandle, selection: LogSelection, show: ShowLine) -> None:
-        self._client, self._job, self._selection, self._show = client, job, selection, show
+    Without `show_error`, the error of a log that cannot be read is raised when the job has finished.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        job: JobHandle,
+        selection: LogSelection,
+        show: ShowLine,
+        show_error: ShowError | None = None,
+    ) -> None:
+        self._client, self._job, self._selection = client, job, selection
+        self._show, self._show_error = show, show_error
         self._uid = job.object["metadata"]["uid"]
         self._streams: dict[ContainerKey, asyncio.Task[None]] = {}
 
@@ -120,8 +137,11 @@ class LogFollower:
                 async for line in lines:
                     self._show(label, line)
         except StatusError as error:
-            if error.status != 404:  # 404: the pod and its log were deleted
+            if error.status == 404:  # the pod and its log were deleted
+                return
+            if self._show_error is None:
                 raise
+            self._show_error(label, error)
 
     async def _cancel_streams(self) -> None:
         for task in self._streams.values():

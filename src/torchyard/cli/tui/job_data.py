@@ -16,6 +16,7 @@ from torchyard.cli.tui.braille import Point
 from torchyard.cli.tui.log_buffer import TAIL_LINES, LogBuffer
 from torchyard.console.forwarding import OWNER, ForwardingBackend
 from torchyard.console.request import SampleQuery
+from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.ranks import choose_replicas, rank_of
 from torchyard.core.run.state import belongs_to, pods_of, run_state, short_name
 from torchyard.jobs.actions import read_reasons
@@ -163,7 +164,10 @@ class JobData:
     async def _follow_logs(self) -> None:
         await self._wants_logs.wait()
         selection = LogSelection(ranks=(), container="", pattern=re.compile(""), tail_lines=TAIL_LINES, timestamps=True)
-        await follow_logs(self._client, self.handle, selection, self.logs.add)
+        await follow_logs(self._client, self.handle, selection, self.logs.add, self._add_log_error)
+
+    def _add_log_error(self, replica: str, error: StatusError) -> None:
+        self.logs.add(replica, LogLine(f"-- the log cannot be read: {error.message} --"))
 
 
 def age_of(text: str, now: datetime | None = None) -> float:
