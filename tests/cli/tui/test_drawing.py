@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from torchyard.cli.tui import metrics_page
 from torchyard.cli.tui.braille import plot
 from torchyard.cli.tui.jobs_page import JobsPage
 from torchyard.cli.tui.live_jobs import LiveJobs
 from torchyard.cli.tui.log_buffer import MAX_LINES, LogBuffer
+from torchyard.cli.tui.metrics_page import MetricsPage
 from torchyard.cli.tui.page import SearchField
 from torchyard.cli.tui.scrolling import ListCursor, TextWindow
 from torchyard.cli.tui.styled_line import encode, plain, printable
@@ -169,3 +172,27 @@ def test_ten_thousand_jobs_are_drawn_by_the_window() -> None:
     assert lines[-1].split() == ["team", "job-09999", "Job", "Running", "1/2", "30d"]
     jobs._update("Job", "DELETED", {"metadata": {**metadata, "name": "job-09999"}}, None)
     assert plain(page.render(80, 22)[-1]).split()[1] == "job-09998"
+
+
+def test_only_the_curves_in_the_window_are_plotted(monkeypatch: pytest.MonkeyPatch) -> None:
+    curves = {f"curve-{number:03}": {"": [(0.0, number), (1.0, number)]} for number in range(100)}
+    data = SimpleNamespace(curves=lambda: curves, has_times=lambda _: True, problem="")
+    plots: list[int] = []
+
+    def count(*arguments: Any) -> Any:
+        plots.append(1)
+        return plot(*arguments)
+
+    monkeypatch.setattr(metrics_page, "plot", count)
+    page = MetricsPage(cast(Any, data), cast(Any, None))
+    first = [plain(line) for line in page.render(80, 22)]
+    assert len(first) == 22 and first[0].startswith("curve-000") and first[20].startswith("curve-002")
+    assert len(plots) == 3
+    for _ in range(5):
+        page.press("j", cast(Any, None))
+    moved = [plain(line) for line in page.render(80, 22)]
+    assert moved[:17] == first[5:]
+    page.press("G", cast(Any, None))
+    last = [plain(line) for line in page.render(80, 22)]
+    assert len(last) == 22 and last[12].startswith("curve-099") and last[-1] == ""
+    assert len(plots) == 9

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torchyard.cli.tui.job_data import JobData
 
 _PLOT_HEIGHT = 7
+_CURVE_HEIGHT = _PLOT_HEIGHT + 3  # with its title, its axis and an empty line
 _MAX_NAMED = 6
 
 
@@ -34,17 +35,23 @@ class MetricsPage:
         """The page of the job reads them."""
 
     def render(self, width: int, height: int) -> list[Line]:
+        curves = [
+            (name, replicas)
+            for name, replicas in self._data.curves().items()
+            if self.search is None or self.search.matches(name)
+        ]
+        if not curves:
+            text = self._data.problem or "no curves yet: a program that prints name=value has one for each name"
+            return [[(text, "dim")]]
+        window = self._window.window(len(curves) * _CURVE_HEIGHT, height)
+        first = window.start // _CURVE_HEIGHT
         lines: list[Line] = []
-        for name, replicas in self._data.curves().items():
-            if self.search is not None and not self.search.matches(name):
-                continue
+        for name, replicas in curves[first : -(-window.stop // _CURVE_HEIGHT)]:  # a plot costs: only what is shown
             lines.append(curve_title(name, replicas))
             lines += plot(list(replicas.values()), width, _PLOT_HEIGHT)
             lines += [self._time_axis(name, replicas, width), []]
-        if not lines:
-            text = self._data.problem or "no curves yet: a program that prints name=value has one for each name"
-            return [[(text, "dim")]]
-        return [lines[index] for index in self._window.window(len(lines), height)]
+        skipped = first * _CURVE_HEIGHT
+        return lines[window.start - skipped : window.stop - skipped]
 
     def press(self, key: str, app: Navigator) -> None:
         if not self._window.press(key):
