@@ -7,6 +7,7 @@ import http.server
 import json
 import ssl
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ RESOURCES: list[Object] = [
 class ExtensionServer:
     """Serves until `close`, with a certificate for `name`, and records the subjects of its clients' certificates."""
 
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(self, directory: Path, name: str, resources: Sequence[Any] = RESOURCES) -> None:
         credentials = ensure(directory, names=[name])
         self.authority = base64.b64encode(credentials.authority.read_bytes()).decode()
-        self._server = _Server(("127.0.0.1", 0), _handler())
+        self._server = _Server(("127.0.0.1", 0), _handler(resources))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(directory / "server.crt", directory / "server.key")
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
@@ -53,7 +54,7 @@ class _Server(http.server.ThreadingHTTPServer):
         """A client that does not trust the certificate closes the connection."""
 
 
-def _handler() -> type[http.server.BaseHTTPRequestHandler]:
+def _handler(resources: Sequence[Any]) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: Any) -> None:
             pass
@@ -63,7 +64,7 @@ def _handler() -> type[http.server.BaseHTTPRequestHandler]:
             path = self.path.partition("?")[0]
             status, document = 200, self._echo(body)
             if path == ROOT:
-                document = {"kind": "APIResourceList", "groupVersion": f"{GROUP}/{VERSION}", "resources": RESOURCES}
+                document = {"kind": "APIResourceList", "groupVersion": f"{GROUP}/{VERSION}", "resources": resources}
             elif not path.startswith(ROOT):
                 status = 404
             data = json.dumps(document).encode()

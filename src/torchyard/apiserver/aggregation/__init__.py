@@ -8,6 +8,7 @@ Read in this order:
 - `backend`: the address of an APIService's server, and how it is verified;
 - `forwarding`: requests that the extension server answers;
 - `availability`: the checks behind the condition `Available`;
+- `resource_list`: the resources that a server lists;
 - `controller`: runs the checks and writes the condition;
 - `serving`: puts the parts together, and the ConfigMap that extension API servers read.
 """

@@ -7,8 +7,6 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-import orjson
-
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
@@ -30,6 +28,7 @@ from torchyard.apiserver.aggregation.availability import (
 )
 from torchyard.apiserver.aggregation.backend import Backend, FrontProxyContexts, backend_of
 from torchyard.apiserver.aggregation.forwarding import remote_headers
+from torchyard.apiserver.aggregation.resource_list import listed_resources
 from torchyard.apiserver.proxy.client_request import load_client
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
@@ -39,6 +38,8 @@ from torchyard.apiserver.verbs.update import change
 
 if TYPE_CHECKING:
     import ssl
+
+    import aiohttp
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,10 @@ class AvailabilityController:
             due = [name for name, when in self._due.items() if when <= now]
             for name in due:
                 self._due[name] = now + _INTERVAL
-            await asyncio.gather(*(self._check(name) for name in due))
+            results = await asyncio.gather(*(self._check(name) for name in due), return_exceptions=True)
+            for name, error in zip(due, results, strict=True):
+                if error is not None:  # a defect; the other APIServices are checked all the same
+                    log.error("cannot check an APIService: name=%s", name, exc_info=error)
             await self._wait(min(self._due.values(), default=None))
 
     async def _wait(self, until: float | None) -> None:
@@ -162,10 +166,10 @@ class AvailabilityController:
             ):
                 if not 200 <= response.status < 300:
                     raise _FailedCheck(f"bad status from {url}: {response.status}")
-                return _resources(await response.content.read(_MAX_DISCOVERY_BYTES))
+                return listed_resources(await _read_body(response, url))
         except TimeoutError:
             raise _FailedCheck(f'Get "{url}": context deadline exceeded') from None
-        except (aiohttp.ClientError, OSError, LookupError) as error:
+        except (aiohttp.ClientError, OSError, LookupError, ValueError) as error:
             raise _FailedCheck(f'Get "{url}": {_reason(error, backend)}') from None
 
     async def _write(self, api_service: Object, result: Availability) -> None:
@@ -197,22 +201,19 @@ class _FailedCheck(Exception):
     """Why a server is not available."""
 
 
-def _resources(body: bytes) -> list[Object]:
-    """The entries of an APIResourceList; none if the response is something else."""
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return []
-    listed = document.get("resources") if isinstance(document, dict) else None
-    if not isinstance(listed, list):
-        return []
-    return [each for each in listed if isinstance(each, dict) and isinstance(each.get("name"), str)]
+async def _read_body(response: aiohttp.ClientResponse, url: str) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > _MAX_DISCOVERY_BYTES:
+            raise _FailedCheck(f"the response from {url} is larger than {_MAX_DISCOVERY_BYTES} bytes")
+    return bytes(body)
 
 
 def _reason(error: Exception, backend: Backend) -> str:
     os_error = getattr(error, "os_error", error)
     if isinstance(os_error, ConnectionRefusedError):
         return f"dial tcp {backend.netloc}: connect: connection refused"
-    if isinstance(os_error, socket.gaierror):
+    if isinstance(os_error, (socket.gaierror, UnicodeError)):  # no name at all, such as one with a long label
         return f"dial tcp: lookup {backend.host}: no such host"
     return str(error) or "EOF"

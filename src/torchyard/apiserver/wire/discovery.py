@@ -144,7 +144,11 @@ def _aggregated_entries(entries: Iterable[Document]) -> list[Document]:
     resources: dict[str, Document] = {}
     for entry in entries:
         plural, _, subresource = str(entry["name"]).partition("/")
-        kind = {"group": entry.get("group") or "", "version": entry.get("version") or "", "kind": entry.get("kind")}
+        kind = {
+            "group": entry.get("group") or "",
+            "version": entry.get("version") or "",
+            "kind": entry.get("kind") or "",
+        }
         verbs = list(entry.get("verbs") or ())
         if subresource:
             own = {"subresource": subresource, "responseKind": kind, "verbs": verbs}
