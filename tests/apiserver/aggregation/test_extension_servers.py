@@ -86,6 +86,16 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
         extension.close()
 
 
+async def test_pages_of_a_server_are_in_a_sandbox(plane: Plane) -> None:
+    policies = []
+    for agent in ("kubectl/v1.34", "Mozilla/5.0 (X11; Linux x86_64)"):
+        response, _ = await send(plane, "GET", THINGS, headers={"User-Agent": agent})
+        assert response.proxied is not None
+        policies.append(dict(response.proxied.headers).get("Content-Security-Policy", ""))
+    assert policies[0] == ""
+    assert policies[1].startswith("sandbox ") and "allow-same-origin" not in policies[1]
+
+
 async def test_discovery_has_all_valid_entries_of_a_long_list(tmp_path: Path) -> None:
     entries = [*WRONG_ENTRIES, *({**RESOURCES[0], "name": f"things{number}"} for number in range(3000))]
     extension = ExtensionServer(tmp_path / "extension", "extension.default.svc", entries)

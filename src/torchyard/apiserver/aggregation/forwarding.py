@@ -16,6 +16,7 @@ from torchyard.apiserver.aggregation.api_services import ApiServices, ServedApi,
 from torchyard.apiserver.aggregation.backend import Backend, FrontProxyContexts, backend_of
 from torchyard.apiserver.proxy.client_request import client_headers, is_upgrade, load_client
 from torchyard.apiserver.proxy.location import ProxyTarget
+from torchyard.apiserver.proxy.page_sandbox import sandbox_page
 from torchyard.apiserver.proxy.url_rewriter import clean_path
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.request import Query, ReceivedRequest, Request
@@ -84,7 +85,7 @@ class AggregationProxy:
             from torchyard.apiserver.proxy.upgrade_proxy import forward_upgrade
 
             return await forward_upgrade(proxy_request, dial, request.incoming)
-        return await forward(proxy_request, dial)
+        return sandbox_page(request, await forward(proxy_request, dial))
 
 
 def _unavailable(text: str) -> Response:

@@ -6,6 +6,7 @@ Read in this order:
 - `client_request`: what is passed on of the client's request;
 - `url_rewriter`, `html_rewriter`: links and redirects of the pod, so that they lead through the proxy again;
 - `content_sniffer`: the content type of a response that has none;
+- `page_sandbox`: an origin of its own for a page in a browser;
 - `reverse_proxy`: requests with their bodies, and the responses;
 - `upgrade_proxy`: requests that upgrade their connection, such as WebSockets.
 """

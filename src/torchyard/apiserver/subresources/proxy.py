@@ -9,6 +9,7 @@ from torchyard.api import errors
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.proxy.client_request import client_headers, is_upgrade, load_client
 from torchyard.apiserver.proxy.location import ProxyTarget, pod_target, service_target
+from torchyard.apiserver.proxy.page_sandbox import sandbox_page
 from torchyard.apiserver.proxy.url_rewriter import escape_path, join_path, join_with_slash
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import ReceivedRequest, Request
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Before the path that the pod gets: /api/v1/namespaces/NAMESPACE/RESOURCE/NAME/proxy
 _PREFIX_SEGMENTS = 8
-# A page of a pod has the origin of this server, and with it that of the console. In a sandbox it has an origin of its
-# own: it can neither read responses of this server nor the storage of the console's pages.
-_SANDBOX = "sandbox allow-scripts allow-forms allow-modals allow-downloads allow-popups"
 
 
 async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
@@ -49,16 +47,7 @@ async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Reques
         from torchyard.apiserver.proxy.upgrade_proxy import forward_upgrade
 
         return await forward_upgrade(proxy_request, registry.dial, request.incoming)
-    response = await forward(proxy_request, registry.dial)
-    if response.proxied is not None and _is_browser(request):
-        response.proxied.headers.append(("Content-Security-Policy", _SANDBOX))
-    return response
-
-
-def _is_browser(request: Request) -> bool:
-    """Whether a browser may show the response as a page. Programs get the headers that kube-apiserver sends."""
-    headers = request.headers
-    return "Sec-Fetch-Dest" in headers or "Mozilla/" in headers.get("User-Agent", "")
+    return sandbox_page(request, await forward(proxy_request, registry.dial))
 
 
 def _split_path(raw_path: str) -> tuple[bytes, str]:
