@@ -86,6 +86,18 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
         extension.close()
 
 
+async def test_a_client_cannot_change_who_it_is(plane: Plane) -> None:
+    named = "X-Remote-User, X-Remote-Group, X-Forwarded-Proto, Host"
+    headers = {"Connection": named, "X-Remote-User": "mallory", "X-Remote-Extra-A": "b"}
+    _, body = await send(plane, "GET", THINGS, headers=headers)
+    passed = [(name, value) for name, value in orjson.loads(body)["headers"] if name.startswith("x-remote-")]
+    assert passed == [("x-remote-user", "admin"), ("x-remote-group", MASTERS)]
+    user = User("admin\r\nX-Remote-Group: others", groups=(MASTERS,))
+    response, body = await send(plane, "GET", THINGS, user)
+    reason = b'net/http: invalid header field value for "X-Remote-User"'
+    assert (response.status, body) == (503, b"error trying to reach service: " + reason + b"\n")
+
+
 async def test_pages_of_a_server_are_in_a_sandbox(plane: Plane) -> None:
     policies = []
     for agent in ("kubectl/v1.34", "Mozilla/5.0 (X11; Linux x86_64)"):

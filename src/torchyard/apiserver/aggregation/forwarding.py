@@ -67,13 +67,14 @@ class AggregationProxy:
             target=ProxyTarget("https", backend.host, str(backend.port)),
             method=request.method,
             path=f"{raw_path}{question}",
-            headers=_sent_headers(request, backend),
+            headers=_passed_headers(request, backend),
             body=received.body_stream or request.body,
             prefix="",
             forwarded_uri=clean_path(raw_path),
             remote=received.remote,
             tls=context,
             server_name=backend.server_name,
+            own_headers=_own_headers(request, backend),
         )
 
         async def dial(_host: str, _port: int) -> socket.socket:
@@ -93,15 +94,18 @@ def _unavailable(text: str) -> Response:
     return Response(503, f"{text}\n".encode(), TEXT, is_raw=True, headers=headers)
 
 
-def _sent_headers(request: Request, backend: Backend) -> CIMultiDict[str]:
-    """The client's headers without its credentials, with those that name the user."""
+def _passed_headers(request: Request, backend: Backend) -> CIMultiDict[str]:
+    """The client's headers without its credentials, and without those that name a user."""
     headers = client_headers(request)
     for name in {name for name in headers if name.lower().startswith(_REMOTE)}:
         headers.popall(name, None)
-    for name, value in remote_headers(request.user):
-        headers.add(name, value)
-    headers.update({"Host": backend.netloc, "X-Forwarded-Host": backend.netloc, "X-Forwarded-Proto": "https"})
+    headers["Host"] = backend.netloc
     return headers
+
+
+def _own_headers(request: Request, backend: Backend) -> tuple[tuple[str, str], ...]:
+    forwarded = (("X-Forwarded-Host", backend.netloc), ("X-Forwarded-Proto", "https"))
+    return (*remote_headers(request.user), *forwarded)
 
 
 def remote_headers(user: User) -> list[tuple[str, str]]:

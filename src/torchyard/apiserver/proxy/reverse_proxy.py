@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -34,12 +35,13 @@ _HOP_BY_HOP = (
 )
 _CORS = tuple(f"Access-Control-Allow-{name}" for name in ("Credentials", "Headers", "Methods", "Origin"))
 _BODILESS = (204, 304)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PIECE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyRequest:
-    """What is sent to the pod. `headers` are the client's own; `prefix` is the path of the proxy itself."""
+    """What is sent to the pod. `headers` are the client's; `prefix` is the path of the proxy itself."""
 
     target: ProxyTarget
     method: str
@@ -51,12 +53,14 @@ class ProxyRequest:
     remote: str
     tls: ssl.SSLContext | None = None  # None: certificates are not verified
     server_name: str | None = None  # in the certificate, if it is not the host
+    own_headers: tuple[tuple[str, str], ...] = ()  # replace those of the client, which cannot remove them
 
     @property
     def host(self) -> str:
         return self.headers.get("Host", "")
 
     def sent_headers(self, *, keep_upgrade: bool = False) -> CIMultiDict[str]:
+        """Raises 503, as Go's transport does, for a value that would end its line, such as a user's name."""
         headers = CIMultiDict(self.headers)
         trailers = any("trailers" in value.lower() for value in headers.getall("Te", ()))
         upgrade = headers.getall("Upgrade", [])
@@ -69,13 +73,20 @@ class ProxyRequest:
         if forwarded:
             headers["X-Forwarded-For"] = ", ".join(forwarded)
         headers["X-Forwarded-Uri"] = self.forwarded_uri
+        for name, _ in self.own_headers:
+            headers.popall(name, None)
+        headers.extend(self.own_headers)
+        for name, value in headers.items():
+            if _CONTROL.search(value):
+                raise unreachable(ValueError(f'net/http: invalid header field value for "{name}"'), self.target)
         return headers
 
 
 def _remove_hop_by_hop(headers: CIMultiDict[str]) -> None:
     named = [name.strip() for value in headers.getall("Connection", ()) for name in value.split(",")]
     for name in (*named, *_HOP_BY_HOP):
-        headers.popall(name, None)
+        if name.lower() != "host":  # to Go it is not a header
+            headers.popall(name, None)
 
 
 @lru_cache(maxsize=1)

@@ -25,6 +25,7 @@ async def forward_upgrade(request: ProxyRequest, dial: Dialer, incoming: BaseReq
     """Copy both ways until one side ends. What the pod answers instead of 101 goes to the client as it is."""
     from torchyard.apiserver.streams import upgrade  # needs aiohttp, which is loaded by the first upgrade
 
+    headers = request.sent_headers(keep_upgrade=True)
     try:
         async with asyncio.timeout(DIAL_SECONDS):
             reader, writer = await _connect(request, dial)
@@ -32,7 +33,7 @@ async def forward_upgrade(request: ProxyRequest, dial: Dialer, incoming: BaseReq
         raise unreachable(error, request.target) from None
     try:
         lines = [f"{request.method} {request.path} HTTP/1.1"]
-        lines += [f"{name}: {value}" for name, value in request.sent_headers(keep_upgrade=True).items()]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
         writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape"))
         try:
             head = await reader.readuntil(b"\r\n\r\n")
