@@ -90,6 +90,16 @@ def test_requests_are_passed_on_with_the_user_in_headers(registration: Registrat
     assert ["x-forwarded-uri", f"{path}/a"] in headers
 
 
+def test_names_are_passed_on_as_they_were_authorized(registration: Registration) -> None:
+    registration.serve()
+    path = f"{ROOT}/namespaces/default/things"
+    names = {"%23": "%23", "#": "%23", "a%2Fb": "a/b", "a%252Fb": "a%252Fb", "(a)": "%28a%29"}
+    echoes = {name: registration.api.request("DELETE", f"{path}/{name}").json for name in names}
+    assert {name: echo["path"].removeprefix(f"{path}/") for name, echo in echoes.items()} == names
+    for name, echo in echoes.items():
+        assert ["x-forwarded-uri", f"{path}/{names[name]}"] in echo["headers"]
+
+
 def test_a_user_without_permission_does_not_reach_the_server(registration: Registration, server: Server) -> None:
     registration.serve()
     answer = server.admin.as_user("alice-token").get(f"{ROOT}/namespaces/default/things")

@@ -86,6 +86,21 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
         extension.close()
 
 
+async def test_a_server_gets_the_path_and_the_query_that_were_authorized(plane: Plane) -> None:
+    received = []
+    for target in (
+        f"{THINGS}?labelSelector=a%3Db&dryRun=All",
+        f"{THINGS}/%23",
+        f"{THINGS}/#",
+        f"{THINGS}/%3Fa",
+        f"{THINGS}/a%252Fb",
+        f"{THINGS}/%C3%A4",
+    ):
+        _, body = await send(plane, "DELETE", target)
+        received.append(orjson.loads(body)["path"].removeprefix(THINGS))
+    assert received == ["?dryRun=All&labelSelector=a%3Db", "/%23", "/%23", "/%3Fa", "/a%252Fb", "/%C3%A4"]
+
+
 async def test_a_client_cannot_change_who_it_is(plane: Plane) -> None:
     named = "X-Remote-User, X-Remote-Group, X-Forwarded-Proto, Host"
     headers = {"Connection": named, "X-Remote-User": "mallory", "X-Remote-Extra-A": "b"}

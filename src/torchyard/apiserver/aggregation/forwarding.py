@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote_to_bytes
 
 from multidict import CIMultiDict
 
@@ -14,12 +14,12 @@ from torchyard.api.objects import Object
 from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.aggregation.api_services import ApiServices, ServedApi, is_available
 from torchyard.apiserver.aggregation.backend import Backend, FrontProxyContexts, backend_of
-from torchyard.apiserver.proxy.client_request import client_headers, is_upgrade, load_client
+from torchyard.apiserver.proxy.client_request import client_headers, is_upgrade, load_client, received_request
 from torchyard.apiserver.proxy.location import ProxyTarget
 from torchyard.apiserver.proxy.page_sandbox import sandbox_page
-from torchyard.apiserver.proxy.url_rewriter import clean_path
+from torchyard.apiserver.proxy.url_rewriter import clean_path, escape_path
 from torchyard.apiserver.registry.registry import Registry
-from torchyard.apiserver.request.request import Query, ReceivedRequest, Request
+from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import TEXT, Response
 from torchyard.apiserver.service_network.resolver import ServiceResolver
 
@@ -46,8 +46,6 @@ class AggregationProxy:
         backend = backend_of(api_service, self._registry.lookup)
         if backend is None or not is_available(api_service):
             return _unavailable("service unavailable")
-        if request.received is not None:
-            request.received.ends_with_client = True
         await load_client()
         try:
             context = self._contexts.verified(api_service)
@@ -60,17 +58,19 @@ class AggregationProxy:
     async def _send(self, backend: Backend, request: Request, context: ssl.SSLContext) -> Response:
         from torchyard.apiserver.proxy.reverse_proxy import ProxyRequest, forward
 
-        received = request.received or ReceivedRequest(request.path, "")
-        raw_path, _, query = received.target.partition("?")
-        question = f"?{_encoded(Query(query))}" if query else ""
+        received = received_request(request)
+        received.ends_with_client = True
+        # As upstream, the decoded path is escaped again: what the server gets is what was authorized, even with a `#`.
+        path = escape_path(unquote_to_bytes(received.target.partition("?")[0].encode("utf-8", "surrogateescape")))
+        question = f"?{_encoded(request.query)}" if request.query else ""
         proxy_request = ProxyRequest(
             target=ProxyTarget("https", backend.host, str(backend.port)),
             method=request.method,
-            path=f"{raw_path}{question}",
+            path=f"{path}{question}",
             headers=_passed_headers(request, backend),
             body=received.body_stream or request.body,
             prefix="",
-            forwarded_uri=clean_path(raw_path),
+            forwarded_uri=clean_path(path),
             remote=received.remote,
             tls=context,
             server_name=backend.server_name,

@@ -8,7 +8,7 @@ import sys
 
 from multidict import CIMultiDict
 
-from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.request import ReceivedRequest, Request
 
 _BEARER_PREFIX = "base64url.bearer.authorization.k8s.io."
 
@@ -18,6 +18,12 @@ async def load_client() -> None:
     name = "torchyard.apiserver.proxy.upgrade_proxy"
     if name not in sys.modules:
         await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, name)
+
+
+def received_request(request: Request) -> ReceivedRequest:
+    """The request before its path was decoded. The router adds it to those of in-process clients."""
+    assert request.received is not None
+    return request.received
 
 
 def client_headers(request: Request) -> CIMultiDict[str]:

@@ -100,4 +100,5 @@ class Request:
     incoming: Any = None
     # From a client in this process, which receives watch events as objects instead of bytes.
     in_process: bool = False
-    received: ReceivedRequest | None = None  # of requests that may be for a proxy
+    # Of requests that may be for a proxy; the router adds it to those of in-process clients.
+    received: ReceivedRequest | None = None

@@ -34,7 +34,7 @@ from torchyard.apiserver.handlers.status_reports import (
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext, document_size, read_options
-from torchyard.apiserver.request.request import Query, Request
+from torchyard.apiserver.request.request import Query, ReceivedRequest, Request
 from torchyard.apiserver.request.response import Response, error_response
 from torchyard.apiserver.request.route import Route, decode_path, parse
 from torchyard.apiserver.request.warnings import limited_warnings
@@ -103,6 +103,9 @@ class Router:
             request.path = decode_path(target)
         except StatusError as error:
             return error_response(error)
+        if request.received is None and (self.aggregation is not None or "/proxy" in request.path):
+            # From a client in this process. A proxy passes on what was authorized: the same path, and all of the query.
+            request.received = ReceivedRequest(f"{target}?{request.query.text}", "")
         route = parse(request.method, request.path, watch=request.query.flag("watch"))
         if route is None or not route.is_resource:
             if self._mounted is not None and self._mounted.serves(target):

@@ -7,12 +7,12 @@ from urllib.parse import unquote_to_bytes
 
 from torchyard.api import errors
 from torchyard.apiserver.handlers.resource import ResourceHandler
-from torchyard.apiserver.proxy.client_request import client_headers, is_upgrade, load_client
+from torchyard.apiserver.proxy.client_request import client_headers, is_upgrade, load_client, received_request
 from torchyard.apiserver.proxy.location import ProxyTarget, pod_target, service_target
 from torchyard.apiserver.proxy.page_sandbox import sandbox_page
 from torchyard.apiserver.proxy.url_rewriter import escape_path, join_path, join_with_slash
 from torchyard.apiserver.request.context import RequestContext
-from torchyard.apiserver.request.request import ReceivedRequest, Request
+from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import ProxiedHead, Response
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ _PREFIX_SEGMENTS = 8
 async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if request.method not in _METHODS:
         raise errors.method_not_allowed()
-    raw_path, _, query = _received(request).target.partition("?")
+    received = received_request(request)
+    raw_path, _, query = received.target.partition("?")
     path, rest = _split_path(raw_path)
     registry = resources.registry
     options = {"kind": ctx.resource.subresources["proxy"].gvk.kind, "apiVersion": "v1"}
@@ -37,8 +38,7 @@ async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Reques
     if not rest and request.method in ("GET", "HEAD") and not is_upgrade(request):
         headers = [("Cache-Control", "no-cache, private"), ("Location", f"{escape_path(path)}/{question}")]
         return Response(301, is_raw=True, proxied=ProxiedHead(headers))
-    if request.received is not None:
-        request.received.ends_with_client = True
+    received.ends_with_client = True
     await load_client()
     from torchyard.apiserver.proxy.reverse_proxy import forward
 
@@ -58,14 +58,10 @@ def _split_path(raw_path: str) -> tuple[bytes, str]:
     return path, join_with_slash("", rest)
 
 
-def _received(request: Request) -> ReceivedRequest:
-    return request.received or ReceivedRequest(request.path, "")
-
-
 def _proxy_request(request: Request, target: ProxyTarget, path: bytes, rest: str, question: str) -> ProxyRequest:
     from torchyard.apiserver.proxy.reverse_proxy import ProxyRequest
 
-    received = _received(request)
+    received = received_request(request)
     own_path = path.decode("utf-8", "surrogateescape")
     suffix = f"{rest}/" if own_path.endswith("/") and not rest.endswith("/") else rest
     prefix = own_path.removesuffix(suffix) if suffix else own_path
