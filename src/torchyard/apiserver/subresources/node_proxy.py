@@ -9,6 +9,7 @@ import orjson
 from torchyard.api import errors
 from torchyard.api.objects import Object
 from torchyard.apiserver.handlers.resource import ResourceHandler
+from torchyard.apiserver.proxy.url_rewriter import escape_path
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
@@ -32,7 +33,8 @@ async def proxy_node(resources: ResourceHandler, ctx: RequestContext, request: R
     segments = request.path.split("/")[_PREFIX_SEGMENTS:]
     if not segments:
         query = f"?{request.query.text}" if request.query.text else ""
-        headers = [("Cache-Control", "no-cache, private"), ("Location", f"{request.path}/{query}")]
+        path = escape_path(request.path.encode("utf-8", "surrogateescape"))
+        headers = [("Cache-Control", "no-cache, private"), ("Location", f"{path}/{query}")]
         return Response(301, is_raw=True, proxied=ProxiedHead(headers))
     answer = _ANSWERS.get("/".join(segments).rstrip("/"))
     if answer is None:
