@@ -26,6 +26,7 @@ from torchyard.kube.informer import Informer
 log = logging.getLogger(__name__)
 
 _TICK_SECONDS, _READ_SECONDS, _MAX_READS = 0.25, 10.0, 8
+_RETRY_SECONDS = 5.0
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -62,6 +63,7 @@ class PodLogReader:
         self._by_job: dict[JobReference, dict[str, int]] = {}  # ranks of the pods that run
         self._speakers: dict[JobReference, str] = {}  # the pods whose logs are read
         self._done: set[str] = set()  # pods whose logs are read to the end
+        self._waiting: dict[str, Object] = {}  # pods that run, and whose jobs are not in their caches or not managed
         self._schedule: PollSchedule[str] = PollSchedule()
         self._slots = asyncio.Semaphore(_MAX_READS)
         self._is_running = False
@@ -72,9 +74,10 @@ class PodLogReader:
 
     def observe(self, change: str, pod: Object) -> None:
         uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase")
+        self._waiting.pop(uid, None)
         if change == "DELETED":
             self._done.discard(uid)
-            self._forget(uid)
+            self._observe_deletion(uid)
         elif uid in self._done:
             return
         elif phase == "Running":
@@ -82,6 +85,15 @@ class PodLogReader:
                 self._add(uid, pod)
         elif phase in _ENDED:
             self._observe_end(uid)
+
+    def _observe_deletion(self, uid: str) -> None:
+        """There is no log to look at any more."""
+        pod_log = self._pods.get(uid)
+        if pod_log is not None:
+            is_read = self._is_running and self._speakers[pod_log.job] == uid
+            self._forget(uid)
+            if is_read:
+                self._publish_last(pod_log)
 
     def _observe_end(self, uid: str) -> None:
         pod_log = self._pods.get(uid)
@@ -99,7 +111,8 @@ class PodLogReader:
             return
         container = self._container_of(job, pod)
         if container is None or not self._is_managed(job):
-            return  # the job may be in its cache at the next change of the pod
+            self._waiting[uid] = pod  # a pod that runs may not change for days, so the next change is no time to retry
+            return
         metadata, tail = pod["metadata"], LogTail(LineParser(epochs_of(container)))
         rank = rank_of(pod)
         self._pods[uid] = _PodLog(job, metadata["namespace"], metadata["name"], rank, container["name"], tail)
@@ -127,15 +140,23 @@ class PodLogReader:
 
     async def run(self) -> None:
         """May be called again, by the next leadership."""
-        self._is_running = True
+        self._is_running, retry = True, time.monotonic()
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
+                    if time.monotonic() >= retry:
+                        retry = time.monotonic() + _RETRY_SECONDS
+                        self._retry_waiting()
                     for uid in self._schedule.due(time.monotonic()):
                         tasks.create_task(self._look(uid, self._pods[uid]))
                     await asyncio.sleep(_TICK_SECONDS)
         finally:
             self._is_running = False
+
+    def _retry_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for uid, pod in waiting.items():
+            self._add(uid, pod)
 
     async def _look(self, uid: str, pod_log: _PodLog) -> None:
         """Errors are logged here: one log must not keep the others from being read."""
@@ -149,13 +170,18 @@ class PodLogReader:
             log.exception("log not read for progress: pod=%s/%s", pod_log.namespace, pod_log.name)
         finally:
             self._schedule.looked(uid, time.monotonic(), has_reported=has_reported)
-        if has_ended and uid in self._pods:
+        if uid not in self._pods:  # deleted during the look, whose reports came after the last one
+            self._publish_last(pod_log)
+        elif has_ended:
             self._forget(uid)
             self._done.add(uid)
-            now = datetime.now(UTC)
-            self._publish(ProgressReport(pod_log.job, pod_log.name, pod_log.rank, now, LOG, is_last=True))
+            self._publish_last(pod_log)
         elif pod_log.has_ended:
             self._schedule.hurry(uid, time.monotonic())
+
+    def _publish_last(self, pod_log: _PodLog) -> None:
+        now = datetime.now(UTC)
+        self._publish(ProgressReport(pod_log.job, pod_log.name, pod_log.rank, now, LOG, is_last=True))
 
     async def _read(self, pod_log: _PodLog) -> bool:
         """Returns whether the log reports something new."""

@@ -12,6 +12,7 @@ from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.controllers import progress_logs
 from torchyard.controllers.progress_logs import PodLogReader
 from torchyard.core.progress import log_polling
 from torchyard.core.progress.reports import ProgressReport
@@ -19,11 +20,12 @@ from torchyard.kube.client import Client
 
 
 class Logs:
-    """Stands for the client: `texts` by pod; a pod without one answers 404."""
+    """Stands for the client: `texts` by pod; a pod without one answers 404. `on_end` is called at the end of a log."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.asked: list[str] = []
+        self.on_end: Callable[[], None] = lambda: None
 
     async def logs(self, _ref: Any, name: str, *_: Any, tail_lines: int, **__: Any) -> AsyncGenerator[bytes, None]:
         self.asked.append(name)
@@ -32,6 +34,7 @@ class Logs:
         texts = self.texts[name].split("|")[-tail_lines:]
         for number, text in enumerate(texts):
             yield f"2026-01-01T00:00:{number:02d}Z {text}\n".encode()
+        self.on_end()
 
 
 class Readings:
@@ -78,7 +81,7 @@ async def test_the_first_replica_speaks_for_its_job_and_then_the_next() -> None:
         assert readings.logs.asked[0] == "j-0"
         assert "j-1" not in readings.logs.asked
         readings.change(0, "Running", "DELETED")
-        await readings.until(lambda: [report.percent for report in readings.reports] == [10, 11])
+        await readings.until(lambda: [report.percent for report in readings.reports] == [10, None, 11])
 
 
 async def test_the_end_of_a_log_is_read_after_the_pod_has_ended() -> None:
@@ -117,3 +120,50 @@ async def test_jobs_of_others_and_pods_that_ended_before_are_not_read() -> None:
         readings.change(0, "Running", job="ours")
         await readings.until(lambda: len(readings.reports) == 1)
         assert set(readings.logs.asked) == {"ours-0"}
+
+
+async def test_a_pod_that_runs_is_read_when_its_job_is_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_logs, "_RETRY_SECONDS", 0.0)
+    answers = iter([False, False, False])
+    readings = Readings(is_managed=lambda _: next(answers, True))
+    readings.logs.texts = {"j-0": "step 10/100"}
+    readings.change(0, "Running")
+    async with readings.running():
+        await readings.until(lambda: [report.percent for report in readings.reports] == [10])
+
+
+@pytest.mark.parametrize(("phase", "change"), [("Succeeded", "MODIFIED"), ("Running", "DELETED")])
+async def test_a_pod_whose_job_comes_too_late_is_not_read(phase: str, change: str) -> None:
+    managed = {"ours"}
+    readings = Readings(is_managed=lambda job: job.name in managed)
+    readings.logs.texts = {"ours-0": "step 5/10", "late-0": "step 1/10"}
+    readings.change(0, "Running", job="late")
+    readings.change(0, phase, change, job="late")
+    managed.add("late")
+    readings.change(0, "Running", job="ours")
+    async with readings.running():
+        await readings.until(lambda: len(readings.reports) == 1)
+    assert set(readings.logs.asked) == {"ours-0"}
+
+
+async def test_a_pod_that_is_deleted_while_it_runs_has_a_last_report() -> None:
+    readings = Readings()
+    readings.logs.texts = {"j-0": "step 10/100"}
+    async with readings.running():
+        readings.change(0, "Running")
+        readings.change(1, "Running")
+        await readings.until(lambda: len(readings.reports) == 1)
+        readings.change(1, "Running", "DELETED")
+        assert len(readings.reports) == 1, "it does not speak for the job"
+        readings.change(0, "Running", "DELETED")
+        assert [(report.replica, report.is_last) for report in readings.reports] == [("j-0", False), ("j-0", True)]
+
+
+async def test_the_last_report_of_a_pod_that_is_deleted_during_a_look_comes_after_what_was_read() -> None:
+    readings = Readings()
+    readings.logs.texts = {"j-0": "step 10/100"}
+    readings.logs.on_end = lambda: readings.change(0, "Running", "DELETED")
+    async with readings.running():
+        readings.change(0, "Running")
+        await readings.until(lambda: len(readings.reports) == 3)
+    assert [(report.percent, report.is_last) for report in readings.reports][1:] == [(10, False), (None, True)]
