@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import orjson
@@ -117,7 +118,9 @@ class ProgressController:
         while True:
             if self._schedule.is_idle():
                 self._changed.clear()
-                await self._changed.wait()
+                with suppress(TimeoutError):  # jobs that only other replicas write are cleaned up too
+                    async with asyncio.timeout(_CLEANUP_SECONDS):
+                        await self._changed.wait()
             due = self._schedule.due(time.monotonic())
             if due:
                 await asyncio.gather(*(self._write(key) for key in due))

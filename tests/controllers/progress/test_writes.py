@@ -17,6 +17,7 @@ from tests.support.waiting import first_answer
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
+from torchyard.controllers import progress
 from torchyard.controllers.progress import ProgressController
 from torchyard.core.progress import schedule
 from torchyard.core.progress.reports import ENDPOINT, LOG, JobReference, ProgressReport
@@ -248,3 +249,14 @@ async def test_a_kind_that_the_operator_does_not_run_is_not_written() -> None:
     async with running(controller):
         await first_answer(lambda: has_patches(client, 1))
     assert [plural for plural, _, _ in client.patches] == ["jobs"]
+async def test_a_replica_without_reports_forgets_jobs_that_others_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_CLEANUP_SECONDS", 0.01)
+    cache = TrainJobs()
+    peer = ProgressController(cast("Client", Recorder()), None, cast("Informer", cache), has_peers=True)
+    cache.change("2026-01-01T00:00:05Z")
+    assert not await gone(peer)
+    async with running(peer):
+        await first_answer(lambda: gone(peer), "the job is forgotten")
+
+
