@@ -130,6 +130,11 @@ class ProgressController:
                     self._forget(key)
             await asyncio.sleep(_TICK_SECONDS)
 
+    def _retry(self, key: JobReference, job: JobProgress) -> None:
+        """Until then another replica may write the job, so what it shows is compared again."""
+        job.is_compared = False
+        self._schedule.retry(key, time.monotonic())
+
     def _forget(self, key: JobReference) -> None:
         self._schedule.forget(key)
         self._jobs.pop(key, None)
@@ -149,10 +154,10 @@ class ProgressController:
             if error.status == 422:  # as for a uid that is not the job's; the next report begins anew
                 self._forget(key)
             elif error.status in (409, 429) or error.status >= 500:
-                self._schedule.retry(key, time.monotonic())
+                self._retry(key, job)
             _log_error(key, error)
         except (YardError, OSError) as error:  # the server is not reachable
-            self._schedule.retry(key, time.monotonic())
+            self._retry(key, job)
             _log_error(key, error)
         except Exception:
             log.exception("progress not written: kind=%s name=%s/%s", key.kind, key.namespace, key.name)
@@ -185,7 +190,10 @@ class ProgressController:
         return cached is not None and cached["metadata"]["uid"] != key.uid
 
     async def _is_newer(self, resource: GroupVersionResource, key: JobReference, job: JobProgress) -> bool:
-        """Whether the job shows an older report. After a restart, the same logs are read again."""
+        """Whether the job shows an older report. After a restart, the same logs are read again.
+
+        The end of a job has the time of its last report, and changes the text.
+        """
         assert job.status is not None
         current = await self._client.get(resource, key.name, key.namespace)
         if key.uid and current["metadata"].get("uid", key.uid) != key.uid:
@@ -193,7 +201,8 @@ class ProgressController:
             return False
         shown = progress.trainer_status_of(current) or {}
         job.is_compared = True
-        return str(shown.get("lastUpdatedTime") or "") < str(job.status["lastUpdatedTime"])
+        shown_time, time_reported = str(shown.get("lastUpdatedTime") or ""), str(job.status["lastUpdatedTime"])
+        return shown_time < time_reported or (job.is_over and shown_time == time_reported)
 
 
 def _log_error(key: JobReference, error: Exception) -> None:

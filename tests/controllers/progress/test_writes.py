@@ -34,6 +34,7 @@ class Recorder:
         self.patches: list[tuple[str, str, Object]] = []
         self.written = asyncio.Event()
         self.shown, self.error = shown or {"metadata": {}}, error
+        self.patch_error: Exception | None = None
 
     async def get(self, _ref: GroupVersionResource, name: str, _namespace: str) -> Object:
         self.gets.append(name)
@@ -44,6 +45,9 @@ class Recorder:
         return self.shown
 
     async def patch(self, ref: GroupVersionResource, _name: str, patch: Object, _namespace: str, **more: Any) -> None:
+        if self.patch_error is not None:
+            error, self.patch_error = self.patch_error, None
+            raise error
         self.patches.append((ref.plural, more.get("subresource", ""), patch))
 
 
@@ -111,8 +115,7 @@ async def test_reports_of_a_train_job_and_of_its_pods_are_in_its_status() -> Non
 
 
 async def test_a_report_that_the_job_shows_already_is_not_written_again() -> None:
-    shown = orjson.dumps({"lastUpdatedTime": "2026-01-01T00:00:00Z"}).decode()
-    assert await written(Recorder({"metadata": {"annotations": {"torchyard.dev/trainer-status": shown}}}), REPORT) == []
+    assert await written(Recorder(showing("2026-01-01T00:00:00Z")), REPORT) == []
 
 
 async def test_a_job_that_is_gone_is_forgotten() -> None:
@@ -140,6 +143,42 @@ async def test_a_report_that_could_not_be_written_is_written_later(
         controller.observe(REPORT)
         await first_answer(lambda: has_patches(client, 1), "the second try")
     assert client.gets == ["a", "a"]
+
+
+def showing(updated: str) -> Object:
+    status = orjson.dumps({"lastUpdatedTime": updated}).decode()
+    return {"metadata": {"annotations": {"torchyard.dev/trainer-status": status}}}
+
+
+async def test_a_write_that_is_tried_again_does_not_replace_what_another_replica_has_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schedule, "INTERVAL", 0.0)
+    client = Recorder()
+    controller = ProgressController(cast("Client", client), None)
+    async with running(controller):
+        controller.observe(REPORT)
+        await first_answer(lambda: has_patches(client, 1))
+        client.shown, client.patch_error = showing("2026-01-01T00:05:00Z"), YardError("no server")
+        controller.observe(replace(REPORT, percent=20))
+        await first_answer(lambda: gets(client, 2), "the comparison before the second try")
+        controller.observe(replace(REPORT, job=JobReference("Job", "ns", "last")))
+        await first_answer(lambda: gets(client, 3))
+    assert len(client.patches) == 1
+
+
+async def test_the_end_of_a_job_that_could_not_be_written_is_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "INTERVAL", 0.0)
+    client = Recorder()
+    controller = ProgressController(cast("Client", client), None)
+    async with running(controller):
+        controller.observe(replace(REPORT, remaining=20))
+        await first_answer(lambda: has_patches(client, 1))
+        client.shown, client.patch_error = showing("2026-01-01T00:00:00Z"), YardError("no server")
+        controller.observe(replace(REPORT, percent=None, metrics={}, is_last=True))
+        await first_answer(lambda: has_patches(client, 2))
+    texts = [patch["metadata"]["annotations"]["torchyard.dev/progress"] for _, _, patch in client.patches]
+    assert texts == ["10%, 20s left, loss 0.5", "10%, loss 0.5"]
 
 
 async def test_a_job_that_cannot_be_written_does_not_keep_others_from_being_written(
@@ -241,14 +280,6 @@ async def test_what_a_program_reports_to_another_replica_comes_before_its_log() 
     assert [plural for plural, _, _ in client.patches] == ["jobs"]
 
 
-async def test_a_kind_that_the_operator_does_not_run_is_not_written() -> None:
-    client = Recorder()
-    controller = ProgressController(cast("Client", client), None, kinds=frozenset({"Job"}))
-    controller.observe(TRAINJOB_REPORT)
-    controller.observe(REPORT)
-    async with running(controller):
-        await first_answer(lambda: has_patches(client, 1))
-    assert [plural for plural, _, _ in client.patches] == ["jobs"]
 async def test_a_replica_without_reports_forgets_jobs_that_others_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(progress, "_CLEANUP_SECONDS", 0.01)
@@ -260,3 +291,11 @@ async def test_a_replica_without_reports_forgets_jobs_that_others_wrote(monkeypa
         await first_answer(lambda: gone(peer), "the job is forgotten")
 
 
+async def test_a_kind_that_the_operator_does_not_run_is_not_written() -> None:
+    client = Recorder()
+    controller = ProgressController(cast("Client", client), None, kinds=frozenset({"Job"}))
+    controller.observe(TRAINJOB_REPORT)
+    controller.observe(REPORT)
+    async with running(controller):
+        await first_answer(lambda: has_patches(client, 1))
+    assert [plural for plural, _, _ in client.patches] == ["jobs"]
