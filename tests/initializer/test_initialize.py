@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +15,9 @@ import pytest
 
 from torchyard.initializer import file_source
 from torchyard.initializer.__main__ import main
+from torchyard.initializer.brought_files import MARKER
 from torchyard.initializer.errors import InitializerError
-from torchyard.initializer.initialize import MARKER, initialize
+from torchyard.initializer.initialize import initialize
 
 
 def brought(target: Path) -> dict[str, str]:
@@ -45,6 +50,55 @@ def test_after_an_interruption_everything_is_copied_again(source: Path, tmp_path
     (target / "labels.csv").write_text("cut")
     initialize("dataset", variables, target)
     assert brought(target) == {"train/0.txt": "zero", "labels.csv": "labels"}
+
+
+def test_another_source_replaces_what_was_brought_and_nothing_else(source: Path, tmp_path: Path) -> None:
+    target, other = tmp_path / "target", tmp_path / "other.txt"
+    target.mkdir()
+    (target / "mine.txt").write_text("mine")
+    initialize("dataset", {"STORAGE_URI": f"file://{source}"}, target)
+    (target / "labels.csv").write_text("written by a program")
+    (target / "checkpoint.pt").write_text("checkpoint")
+    other.write_text("other")
+    initialize("dataset", {"STORAGE_URI": f"file://{other}"}, target)
+    kept = {"mine.txt": "mine", "labels.csv": "written by a program", "checkpoint.pt": "checkpoint"}
+    assert brought(target) == {"other.txt": "other", **kept}
+    assert not (target / "train").exists()
+
+
+def test_a_marker_does_not_lead_out_of_the_volume(source: Path, tmp_path: Path) -> None:
+    target, outside = tmp_path / "target", source / "labels.csv"
+    target.mkdir()
+    (target / "link").symlink_to(source)
+    stamp = [outside.stat().st_size, outside.stat().st_mtime_ns]
+    files = dict.fromkeys(["../source/labels.csv", str(outside), "link/labels.csv"], stamp)
+    (target / MARKER).write_text(json.dumps({"uri": "s3://bucket/x", "files": files}))
+    initialize("dataset", {"STORAGE_URI": f"file://{source}/train"}, target)
+    assert outside.read_text() == "labels"
+
+
+@pytest.mark.parametrize("text", ["", "s3://bucket/x", "[]", '{"uri": "s3://bucket/x"}', '{"uri": "", "files": [1]}'])
+def test_an_unknown_marker_is_replaced(text: str, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / MARKER).write_text(text)
+    initialize("dataset", {"STORAGE_URI": f"file://{source}"}, tmp_path / "target")
+    assert brought(tmp_path / "target") == {"train/0.txt": "zero", "labels.csv": "labels"}
+
+
+def test_an_interruption_while_files_are_moved_leaves_none_that_is_not_known(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, other = tmp_path / "target", tmp_path / "other.txt"
+    other.write_text("other")
+    with monkeypatch.context() as patched, pytest.raises(InitializerError, match="cannot be written: cut off"):
+        patched.setattr(shutil, "rmtree", interrupt)
+        initialize("dataset", {"STORAGE_URI": f"file://{source}"}, target)
+    initialize("dataset", {"STORAGE_URI": f"file://{other}"}, target)
+    assert brought(target) == {"other.txt": "other"}
+
+
+def interrupt(_path: Path) -> None:
+    raise OSError(errno.EIO, "cut off")
 
 
 def test_a_single_file_and_names_with_spaces(tmp_path: Path) -> None:
@@ -133,10 +187,11 @@ def test_a_snapshot_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     message = initialize("dataset", {"STORAGE_URI": "hf://ylecun/mnist", "ACCESS_TOKEN": "t"}, tmp_path / "target")
     assert message.startswith("1 files of hf://ylecun/mnist")
+    assert brought(tmp_path / "target") == {"config.json": "{}"}
+    assert Path(hub.asked.pop("local_dir")).parent == tmp_path / "target"
     assert hub.asked == {
         "repo_id": "ylecun/mnist",
         "repo_type": "dataset",
-        "local_dir": str(tmp_path / "target"),
         "token": "t",
         "ignore_patterns": None,
     }
@@ -177,8 +232,8 @@ def test_a_library_that_is_missing_is_named(
 class Bucket:
     """Stands for boto3 and its clients."""
 
-    def __init__(self, objects: dict[str, str], error: Exception | None = None) -> None:
-        self._objects, self._error = objects, error
+    def __init__(self, objects: dict[str, str], error: Exception | None = None, broken: str = "") -> None:
+        self._objects, self._error, self.broken = objects, error, broken
         self.options: dict[str, Any] = {}
         self.downloads: list[str] = []
 
@@ -199,6 +254,8 @@ class Bucket:
 
     def download_file(self, _bucket: str, key: str, path: str) -> None:
         self.downloads.append(key)
+        if key == self.broken:
+            raise OSError("cut off")
         Path(path).write_text(self._objects[key])
 
 
@@ -214,10 +271,30 @@ def test_objects_of_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     initialize("dataset", variables, tmp_path)
     assert brought(tmp_path) == {"a/1": "one", "2": "two"}
     assert bucket.options == {"endpoint_url": "http://minio:9000", "aws_access_key_id": "k"}
-    (tmp_path / MARKER).unlink()
-    bucket.downloads.clear()
-    initialize("dataset", variables, tmp_path)
-    assert bucket.downloads == []  # they are there
+
+
+def test_an_interrupted_download_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = use(monkeypatch, Bucket({"mnist/1": "one", "mnist/2": "two"}, broken="mnist/2"))
+    with pytest.raises(InitializerError, match="cannot be downloaded: OSError: cut off"):
+        initialize("dataset", {"STORAGE_URI": "s3://bucket/mnist"}, tmp_path)
+    bucket.broken = ""
+    initialize("dataset", {"STORAGE_URI": "s3://bucket/mnist"}, tmp_path)
+    assert bucket.downloads == ["mnist/1", "mnist/2", "mnist/2"]
+    assert brought(tmp_path) == {"1": "one", "2": "two"}
+    assert {path.name for path in tmp_path.iterdir()} == {"1", "2", MARKER}
+
+
+@pytest.mark.parametrize("broken", ["", "v1/b"])
+def test_another_prefix_replaces_objects_of_the_same_names_and_sizes(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = {"v1/a": "old", "v1/b": "old", "v1/sub/c": "old", "v2/a": "new", "v2/b": "new"}
+    use(monkeypatch, Bucket(objects, broken=broken))
+    with pytest.raises(InitializerError) if broken else nullcontext():
+        initialize("dataset", {"STORAGE_URI": "s3://bucket/v1"}, tmp_path)
+    initialize("dataset", {"STORAGE_URI": "s3://bucket/v2"}, tmp_path)
+    assert brought(tmp_path) == {"a": "new", "b": "new"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", MARKER}
 
 
 class ClientError(Exception):

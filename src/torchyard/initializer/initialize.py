@@ -1,18 +1,19 @@
-"""Brings a dataset or a model once: a container that is started again finds what is there."""
+"""Brings a dataset or a model once: a container that is started again finds what is there.
+
+Its files come into a directory of their URI first: an interrupted attempt goes on with its own files only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from torchyard.initializer.brought_files import incoming_directory, move_into_place, read_marker, remove_brought
 from torchyard.initializer.errors import InitializerError
 from torchyard.initializer.file_source import bring_files
 from torchyard.initializer.hugging_face import bring_snapshot
 from torchyard.initializer.request import InitializerRequest, parse_request
 from torchyard.initializer.s3 import bring_objects
-
-# Has the URI of what was brought completely.
-MARKER = ".torchyard-initialized"
 
 _SOURCES: Mapping[str, Callable[[InitializerRequest, Path], int]] = {
     "file": bring_files,
@@ -27,14 +28,15 @@ def initialize(kind: str, variables: Mapping[str, str], target: Path) -> str:
     request = parse_request(kind, variables)
     if request is None:
         return f"there is no {kind} to bring: STORAGE_URI is empty"
-    marker = target / MARKER
     try:
         target.mkdir(parents=True, exist_ok=True)
-        if marker.is_file() and marker.read_text() == request.uri:
+        before = read_marker(target)
+        if before.uri == request.uri:
             return f"{request.uri} is in {target} already"
-        marker.unlink(missing_ok=True)
-        count = _SOURCES[request.scheme](request, target)
-        marker.write_text(request.uri)
+        remove_brought(target, before)
+        incoming = incoming_directory(target, request.uri)
+        count = _SOURCES[request.scheme](request, incoming)
+        move_into_place(incoming, target, request.uri)
     except OSError as error:
         volume = "the volume `initializer` of the runtime"
         reason = f"{error.filename or target} cannot be written: {error.strerror or error}"
