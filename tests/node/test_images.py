@@ -317,8 +317,11 @@ async def test_a_saved_image_is_a_complete_oci_layout(store: ImageStore, tmp_pat
     assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in manifest["layers"]]
 
 
-def test_the_stand_in_for_pause_ends_on_sigterm(store: ImageStore) -> None:
-    entrypoint = store.resolve("registry.k8s.io/pause:3.10").config.entrypoint
+@pytest.mark.parametrize(
+    "name", ["registry.k8s.io/pause:3.10", "gcr.io/google_containers/pause", "k8s.gcr.io/pause-arm64:3.1"]
+)
+def test_the_stand_in_for_pause_ends_on_sigterm(store: ImageStore, name: str) -> None:
+    entrypoint = store.resolve(name).config.entrypoint
     process = subprocess.Popen(entrypoint, start_new_session=True)
     try:
         # The handler is set before the first child starts.

@@ -37,6 +37,9 @@ class WellKnownImage:
 
 # Ends on SIGTERM, which the kernel keeps from the first process of a container that has no handler for it.
 _PAUSE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
+# The first one and those that came before it, which test suites and older manifests still name; some have
+# `pause-amd64` and the like.
+_PAUSE_HOMES = ("registry.k8s.io", "k8s.gcr.io", "gcr.io/google_containers", "gcr.io/google-containers")
 WELL_KNOWN = (
     WellKnownImage(
         ("docker.io/pytorch/pytorch:*", "nvcr.io/nvidia/pytorch:*"), "python", ("bash",), directory="/workspace"
@@ -44,7 +47,7 @@ WELL_KNOWN = (
     WellKnownImage(("docker.io/library/python:*",), "python", ("python3",)),
     WellKnownImage(("docker.io/library/busybox:*", "docker.io/library/alpine:*"), "shell", ("sh",)),
     WellKnownImage(("docker.io/library/debian:*", "docker.io/library/ubuntu:*"), "shell", ("bash",)),
-    WellKnownImage(("registry.k8s.io/pause:*",), "shell", entrypoint=("sh", "-c", _PAUSE)),
+    WellKnownImage(tuple(f"{home}/pause*:*" for home in _PAUSE_HOMES), "shell", entrypoint=("sh", "-c", _PAUSE)),
     WellKnownImage(("docker.io/library/hello-world:*",), "shell", entrypoint=("echo", "Hello from Torchyard!")),
     WellKnownImage(("docker.io/horovod/horovod:*",), "python", ("bash",)),
     WellKnownImage(("docker.io/elasticdl/elasticdl:*",), "yard", ("bash",)),
