@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,12 @@ from multidict import CIMultiDict
 from tests.support.extension_server import GROUP, RESOURCES, ROOT, VERSION, ExtensionServer
 from tests.support.waiting import TIMEOUT, first_answer
 
+from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import SERVICES
 from torchyard.api.objects import Object
 from torchyard.apiserver.access.authentication import MASTERS, User
+from torchyard.apiserver.aggregation.availability import LOCAL
 from torchyard.apiserver.aggregation.controller import AvailabilityController
 from torchyard.apiserver.aggregation.resource_list import listed_resources
 from torchyard.apiserver.request.request import Query, Request
@@ -115,11 +118,12 @@ async def test_a_client_cannot_change_who_it_is(plane: Plane) -> None:
 
 async def test_pages_of_a_server_are_in_a_sandbox(plane: Plane) -> None:
     policies = []
-    for agent in ("kubectl/v1.34", "Mozilla/5.0 (X11; Linux x86_64)"):
-        response, _ = await send(plane, "GET", THINGS, headers={"User-Agent": agent})
+    browser = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"}
+    for headers in ({"User-Agent": "kubectl/v1.34"}, browser, {**browser, "X-Forwarded-For": "127.0.0.1"}):
+        response, _ = await send(plane, "GET", THINGS, headers=headers)
         assert response.proxied is not None
         policies.append(dict(response.proxied.headers).get("Content-Security-Policy", ""))
-    assert policies[0] == ""
+    assert (policies[0], policies[2]) == ("", ""), "a program, and a browser at `kubectl proxy`"
     assert policies[1].startswith("sandbox ") and "allow-same-origin" not in policies[1]
 
 
@@ -154,6 +158,23 @@ async def test_a_name_that_cannot_be_looked_up_is_not_available(tmp_path: Path) 
         condition = (await conditions(plane))[0]
     assert (condition["status"], condition["reason"]) == ("False", "FailedDiscoveryCheck")
     assert condition["message"].endswith(f"dial tcp: lookup {host}: no such host")
+
+
+async def test_a_condition_that_cannot_be_written_is_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise StatusError(500, "InternalError", "failed calling webhook")
+
+    monkeypatch.setattr("torchyard.apiserver.aggregation.controller.change", fail)
+    resource = SimpleNamespace(find=lambda *_: SimpleNamespace())
+    store = SimpleNamespace(listen=lambda *_: None)
+    registry: Any = SimpleNamespace(lookup=None, store=store, catalog=resource, clock=lambda: datetime.now(UTC))
+    unused: Any = None
+    controller = AvailabilityController(registry, unused, unused, ADMIN)
+    controller._check_soon("present")
+    for name in ("present", "deleted"):
+        await controller._write({"metadata": {"name": name}, "spec": {}}, LOCAL)
+    assert list(controller._due) == ["present"]
+    assert controller._due["present"] > asyncio.get_running_loop().time(), "it was tried again at once"
 
 
 async def test_an_error_in_one_check_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

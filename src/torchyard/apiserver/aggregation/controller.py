@@ -194,7 +194,8 @@ class AvailabilityController:
         except StatusError as error:
             if error.status not in (404, 409):
                 log.warning("cannot write the condition of an APIService: name=%s error=%s", name, error)
-            self._check_soon(name)
+            if name in self._due:  # otherwise it was deleted
+                self._due[name] = asyncio.get_running_loop().time() + _RETRY_SECONDS
 
 
 class _FailedCheck(Exception):
