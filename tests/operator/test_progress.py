@@ -179,7 +179,7 @@ async def test_train_jobs_report_to_the_operator_with_a_token_for_their_job(inst
             code, answer = await reporter.post(
                 f"{service}/apis/{unknown}", await token_for(installed, namespace, unknown), {}
             )
-            assert (code, answer["message"]) == (404, "Train job not found")
+            assert (code, answer["message"]) == (403, "Forbidden")  # its token is not reviewed
         assert denied(operator) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,6 +13,7 @@ from aiohttp import web
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.operator.connections import LIMITS, listen
 from torchyard.operator.metrics import OperatorMetrics
 
 log = logging.getLogger(__name__)
@@ -61,7 +63,13 @@ def webhook_app(answers: Mapping[str, Answer], reviewed: Callable[[str, int], No
 def _admission_handler(path: str, answer: Answer, reviewed: Callable[[str, int], None]) -> Handler:
     async def review(request: web.Request) -> web.Response:
         try:
-            answered = answer(orjson.loads(await request.read()))
+            async with asyncio.timeout(LIMITS.body_seconds):
+                body = await request.read()
+        except TimeoutError:
+            reviewed(path, 408)
+            return web.Response(status=408, text="the body of the AdmissionReview did not arrive in time")
+        try:
+            answered = answer(orjson.loads(body))
             reviewed_object = await answered if isinstance(answered, Awaitable) else answered
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reviewed(path, 400)
@@ -79,14 +87,9 @@ async def serve(
     app: web.Application, host: str, port: int, *, closing: AsyncExitStack, tls: ssl.SSLContext | None = None
 ) -> int:
     """Serve until `closing` closes; returns the port, which the system chooses for port 0."""
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    closing.push_async_callback(runner.cleanup)
     try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        return await listen(app, host, port, closing=closing, tls=tls)
     except OSError as error:
         raise YardError(
             f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another port"
         ) from None
-    bound_port: int = runner.addresses[0][1]
-    return bound_port

@@ -102,7 +102,10 @@ class Operator:
         )
         # Its own client too: reads of logs wait for kubelets.
         self._log_client = Client(HttpTransport(connection, user_agent=f"{NAME}-logs", limit=8), manager=NAME)
-        self._progress = OperatorProgress(self._client, self._log_client, settings)
+        # And one for what every pod can cause: reviews of tokens.
+        tokens = HttpTransport(connection, user_agent=f"{NAME}-tokens", limit=8, observe=self.metrics.requested)
+        self._token_client = Client(tokens, manager=NAME)
+        self._progress = OperatorProgress(self._client, self._log_client, self._token_client, settings)
         self.ports: dict[str, int] = {}
 
     @property
@@ -111,9 +114,8 @@ class Operator:
 
     async def run(self) -> None:
         async with contextlib.AsyncExitStack() as closing:
-            closing.push_async_callback(self._lease_client.close)
-            closing.push_async_callback(self._log_client.close)
-            closing.push_async_callback(self._client.close)
+            for client in (self._lease_client, self._log_client, self._token_client, self._client):
+                closing.push_async_callback(client.close)
             await self._serve_probes(closing)
             await self._wait_for_cluster()
             await run_until_first_exit(*await self._serve(closing))

@@ -33,10 +33,14 @@ _JOB_PODS = "batch.kubernetes.io/job-name"
 
 
 class OperatorProgress:
-    """`add` each namespace that is watched. `log_client` reads logs, so that they do not wait with other requests."""
+    """`add` each namespace that is watched.
 
-    def __init__(self, client: Client, log_client: Client, settings: OperatorSettings) -> None:
+    `log_client` reads logs and `token_client` reviews tokens, so that other requests do not wait for them.
+    """
+
+    def __init__(self, client: Client, log_client: Client, token_client: Client, settings: OperatorSettings) -> None:
         self._client, self._settings = client, settings
+        self._tokens = TokenReviewer(token_client)
         self._selector = parse_labels(settings.selector)
         self._controllers: dict[str, ProgressController] = {}
         self._caches: dict[str, list[Informer]] = {}
@@ -69,7 +73,7 @@ class OperatorProgress:
         return cache
 
     def endpoint(self, clock: Callable[[], datetime]) -> web.Application:
-        reports = StatusReports(TokenReviewer(self._client), self._find_trainjob, self.publish, clock)
+        reports = StatusReports(self._tokens, self._find_trainjob, self.publish, clock)
         return reports.app()
 
     def publish(self, report: ProgressReport) -> None:

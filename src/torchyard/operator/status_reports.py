@@ -19,11 +19,10 @@ from torchyard.api.objects import Object
 from torchyard.api.trainjob import names
 from torchyard.core.progress.endpoint import MAX_BODY_BYTES, parse_report
 from torchyard.core.progress.reports import JobReference, ProgressReport
-from torchyard.operator.token_reviews import ServiceAccountToken, TokenReviewer
+from torchyard.operator.connections import LIMITS
+from torchyard.operator.token_reviews import ServiceAccountToken, TokenReviewer, TooManyReviews
 
 log = logging.getLogger(__name__)
-
-_READ_SECONDS = 10.0
 
 
 class StatusReports:
@@ -55,6 +54,9 @@ class StatusReports:
         if reported is None:
             raise StatusError(404, "NotFound", "Not found")
         namespace, name = reported
+        # Only reports of existing jobs cost a review. Whether a job exists is not for everyone: 403, and not 404.
+        if self._find_job(namespace, name) is None:
+            raise _forbidden()
         token = await self._authenticate(request, namespace, name)
         body = await _read(request)
         job = self._find_job(namespace, name)
@@ -72,18 +74,24 @@ class StatusReports:
         if kind.lower() == "bearer":
             try:
                 reviewed = await self._tokens.review(token.strip(), names.status_audience(namespace, name))
+            except TooManyReviews:
+                raise
             except YardError as error:
                 log.warning("token of a report not reviewed: job=%s/%s error=%s", namespace, name, error)
                 message = "the API server does not answer, so the token cannot be reviewed; try again later"
                 raise StatusError(503, "ServiceUnavailable", message) from None
         if reviewed is None or reviewed.namespace != namespace:
-            raise StatusError(403, "Forbidden", "Forbidden")
+            raise _forbidden()
         return reviewed
+
+
+def _forbidden() -> StatusError:
+    return StatusError(403, "Forbidden", "Forbidden")
 
 
 async def _read(request: web.Request) -> bytes:
     try:
-        async with asyncio.timeout(_READ_SECONDS):
+        async with asyncio.timeout(LIMITS.body_seconds):
             return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise errors.too_large(MAX_BODY_BYTES) from None

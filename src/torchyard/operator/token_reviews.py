@@ -9,20 +9,25 @@ import asyncio
 import base64
 import hashlib
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
+from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.kube.client import Client
+
+T = TypeVar("T")
 
 _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCOUNT_PREFIX = "system:serviceaccount:"
 _POD_NAME = "authentication.kubernetes.io/pod-name"
 _VALID_SECONDS, _INVALID_SECONDS = 120.0, 10.0
-_MAX_RESULTS, _MAX_REVIEWS, _MAX_TOKEN = 16384, 8, 16384
+_MAX_VALID, _MAX_INVALID, _MAX_TOKEN = 16384, 1024, 16384
+_MAX_REVIEWS = 8  # at the same time
+_MAX_WAITING = 64  # for each audience, so that the tokens of one job do not delay those of others for long
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +38,25 @@ class ServiceAccountToken:
     pod: str = ""
 
 
+class TooManyReviews(StatusError):
+    def __init__(self) -> None:
+        super().__init__(
+            503, "ServiceUnavailable", "too many tokens of this job wait for their review; try again later"
+        )
+
+
 class TokenReviewer:
-    """`review` a token. Raises `YardError` if the API server does not answer."""
+    """`review` a token. Raises `YardError` if the API server does not answer.
+
+    `client` is for reviews only: nothing else waits if the API server rejects many of them.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._results: OrderedDict[bytes, tuple[float, ServiceAccountToken | None]] = OrderedDict()
+        # By the digests of tokens. Any number of invalid ones evicts no valid one.
+        self._valid: OrderedDict[bytes, tuple[float, ServiceAccountToken]] = OrderedDict()
+        self._invalid: OrderedDict[bytes, float] = OrderedDict()
+        self._waiting: Counter[str] = Counter()  # by audience
         self._slots = asyncio.Semaphore(_MAX_REVIEWS)
 
     async def review(self, token: str, audience: str) -> ServiceAccountToken | None:
@@ -46,17 +64,29 @@ class TokenReviewer:
         if len(token) > _MAX_TOKEN or not _is_for(token, audience):
             return None  # without a request
         digest = hashlib.sha256(f"{audience}\n{token}".encode()).digest()
-        until, result = self._results.get(digest, (0.0, None))
+        until, known = self._valid.get(digest, (0.0, None))
         if time.monotonic() < until:
-            return result
-        async with self._slots:
-            result = await self._ask(token, audience)
-        until = time.monotonic() + (_VALID_SECONDS if result is not None else _INVALID_SECONDS)
-        self._results[digest] = until, result
-        self._results.move_to_end(digest)
-        while len(self._results) > _MAX_RESULTS:
-            self._results.popitem(last=False)
+            return known
+        if time.monotonic() < self._invalid.get(digest, 0.0):
+            return None
+        result = await self._ask_in_turn(token, audience)
+        if result is not None:
+            _keep(self._valid, digest, (time.monotonic() + _VALID_SECONDS, result), _MAX_VALID)
+        else:
+            _keep(self._invalid, digest, time.monotonic() + _INVALID_SECONDS, _MAX_INVALID)
         return result
+
+    async def _ask_in_turn(self, token: str, audience: str) -> ServiceAccountToken | None:
+        if self._waiting[audience] >= _MAX_WAITING:
+            raise TooManyReviews
+        self._waiting[audience] += 1
+        try:
+            async with self._slots:
+                return await self._ask(token, audience)
+        finally:
+            self._waiting[audience] -= 1
+            if not self._waiting[audience]:
+                del self._waiting[audience]
 
     async def _ask(self, token: str, audience: str) -> ServiceAccountToken | None:
         review = {
@@ -73,6 +103,13 @@ class TokenReviewer:
             return None
         pods = (user.get("extra") or {}).get(_POD_NAME) or [""]
         return ServiceAccountToken(name.removeprefix(_ACCOUNT_PREFIX).partition(":")[0], pods[0])
+
+
+def _keep(results: OrderedDict[bytes, T], digest: bytes, result: T, limit: int) -> None:
+    results[digest] = result
+    results.move_to_end(digest)
+    while len(results) > limit:
+        results.popitem(last=False)
 
 
 def _is_for(token: str, audience: str) -> bool:

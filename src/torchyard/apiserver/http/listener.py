@@ -15,7 +15,6 @@ import ssl
 import time
 from collections.abc import Callable
 
-from torchyard.apiserver.http.connection import ServerConnection
 from torchyard.apiserver.http.connection_table import ConnectionTable
 from torchyard.apiserver.http.limits import HttpLimits
 
@@ -56,7 +55,7 @@ class Listener:
         table: ConnectionTable,
         limits: HttpLimits,
         context: ssl.SSLContext | None,
-        connect: Callable[[str], ServerConnection],
+        connect: Callable[[str], asyncio.BaseProtocol],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._table = table
@@ -145,17 +144,11 @@ class Listener:
         task.add_done_callback(self._handshakes.discard)
 
     async def _open(self, accepted: socket.socket, handshake: Handshake) -> None:
-        connection: list[ServerConnection] = []
-
-        def connect() -> ServerConnection:
-            connection.append(self._connect(handshake.address))
-            return connection[0]
-
         seconds = self._limits.handshake_seconds if self._context else None
         shutdown = _SHUTDOWN_SECONDS if self._context else None
         try:
             await self._loop.connect_accepted_socket(
-                connect,
+                lambda: self._connect(handshake.address),
                 accepted,
                 ssl=self._context,
                 ssl_handshake_timeout=seconds,
