@@ -117,3 +117,12 @@ def test_an_installation_has_monitors_rules_and_three_dashboards() -> None:
         ((name, text),) = obj["data"].items()
         assert name == f"torchyard-{dashboard.name}.json" and json.loads(text) == grafana_dashboard(dashboard)
         assert obj["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_a_pod_sends_no_series_of_other_namespaces_and_no_more_than_a_coordinator_has() -> None:
+    (monitor,) = (obj for obj in monitoring_objects(Installation("image", "team")) if obj["kind"] == "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["honorLabels"] is False
+    assert endpoint["metricRelabelings"][-1] == {"action": "labeldrop", "regex": "exported_.*"}
+    assert len(ELASTIC) < monitor["spec"]["sampleLimit"] <= 1000
+    assert monitor["spec"]["labelLimit"] and monitor["spec"]["labelValueLengthLimit"]

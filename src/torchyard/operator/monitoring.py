@@ -114,11 +114,16 @@ def _elastic_pods() -> Object:
     return {
         "namespaceSelector": {"any": True},
         "selector": {"matchLabels": {pytorchjob.JOB_ROLE: pytorchjob.MASTER_ROLE}},
+        # A coordinator has about a dozen series with one label of its own.
+        "sampleLimit": 100,
+        "labelLimit": 32,
+        "labelNameLengthLimit": 128,
+        "labelValueLengthLimit": 512,
         "podMetricsEndpoints": [
             {
                 "port": pytorchjob.PORT_NAME,
                 "path": "/metrics",
-                "honorLabels": True,
+                "honorLabels": False,  # the namespace and the pod of a series are those of its target
                 "relabelings": [
                     {
                         "action": "keep",
@@ -136,7 +141,10 @@ def _elastic_pods() -> Object:
                 ],
                 # A user's own program may serve anything at an address of the same annotations.
                 "metricRelabelings": [
-                    {"action": "keep", "sourceLabels": ["__name__"], "regex": "torchyard_elastic_.*"}
+                    {"action": "keep", "sourceLabels": ["__name__"], "regex": "torchyard_elastic_.*"},
+                    # The name of the job is the coordinator's own label.
+                    {"action": "replace", "sourceLabels": ["exported_job"], "regex": "(.+)", "targetLabel": "job"},
+                    {"action": "labeldrop", "regex": "exported_.*"},
                 ],
             }
         ],
