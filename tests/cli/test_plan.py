@@ -17,9 +17,11 @@ import yaml
 from tests.cli.test_jobs import call, state_of
 from tests.support.yard import Yard, _command, _environment
 
+from torchyard.api.gvr import JOBS
 from torchyard.api.objects import Object
 from torchyard.api.queue.names import QUEUE_NAME
-from torchyard.cli.confirm import confirm
+from torchyard.cli.apply import ManifestObject, Plan
+from torchyard.cli.confirm import _show, confirm
 from torchyard.core.run.plan_text import describe_job
 from torchyard.core.run.script_job import ScriptJob, script_objects
 
@@ -66,6 +68,19 @@ def test_a_terminal_shows_the_plan_and_asks(plane: Yard, project: Path) -> None:
     assert "trained" in shown
     code, shown = on_terminal(plane, project, "--name", "sure", "--yes")
     assert (code, "Continue?" in shown) == (0, False), shown
+
+
+def test_escape_sequences_of_a_manifest_do_not_change_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    container = {"name": "main", "image": "busybox\x1b[2Ahidden", "command": ["true"]}
+    name = "x\x1b]0;title\x07\rother"
+    obj = {"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": name}}
+    obj["spec"] = {"template": {"spec": {"containers": [container]}}}
+    target = ManifestObject(JOBS, "default", obj)
+    _show(Plan(target, "replaced", obj, "-a: 1\n+a: \x1b[8m2\u202e"), obj)
+    shown = capsys.readouterr().out
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert shown.startswith("job.batch/x?]0;title??other in namespace default would be replaced\n-a: 1\n+a: ?[8m2?\n")
+    assert "busybox?[2Ahidden" in shown
 
 
 def test_a_dry_run_of_the_client_needs_no_server(project: Path) -> None:

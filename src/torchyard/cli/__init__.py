@@ -5,7 +5,7 @@ What the SDK does as well is in `torchyard.jobs`.
 Modules in reading order:
 
 - `main`: the commands, and how errors are printed
-- `options`, `option_groups`, `output`: what several commands share
+- `options`, `option_groups`, `output`, `printable`: what several commands share
 - `target`: which cluster a command talks to
 - `job_arguments`, `completion`: how commands name a job, and its name for the completion of shells
 - `plane`: `yard up`, `down`, `status`, `kubeconfig`

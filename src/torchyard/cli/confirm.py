@@ -9,6 +9,7 @@ from torchyard.api.objects import Object
 from torchyard.cli.apply import Plan, locate, plan
 from torchyard.cli.options import say
 from torchyard.cli.output import table_lines
+from torchyard.cli.printable import mask_unprintable
 from torchyard.core.run.plan_text import describe_job
 from torchyard.core.run.script_job import is_archive
 from torchyard.core.run.state import RUNNABLE
@@ -46,12 +47,17 @@ def _show(planned: Plan, obj: Object) -> None:
     metadata = {"name": obj["metadata"].get("generateName", ""), **obj["metadata"]}
     name = qualified_name(planned.target.gvr, {**obj, "metadata": metadata})
     space = f" in namespace {planned.target.namespace}" if planned.target.namespace else ""
-    say(f"{name}{space} would be {planned.action}")
+    _say_printable(f"{name}{space} would be {planned.action}")
     if planned.diff:
-        say(planned.diff)
+        _say_printable(*planned.diff.split("\n"))
     if obj["kind"] in RUNNABLE and planned.action in ("created", "replaced"):
-        for line in table_lines([[f"  {key}", value] for key, value in describe_job(obj)] or [[""]]):
-            say(line)
+        _say_printable(*table_lines([[f"  {key}", value] for key, value in describe_job(obj)] or [[""]]))
+
+
+def _say_printable(*lines: str) -> None:
+    """An escape sequence of a manifest could change what is shown and confirmed."""
+    for line in lines:
+        say(mask_unprintable(line))
 
 
 def _size(count: float) -> str:

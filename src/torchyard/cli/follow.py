@@ -12,6 +12,7 @@ from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod import columns
 from torchyard.api.progress import progress_text_of
+from torchyard.cli.printable import mask_unprintable
 from torchyard.cli.screen import Replica, Screen
 from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.line_splitter import LogLine
@@ -163,8 +164,7 @@ class Follower:
                 Replica(short_name(name, self._name), status, self._progress.get(name), self._activity.get(name, ""))
             )
         # Metrics are texts of the program: no escape sequence of it reaches the terminal.
-        text = "".join(character if character.isprintable() else "?" for character in progress)
-        self._screen.show(result.state, rows, text)
+        self._screen.show(result.state, rows, mask_unprintable(progress))
 
     async def _stop_tasks(self) -> None:
         for task in (*self._logs.values(), *self._notes, *((self._queue_task,) if self._queue_task else ())):

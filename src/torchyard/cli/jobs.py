@@ -12,6 +12,7 @@ from torchyard.api.errors import YardError
 from torchyard.cli.job_arguments import JobName
 from torchyard.cli.options import say
 from torchyard.cli.output import Output, OutputOption, Quiet, Record, show_records
+from torchyard.cli.printable import mask_unprintable
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ async def _read_positions(client: Client, jobs: list[JobHandle]) -> dict[str, in
 def _print_lines(lines: list[str]) -> None:
     """Progress is what a program printed: no escape sequence of it reaches the terminal."""
     for line in lines:
-        say("".join(character if character.isprintable() else "?" for character in line))
+        say(mask_unprintable(line))
 
 
 def _record(summary: JobSummary) -> dict[str, Any]:

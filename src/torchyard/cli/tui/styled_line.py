@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 
+from torchyard.cli.printable import mask_unprintable
+
 Span = tuple[str, str]  # text, style
 Line = list[Span]
 
@@ -32,10 +34,7 @@ _MAX_TEXT = 4096
 def printable(text: str) -> str:
     """The text without escape sequences; other characters that are not printable become question marks."""
     text = text[:_MAX_TEXT]
-    if text.isprintable():
-        return text
-    text = _ESCAPES.sub("", text).expandtabs(4)
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return text if text.isprintable() else mask_unprintable(_ESCAPES.sub("", text).expandtabs(4))
 
 
 def plain(line: Line) -> str:
