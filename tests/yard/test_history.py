@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
+
+import pytest
 
 from torchyard.api.objects import Object
 from torchyard.core.run.record import build_record, replica_record
+from torchyard.jobs import past_jobs
+from torchyard.jobs.target import Target
 from torchyard.yard.history import HistoryStore, log_files
 
+OWNER = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 
 
@@ -49,6 +55,25 @@ def test_a_record_has_the_end_of_the_job_and_of_its_replicas() -> None:
     deleted = build_record(job("a"), [pod(None)], NOW, deleted=True)
     assert (deleted["state"], deleted["exitCode"], deleted["ended"]) == ("Deleted", None, "2026-01-02T12:00:00Z")
     assert build_record(job("a", state="Complete"), [], NOW)["exitCode"] == 0
+
+
+def test_a_record_names_no_controller_whose_uid_leads_elsewhere() -> None:
+    owned = pod(0)
+    for uid, kept in (("../../other", ""), ("/etc", ""), (OWNER, OWNER)):
+        owned["metadata"]["ownerReferences"] = [{"uid": "x"}, {"uid": uid, "controller": True}]
+        assert replica_record(owned, "j", NOW)["controller"] == kept
+
+
+def test_logs_of_a_job_are_looked_for_in_the_history_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = HistoryStore(tmp_path / "history")
+    for directory in (store.logs / OWNER, tmp_path / "elsewhere"):
+        (directory / "pod" / "main").mkdir(parents=True)
+        (directory / "pod" / "main" / "0.log").touch()
+    monkeypatch.setattr(past_jobs, "plane_history", lambda _: store)
+    record = build_record(job(OWNER, state="Complete"), [pod(0), pod(0)], NOW)
+    record["replicas"] = [{**record["replicas"][0], "controller": str(tmp_path / "elsewhere")}]
+    kept = past_jobs.kept_logs(cast(Target, None), record)
+    assert kept == [("pod", "main", store.logs / OWNER / "pod" / "main" / "0.log")]
 
 
 def test_what_ended_stays_ended_when_the_job_is_deleted(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from torchyard.api.objects import Object
+
+_UID = re.compile(r"[0-9a-f-]{36}")
 
 
 def is_terminating(obj: Object) -> bool:
@@ -28,3 +32,8 @@ def controller_of(obj: Object) -> Object | None:
             controller: Object = reference
             return controller
     return None
+
+
+def is_uid(text: str) -> bool:
+    """Whether a text is a uid as servers assign them. The uid of an owner reference is whatever its author wrote."""
+    return _UID.fullmatch(text) is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS
+from torchyard.api.metadata import is_uid
 from torchyard.api.suggestions import closest
 from torchyard.api.times import to_rfc3339
 from torchyard.core.pod.logs import LogOptions
@@ -116,7 +117,8 @@ def kept_logs(cluster: Target, record: RunRecord) -> list[tuple[str, str, Path]]
     if history is None:
         return []
     controllers = [record["uid"], *(replica.get("controller", "") for replica in record["replicas"])]
-    return [log for uid in dict.fromkeys(controllers) if uid for log in log_files(history.logs / uid)]
+    # Records of earlier versions have what a user wrote as the uid of a controller.
+    return [log for uid in dict.fromkeys(controllers) if is_uid(uid) for log in log_files(history.logs / uid)]
 
 
 async def read_log_file(path: Path, selection: LogSelection | None = None) -> AsyncGenerator[LogLine, None]:

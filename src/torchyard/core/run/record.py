@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NotRequired, TypedDict
 
 from torchyard.api import quantity
+from torchyard.api.metadata import is_uid
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.core.run.failure import first_failure
@@ -19,7 +20,8 @@ _GPU = "nvidia.com/gpu"
 class ReplicaRecord(TypedDict):
     """How a replica ended. `exitCode` is that of its first failed container, else 0; None if it has not ended.
 
-    `controller` is the uid of the object that controls the pod: the job, or one of the Jobs of a JobSet.
+    `controller` is the uid of the object that controls the pod: the job, or one of the Jobs of a JobSet. It is empty if
+    it is not a uid: users can write it.
     """
 
     name: str
@@ -95,7 +97,7 @@ def replica_record(pod: Object, job: str, now: datetime) -> ReplicaRecord:
         started=status.get("startTime") or "",
         finished=max((end.get("finishedAt") or "" for end in ends), default="") if has_ended else "",
         gpus=_gpus(pod),
-        controller=next((owner["uid"] for owner in owners if owner.get("controller")), ""),
+        controller=next((owner["uid"] for owner in owners if owner.get("controller") and is_uid(owner["uid"])), ""),
     )
 
 

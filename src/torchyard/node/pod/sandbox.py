@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
 from torchyard.api.gvr import RUNTIME_CLASSES
+from torchyard.api.metadata import is_uid
 from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.core.pod.admission import sysctls
@@ -39,15 +39,13 @@ RUNTIME_HANDLERS = ("runc", "crun", "nvidia", "torchyard")
 
 log = logging.getLogger(__name__)
 
-_UID = re.compile(r"[0-9a-f-]{36}")
-
 
 def log_directory(logs: Path, pod: Object) -> Path:
     """Where the logs of a removed pod go: by its controller's uid, which a user may have written, if it is a uid."""
     metadata = pod["metadata"]
     controllers = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
     uid = str(controllers[0].get("uid")) if controllers else ""
-    return logs.joinpath(uid if _UID.fullmatch(uid) else metadata["uid"], metadata["name"])
+    return logs.joinpath(uid if is_uid(uid) else metadata["uid"], metadata["name"])
 
 
 class PodSandbox:
