@@ -164,6 +164,31 @@ def test_a_path_does_not_leave_its_claim(source: Path, tmp_path: Path, monkeypat
         initialize("dataset", {"STORAGE_URI": "pvc://data/%2e%2e/labels.csv"}, tmp_path / "target")
 
 
+@pytest.mark.parametrize("uri", ["pvc://data", "pvc://data/inside", "pvc://data/inside/token"])
+def test_a_link_does_not_bring_files_from_outside_the_claim(
+    uri: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_source.bring_files, "__kwdefaults__", {"claims": source})
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "token").write_text("secret")
+    (source / "token").symlink_to(tmp_path / "secret" / "token")
+    (source / "inside").symlink_to(tmp_path / "secret")
+    with pytest.raises(InitializerError, match="which leads out of its claim; replace the link by the file"):
+        initialize("dataset", {"STORAGE_URI": uri}, tmp_path / "target")
+    assert brought(tmp_path / "target") == {}
+
+
+def test_links_within_a_claim_and_links_that_are_ignored_do_no_harm(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mount").symlink_to(source)
+    monkeypatch.setattr(file_source.bring_files, "__kwdefaults__", {"claims": tmp_path / "mount"})
+    (source / "link.csv").symlink_to("labels.csv")
+    (source / "passwd").symlink_to("/etc/passwd")
+    initialize("dataset", {"STORAGE_URI": "pvc://data", "IGNORE_PATTERNS": "passwd"}, tmp_path / "target")
+    assert set(brought(tmp_path / "target")) == {"train/0.txt", "labels.csv", "link.csv"}
+
+
 def test_a_volume_that_cannot_be_written_is_named(source: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InitializerError, match=r"the volume `initializer` of the runtime: .* cannot be written"):

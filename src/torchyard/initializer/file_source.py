@@ -23,6 +23,8 @@ def bring_files(request: InitializerRequest, target: Path, *, claims: Path = CLA
     wanted = [(path, copy) for path, copy in pairs if not request.is_ignored(str(copy.relative_to(target)))]
     if not wanted:
         raise request.error(f"names {source}, which has no files", "correct the path, or IGNORE_PATTERNS")
+    if request.scheme == "pvc":
+        _require_inside(request, [path for path, _ in wanted], claims)
     for path, copy in wanted:
         _copy(request, path, copy)
     return len(wanted)
@@ -40,6 +42,15 @@ def _source(request: InitializerRequest, claims: Path) -> Path:
     if ".." in Path(request.path).parts:
         raise request.error("leads out of its claim", "remove .. from the path")
     return claims / request.path
+
+
+def _require_inside(request: InitializerRequest, paths: list[Path], claims: Path) -> None:
+    """A claim may be another user's: its links must not bring files of this container, such as its tokens."""
+    inside = claims.resolve()
+    for path in paths:
+        if not path.resolve().is_relative_to(inside):
+            fix = "replace the link by the file, or add it to IGNORE_PATTERNS"
+            raise request.error(f"has the link {path.relative_to(claims)}, which leads out of its claim", fix)
 
 
 def _files_below(directory: Path) -> Iterator[Path]:
