@@ -41,6 +41,7 @@ class Terminal:
     def resize(self, width: int, height: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         self._width, self._rows = width, [""] * height
+        self._row = min(self._row, height - 1)  # the rest of an earlier frame may still come
         if hasattr(self, "process"):
             self.process.send_signal(signal.SIGWINCH)
 
