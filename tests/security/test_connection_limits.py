@@ -103,6 +103,8 @@ def test_idle_connections_of_one_user_make_room_for_others(yard: Yard) -> None:
             peer = stack.enter_context(secure(server, dial(server)))
             peer.sendall(head("GET", "/version", token=server.token))
             assert response(peer)[0] == 200
+        counted = [metric(server, f'torchyard_connections{{authenticated="{value}"}}') for value in ("true", "false")]
+        assert 40 <= sum(counted) <= 60, "the limit counts every open connection"
         assert get_anew(server, "alice-token", "/version") == 200
         assert get_anew(server) == 200
 

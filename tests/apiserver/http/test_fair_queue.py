@@ -153,6 +153,7 @@ class SlowRouter:
         self.access_control = SimpleNamespace(
             authenticate=lambda headers, _: self._user(headers), static_user=lambda headers, _: self._user(headers)
         )
+        self.aggregation = None
         self._users: dict[str, User] = {}
         self.order: list[str] = []
 

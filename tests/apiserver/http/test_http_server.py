@@ -33,6 +33,7 @@ class Echo:
     def __init__(self) -> None:
         self.access_control = SimpleNamespace(authenticate=self._authenticate, static_user=self._static_user)
         self.user = User("alice")
+        self.aggregation = None
         self.stored: dict[str, bytes] = {}
         self.stored_requests = 0
         self.released = asyncio.Event()

@@ -118,6 +118,7 @@ class ServerConnection(asyncio.Protocol):
         # The kernel detects clients that vanished without closing.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         owner.connections.add(self)
+        owner.table.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.forget()

@@ -51,11 +51,6 @@ class ConnectionTable:
         self.peers.pop(peer, None)
         self._anonymous.pop(peer, None)
 
-    def replace(self, old: ClientPeer, new: ClientPeer) -> None:
-        """The handshake of a connection is complete."""
-        self.remove(old)
-        self.add(new)
-
     def authenticated(self, peer: ClientPeer) -> None:
         self._anonymous.pop(peer, None)
 
