@@ -114,6 +114,16 @@ def test_links_to_files_are_copied_and_links_to_directories_are_not_followed(sou
     assert set(brought(tmp_path / "target")) == {"train/0.txt", "labels.csv", "link.csv"}
 
 
+def test_files_of_a_config_map_are_brought_once(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    (volume / "..2026_11_18").mkdir(parents=True)
+    (volume / "..2026_11_18" / "a.csv").write_text("1")
+    (volume / "..data").symlink_to("..2026_11_18")
+    (volume / "a.csv").symlink_to("..data/a.csv")
+    initialize("dataset", {"STORAGE_URI": f"file://{volume}"}, tmp_path / "target")
+    assert brought(tmp_path / "target") == {"a.csv": "1"}
+
+
 def test_models_come_without_the_weights_of_other_frameworks(source: Path, tmp_path: Path) -> None:
     (source / "weights.h5").write_text("")
     initialize("model", {"STORAGE_URI": f"file://{source}"}, tmp_path / "target")

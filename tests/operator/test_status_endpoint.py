@@ -116,6 +116,8 @@ async def test_reports_of_unknown_jobs_cost_no_review() -> None:
         assert await report(session, port, "mnist", token("forged")) == 403
         assert await report(session, port, "mnist", token("valid")) == 200
         assert reviews.count == 2
+        assert await report(session, port, "mnist", token("ä")) == 403
+        assert reviews.count == 2
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST / HTTP/1.1\r\nHost: x\r\n"])

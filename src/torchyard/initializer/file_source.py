@@ -54,9 +54,12 @@ def _require_inside(request: InitializerRequest, paths: list[Path], claims: Path
 
 
 def _files_below(directory: Path) -> Iterator[Path]:
-    """Files and links to files. Links to directories are not followed: they may lead in a circle."""
+    """Files and links to files. Links to directories are not followed: they may lead in a circle.
+
+    Nor is what lies behind the links of a volume of a ConfigMap or Secret: it would be brought twice.
+    """
     for folder, folders, names in os.walk(directory):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not name.startswith(".."))
         for name in sorted(names):
             path = Path(folder) / name
             if path.is_file():

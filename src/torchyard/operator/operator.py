@@ -217,13 +217,12 @@ class Operator:
                 app, settings.host, settings.webhook_port, closing=closing, tls=served.context
             )
         status_server = StatusServer(settings.status_url, served.authority) if settings.serves_reports else None
-        works = self._runnables(status_server)
         if settings.serves_reports:
             app = self._progress.endpoint(self.clock.now)
             self.ports["status"] = await serve(
                 app, settings.host, settings.status_port, closing=closing, tls=served.context
             )
-        return [*works, certificates.renew_periodically(served.reload)]
+        return [*self._runnables(status_server), certificates.renew_periodically(served.reload)]
 
     def _reviews(self) -> dict[str, Answer]:
         trainjobs = TrainJobReviews(self._client, self.clock.now)

@@ -61,7 +61,7 @@ class TokenReviewer:
 
     async def review(self, token: str, audience: str) -> ServiceAccountToken | None:
         """The account of a token that is valid for this audience; None for any other."""
-        if len(token) > _MAX_TOKEN or not _is_for(token, audience):
+        if len(token) > _MAX_TOKEN or not token.isascii() or not _is_for(token, audience):
             return None  # without a request
         digest = hashlib.sha256(f"{audience}\n{token}".encode()).digest()
         until, known = self._valid.get(digest, (0.0, None))
