@@ -181,7 +181,12 @@ async def test_monitoring_is_installed_and_removed_and_needs_the_prometheus_oper
         with pytest.raises(YardError, match=r"monitoring\.coreos\.com") as missing:
             await install(client, to, output.append)
         assert "Prometheus Operator" in missing.value.hint
-        for plural, kind in (("servicemonitors", "ServiceMonitor"), ("prometheusrules", "PrometheusRule")):
+        definitions = {
+            "servicemonitors": "ServiceMonitor",
+            "podmonitors": "PodMonitor",
+            "prometheusrules": "PrometheusRule",
+        }
+        for plural, kind in definitions.items():
             await client.create(DEFINITIONS, prometheus_definition(plural, kind))
             await first_answer(partial(is_served, client, GroupVersionResource("monitoring.coreos.com", "v1", plural)))
         monitors = GroupVersionResource("monitoring.coreos.com", "v1", "servicemonitors")
@@ -190,7 +195,9 @@ async def test_monitoring_is_installed_and_removed_and_needs_the_prometheus_oper
         service = await client.get(SERVICES, NAME, to.namespace)
         assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
         await install(client, replace(to, monitoring=False), output.append)
-        assert (await client.list(monitors)).items == [], "no longer wanted"
+        pod_monitors = GroupVersionResource("monitoring.coreos.com", "v1", "podmonitors")
+        for resource in (monitors, pod_monitors):
+            assert (await client.list(resource)).items == [], "no longer wanted"
         await uninstall(client, to, output.append, with_definitions=True)
-        for plural in ("servicemonitors", "prometheusrules"):
+        for plural in definitions:
             await client.delete(DEFINITIONS, f"{plural}.monitoring.coreos.com")

@@ -96,17 +96,21 @@ async def test_repeated_and_unknown_parameters_are_refused(service: Service) -> 
     await service.check_alive()
 
 
-PATHS = ["/", "/status", "/events", "/metrics", "/ledger", "/runtime.zip", "/scale", "/stop", "/nowhere"]
+PATHS = ["/", "/status", "/events", "/ledger", "/runtime.zip", "/scale", "/stop", "/nowhere"]
 
 
 @pytest.mark.parametrize("token", [None, "", "the-secreT", "the-secret2", "ö"])
-async def test_every_path_but_health_needs_the_token(service: Service, token: str | None) -> None:
+async def test_every_path_but_health_and_metrics_needs_the_token(service: Service, token: str | None) -> None:
     for path in PATHS:
         for method in ("GET", "POST", "DELETE"):
             code, body = await service.http(f"{method} {path}", body='{"workers": 3}', token=token)
             assert code == 403, (method, path)
             assert TOKEN not in body
     assert await service.http("GET /healthz", token=token) == (200, "ok\n")
+    code, body = await service.http("GET /metrics", token=token)
+    assert code == 200 and TOKEN not in body
+    for method in ("POST", "DELETE"):
+        assert (await service.http(f"{method} /metrics", token=token))[0] in (403, 405)
     assert service.server.coordinator.membership.limits.target_workers == 1
     await service.check_alive()
 
