@@ -56,7 +56,9 @@ class ForkServer:
         }
         with output.open("ab") as file:
             socket.send_fds(self._channel, [json.dumps(request).encode()], [file.fileno(), file.fileno()])
-        return int(self._receive("forked")["pid"])
+        pid = int(self._receive("forked")["pid"])
+        self.exits.pop(pid, None)  # of an earlier process that had the same number
+        return pid
 
     def wait(self, pid: int) -> int:
         while pid not in self.exits:
