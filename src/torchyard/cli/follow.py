@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, aclosing
-from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
-from torchyard.api.pod import columns
+from torchyard.api.pod.columns import status_of
 from torchyard.api.progress import progress_text_of
 from torchyard.cli.printable import mask_unprintable
 from torchyard.cli.screen import Replica, Screen
@@ -30,7 +29,6 @@ LAST_LINES_TIMEOUT = 30.0
 QUEUE_POLL_SECONDS = 1.0
 # How long a pod waits for the same reason until it is reported.
 REASON_SECONDS = 0.7
-_STATUS_COLUMN = 2  # of a pod's table row
 
 
 class Follower:
@@ -159,7 +157,7 @@ class Follower:
         rows = []
         for pod in self._own_pods():
             name = pod["metadata"]["name"]
-            status = str(columns.cells(pod, datetime.now(UTC))[_STATUS_COLUMN])
+            status = status_of(pod)
             rows.append(
                 Replica(short_name(name, self._name), status, self._progress.get(name), self._activity.get(name, ""))
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,11 @@ State = Annotated[
         help="State directory of the plane. Default: $XDG_STATE_HOME/torchyard or ~/.local/state/torchyard.",
     ),
 ]
+
+
+def is_interactive() -> bool:
+    """Whether a person sees what is printed and can answer: standard input and output are terminals."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def say(line: str) -> None:

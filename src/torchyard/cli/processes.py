@@ -15,7 +15,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.job_arguments import Container, JobName, Rank
-from torchyard.cli.options import say
+from torchyard.cli.options import is_interactive, say
 from torchyard.cli.output import Output, OutputOption, Quiet, Record, for_programs, show_records
 from torchyard.cli.target import Cluster, with_cluster
 
@@ -106,7 +106,7 @@ def _run_for_programs(
 
 
 def _run(cluster: Cluster, replica: ReplicaReference, command: list[str], *, stdin: bool) -> NoReturn:
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_terminal = is_interactive()
 
     async def work(client: Client) -> int:
         from torchyard.cli.replica import find_container

@@ -13,7 +13,7 @@ import typer
 from torchyard.api import manifests
 from torchyard.api.errors import YardError
 from torchyard.cli.option_groups import with_groups
-from torchyard.cli.options import say
+from torchyard.cli.options import is_interactive, say
 from torchyard.cli.output import Output, OutputOption, Quiet, for_programs, show_records
 from torchyard.cli.run_options import DryRunMode, DryRunOption, OnInterrupt, SessionOptions
 from torchyard.cli.script_options import refuse_script_options, script_options
@@ -102,11 +102,6 @@ def run(
         confirm=not (yes or diff or is_dry or for_programs(chosen)) and is_interactive(),
     )
     raise typer.Exit(run_target(cluster, objects, text, options))
-
-
-def is_interactive() -> bool:
-    """Whether a person can see the plan and answer."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def show_objects(objects: list[Object], output: Output) -> None:

@@ -75,6 +75,11 @@ def cells(pod: Object, now: datetime) -> list[Cell]:
     ]
 
 
+def status_of(pod: Object) -> str:
+    """The status column alone."""
+    return _summary(pod, pod.get("spec") or {}, pod.get("status") or {}).reason
+
+
 def _summary(pod: Object, spec: Object, status: Object) -> _Summary:
     phase, conditions = status.get("phase") or "", status.get("conditions") or ()
     summary = _Summary(status.get("reason") or phase)

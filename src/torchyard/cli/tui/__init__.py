@@ -13,6 +13,7 @@ Modules in reading order:
 - `live_jobs`: the jobs of a cluster, as they change
 - `log_buffer`: the last lines of a job's logs
 - `braille`: curves as text
+- `list_table`: the rows of a list below their headings
 - `scrolling`: a cursor in a list, and a window of it
 - `styled_line`: text with colours, cut to a width and without control characters
 - `terminal_keys`: keys from the bytes of a terminal

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Annotated
 
 import typer
 
 from torchyard.api.errors import YardError
+from torchyard.cli.options import is_interactive
 from torchyard.cli.target import Cluster, with_cluster
 
 
@@ -22,7 +22,7 @@ def tui(
 
     Example: yard tui -A
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not is_interactive():
         raise YardError(
             "yard tui needs a terminal on standard input and output",
             hint="use ssh -t; `yard ps -w`, `yard top` and `yard logs -f` write lines",

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
+from torchyard.api.pod.columns import status_of
+from torchyard.api.times import parse_rfc3339
 from torchyard.cli.tui.braille import Point
 from torchyard.cli.tui.log_buffer import TAIL_LINES, LogBuffer
 from torchyard.console.forwarding import OWNER, ForwardingBackend
@@ -128,7 +130,7 @@ class JobData:
             begun = time.monotonic()
             try:
                 document = await self._backend.samples(OWNER, query)
-            except (StatusError, YardError) as error:
+            except YardError as error:
                 self.problem = error.message
             else:
                 self.problem = ""
@@ -151,7 +153,7 @@ class JobData:
             else:
                 try:
                     self.reasons = await read_reasons(self._client, self.handle)
-                except (StatusError, YardError) as error:
+                except YardError as error:
                     self.reasons = [f"the reason is unknown: {error.message}"]
             self._changed()
             await asyncio.sleep(1.0)
@@ -172,7 +174,7 @@ class JobData:
 
 def age_of(text: str, now: datetime | None = None) -> float:
     """Seconds since a time in RFC 3339."""
-    return ((now or datetime.now(UTC)) - datetime.fromisoformat(text)).total_seconds()
+    return ((now or datetime.now(UTC)) - parse_rfc3339(text)).total_seconds()
 
 
 def _replica(pod: Object, job: str) -> ReplicaRow:
@@ -182,25 +184,10 @@ def _replica(pod: Object, job: str) -> ReplicaRow:
         short_name(pod["metadata"]["name"], job),
         rank_of(pod),
         (pod.get("spec") or {}).get("nodeName") or "",
-        _state(pod),
+        status_of(pod),
         sum(container.get("restartCount") or 0 for container in containers),
         status.get("startTime") or "",
     )
-
-
-def _state(pod: Object) -> str:
-    """The state as `kubectl get pods` shows it: the reason of a container that waits or has failed, else the phase."""
-    if pod["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    status = pod.get("status") or {}
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        state = container.get("state") or {}
-        ended = state.get("terminated")
-        if ended and ended.get("exitCode"):
-            return str(ended.get("reason") or f"ExitCode:{ended['exitCode']}")
-        if reason := (state.get("waiting") or {}).get("reason"):
-            return str(reason)
-    return str(status.get("reason") or status.get("phase") or "Pending")
 
 
 def _importance(name: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import yaml
@@ -10,15 +10,17 @@ import yaml
 from torchyard.api.times import human_duration
 from torchyard.cli.tui.braille import plot
 from torchyard.cli.tui.job_data import JobData, ReplicaRow, age_of
+from torchyard.cli.tui.list_table import ListRow, list_table
 from torchyard.cli.tui.logs_page import LogsPage
 from torchyard.cli.tui.metrics_page import MetricsPage, curve_title
 from torchyard.cli.tui.page import Keys, Navigator, SearchField, TuiPage
 from torchyard.cli.tui.scrolling import ListCursor
-from torchyard.cli.tui.styled_line import Line, columns, pad
+from torchyard.cli.tui.styled_line import Line, pad
 from torchyard.cli.tui.text_page import TextPage
 from torchyard.core.run.summary import summarize
 from torchyard.jobs.actions import delete, read_events, resume, suspend
 from torchyard.kube.client import Client
+from torchyard.kube.job_lookup import JobHandle
 
 TABS: Keys = (
     ("l", "logs"),
@@ -30,7 +32,6 @@ TABS: Keys = (
 )
 _MAX_REASONS = 4
 _MIN_PLOT, _MAX_PLOT = 4, 12
-_GAP = "  "
 
 
 class JobPage:
@@ -118,13 +119,8 @@ class JobPage:
             return [[("no replicas", "dim")]]
         header = ["REPLICA", "RANK", "STATE", "RESTARTS", "CPU", "MEMORY", "AGE", "NODE"]
         window = self._cursor.window(height)
-        cells = [self._cells(self._replicas[index]) for index in window]
-        widths = columns([header, *cells], widest=max(12, width // 3))
-        lines: list[Line] = [[(_GAP.join(map(pad, header, widths)), "dim")]]
-        for index, row in zip(window, cells, strict=True):
-            text = _GAP.join(map(pad, row, widths))
-            is_chosen = index == self._cursor.index
-            lines.append([(pad(text, width) if is_chosen else text, "reverse" if is_chosen else "")])
+        rows = [ListRow(self._cells(self._replicas[index])) for index in window]
+        lines = list_table(header, rows, width, chosen=self._cursor.index - window.start)
         if len(window) < len(self._replicas):
             lines[0].append((f"  {window.start + 1}–{window.stop} of {len(self._replicas)}", "dim"))
         return lines
@@ -162,7 +158,7 @@ class JobPage:
 
 def job_actions(key: str, app: Navigator, page: JobPage) -> None:
     """Stop, resume or delete the job of a page, if the user confirms it."""
-    actions: dict[str, tuple[str, Callable[..., object]]] = {
+    actions: dict[str, tuple[str, Callable[[Client, JobHandle], Awaitable[object]]]] = {
         "S": ("stop", suspend),
         "R": ("resume", resume),
         "ctrl-d": ("delete", delete),
@@ -172,6 +168,6 @@ def job_actions(key: str, app: Navigator, page: JobPage) -> None:
         job = page.data.handle
 
         async def act() -> object:
-            return await action(page.client, job)  # type: ignore[misc]
+            return await action(page.client, job)
 
         app.ask(f"{name} {job.qualified_name} in {job.namespace}?", act)

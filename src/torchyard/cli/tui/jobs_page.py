@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 from torchyard.api.times import human_duration
 from torchyard.cli.tui.job_page import JobPage, job_actions
+from torchyard.cli.tui.list_table import ListRow, list_table
 from torchyard.cli.tui.live_jobs import JobKey, LiveJobs, age_of_job
 from torchyard.cli.tui.page import Keys, Navigator, SearchField
 from torchyard.cli.tui.scrolling import ListCursor
-from torchyard.cli.tui.styled_line import Line, columns, pad
+from torchyard.cli.tui.styled_line import Line
 from torchyard.core.run.summary import JobSummary
 from torchyard.kube.job_lookup import JobHandle
 
@@ -24,7 +25,6 @@ STATE_STYLES = {
     "Suspended": "dim",
 }
 _TABS = "lmey"
-_GAP = "  "
 
 
 class JobsPage:
@@ -67,15 +67,9 @@ class JobsPage:
         if not self._namespace:
             header.insert(0, "NAMESPACE")
         window = self._cursor.window(height - 1)
-        cells = [self._cells(self._rows[index]) for index in window]
-        widths = columns([header, *cells], widest=max(12, width // 3))
-        lines: list[Line] = [[(_GAP.join(map(pad, header, widths)), "dim")]]
-        for index, row in zip(window, cells, strict=True):
-            style = STATE_STYLES.get(self._rows[index].state, "")
-            chosen = " reverse" if index == self._cursor.index else ""
-            text = _GAP.join(map(pad, row, widths))
-            lines.append([(pad(text, width) if chosen else text, style + chosen)])
-        return lines
+        jobs = [self._rows[index] for index in window]
+        rows = [ListRow(self._cells(job), STATE_STYLES.get(job.state, "")) for job in jobs]
+        return list_table(header, rows, width, chosen=self._cursor.index - window.start)
 
     def press(self, key: str, app: Navigator) -> None:
         if self._cursor.press(key):

@@ -6,7 +6,16 @@ from collections.abc import Hashable, Sequence
 
 _MOVES = {"j": 1, "down": 1, "k": -1, "up": -1}
 _PAGES = {"pagedown": 1, "ctrl-f": 1, " ": 1, "pageup": -1, "ctrl-b": -1}
-_ENDS = {"g": 0, "home": 0, "G": -1, "end": -1}
+_FIRST, _LAST = ("g", "home"), ("G", "end")
+
+
+def _target(key: str, line: int, height: int, last: int) -> int | None:
+    """The line to which a key leads, which may lie beyond the ends; None for other keys."""
+    if key in _MOVES:
+        return line + _MOVES[key]
+    if key in _PAGES:
+        return line + _PAGES[key] * height
+    return 0 if key in _FIRST else last if key in _LAST else None
 
 
 class ListCursor:
@@ -39,16 +48,11 @@ class ListCursor:
 
     def press(self, key: str) -> bool:
         """Whether the key moves the cursor."""
-        if key in _MOVES:
-            target = self._index + _MOVES[key]
-        elif key in _PAGES:
-            target = self._index + _PAGES[key] * self._height
-        elif key in _ENDS:
-            target = 0 if _ENDS[key] == 0 else len(self._keys) - 1
-        else:
-            return False
-        self._index = max(0, min(target, len(self._keys) - 1))
-        return True
+        last = len(self._keys) - 1
+        target = _target(key, self._index, self._height, last)
+        if target is not None:
+            self._index = max(0, min(target, last))
+        return target is not None
 
 
 class TextWindow:
@@ -71,17 +75,11 @@ class TextWindow:
         if key in ("left", "h", "right"):
             self.left = max(0, self.left + (20 if key == "right" else -20))
             return True
-        if key in _MOVES:
-            target = self.top + _MOVES[key]
-        elif key in _PAGES:
-            target = self.top + _PAGES[key] * self._height
-        elif key in _ENDS:
-            target = 0 if _ENDS[key] == 0 else last
-        else:
-            return False
-        self.follow = self.follow and target >= last
-        self.top = max(0, min(target, last))
-        return True
+        target = _target(key, self.top, self._height, last)
+        if target is not None:
+            self.follow = self.follow and target >= last
+            self.top = max(0, min(target, last))
+        return target is not None
 
     def shift(self, lines: int) -> None:
         """So many lines were removed at the beginning: the same lines stay in the window."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from torchyard.api.errors import StatusError, YardError
+from torchyard.api.errors import YardError
 from torchyard.cli.tui.page import JobTabs, Keys, Navigator, SearchField
 from torchyard.cli.tui.scrolling import TextWindow
 from torchyard.cli.tui.styled_line import Line, plain
@@ -37,7 +37,7 @@ class TextPage:
         while True:
             try:
                 self._lines = await self._read()
-            except (StatusError, YardError) as error:
+            except YardError as error:
                 self._lines = [[(error.message, "red")]]
             self._changed()
             await asyncio.sleep(self._period)
