@@ -17,10 +17,11 @@ def test_the_first_worker_prints_the_first_step_one_in_five_seconds_and_the_last
 ) -> None:
     now = [0.0]
     printer = ProgressPrinter(POD, lambda: now[0])
+    sampler = StepSampler(records=128, micro_size=16, micro_batches=2, epochs=1)
     for at, step in ((0.0, 1), (1.0, 2), (5.0, 3), (6.0, 4)):
         now[0] = at
-        printer.applied(step, 4, 1 / step, 0, records=32 * step)
-        printer.applied(step, 4, 1 / step, 1, records=32 * step)
+        printer.applied(step, sampler, 1 / step, 0)
+        printer.applied(step, sampler, 1 / step, 1)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "elastic: step 1/4 loss=1 records=32",
@@ -34,7 +35,8 @@ def test_the_first_worker_prints_the_first_step_one_in_five_seconds_and_the_last
 
 @pytest.mark.parametrize("missing", POD)
 def test_outside_of_pods_nothing_is_printed(missing: str, capsys: pytest.CaptureFixture[str]) -> None:
-    ProgressPrinter({name: value for name, value in POD.items() if name != missing}).applied(1, 4, 1.0, 0, records=8)
+    sampler = StepSampler(records=8, micro_size=2, micro_batches=1, epochs=1)
+    ProgressPrinter({name: value for name, value in POD.items() if name != missing}).applied(1, sampler, 1.0, 0)
     assert capsys.readouterr().err == ""
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from torchyard.elastic.coordinator.event_line import is_in_pod
+from torchyard.elastic.sampler import StepSampler
 
 _INTERVAL = 5.0
 
@@ -26,12 +27,13 @@ class ProgressPrinter:
         self._clock = clock
         self._printed: float | None = None
 
-    def applied(self, step: int, steps: int, loss: float, rank: int, *, records: int) -> None:
+    def applied(self, step: int, sampler: StepSampler, loss: float, rank: int) -> None:
         if not self._is_in_pod or rank != 0:
             return
-        now = self._clock()
+        now, steps = self._clock(), sampler.steps
         if self._printed is not None and now - self._printed < _INTERVAL and step < steps:
             return
         self._printed = now
+        records = sampler.records_until(step)
         sys.stderr.write(f"elastic: step {step}/{steps} loss={loss:.6g} records={records}\n")
         sys.stderr.flush()

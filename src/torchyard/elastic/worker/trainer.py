@@ -295,13 +295,7 @@ class Trainer:
         span = self.sampler.span(runtime.step)
         loss = float(total.tail[LOSS])
         runtime.step_applied(loss, "")
-        self._progress.applied(
-            runtime.step,
-            self.sampler.steps,
-            loss,
-            runtime.rank,
-            records=self.sampler.records_until(runtime.step),
-        )
+        self._progress.applied(runtime.step, self.sampler, loss, runtime.rank)
         runtime.set_phase(WorkerPhase.OUTSIDE)
         last = span.hi == self.sampler.records
         return Step(runtime.step, span.epoch, last, loss, runtime.group.size, runtime.rank)
