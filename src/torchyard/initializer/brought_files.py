@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -71,6 +72,14 @@ def move_into_place(incoming: Path, target: Path, uri: str) -> None:
         (incoming / name).replace(path)
     shutil.rmtree(incoming)
     _write_marker(target, BroughtFiles(uri, files))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield where to write a file, which then replaces the one at the path as a whole, or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    yield partial
+    partial.replace(path)
 
 
 def _write_marker(target: Path, brought: BroughtFiles) -> None:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from torchyard.initializer.brought_files import replacing
 from torchyard.initializer.request import CLAIM_DIRECTORY, InitializerRequest
 
 
@@ -68,10 +69,9 @@ def _files_below(directory: Path) -> Iterator[Path]:
 
 def _copy(request: InitializerRequest, source: Path, copy: Path) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
-    partial = copy.with_name(f".{copy.name}.partial")
     try:
-        shutil.copyfile(source, partial)
-        partial.replace(copy)
+        with replacing(copy) as partial:
+            shutil.copyfile(source, partial)
     except OSError as error:
         reason = f"cannot be copied: {error.strerror or error} ({error.filename or source})"
         raise request.error(reason, "make the file readable, or the volume larger") from error

@@ -12,7 +12,7 @@ from torchyard.initializer.errors import InitializerError
 
 DATASET, MODEL = "dataset", "model"
 TARGETS = {DATASET: Path("/workspace/dataset"), MODEL: Path("/workspace/model")}
-# Where the claim of a `pvc://` URI is mounted.
+# Where `core.trainjob.initializers` mounts the claim of a `pvc://` URI.
 CLAIM_DIRECTORY = Path("/var/run/torchyard/claim")
 SCHEMES = ("file", "pvc", "hf", "s3")
 # Weights of other frameworks, which Trainer leaves out of models too.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from torchyard.initializer.brought_files import replacing
 from torchyard.initializer.errors import InitializerError
 from torchyard.initializer.request import InitializerRequest
 
@@ -62,9 +63,8 @@ def _download(client: Any, request: InitializerRequest, target: Path) -> Iterato
             path = target / relative
             if not path.is_file() or path.stat().st_size != entry["Size"]:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                partial = path.with_name(f".{path.name}.partial")
-                client.download_file(request.location, entry["Key"], str(partial))
-                partial.replace(path)
+                with replacing(path) as partial:
+                    client.download_file(request.location, entry["Key"], str(partial))
             yield path
 
 

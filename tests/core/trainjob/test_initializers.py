@@ -8,6 +8,7 @@ from typing import Any
 from torchyard.api.trainjob.runtimes import runtimes
 from torchyard.api.trainjob.validation import validate, validate_runtime
 from torchyard.core.trainjob.jobset import make_jobset
+from torchyard.initializer.request import CLAIM_DIRECTORY
 
 Object = dict[str, Any]
 
@@ -39,7 +40,7 @@ def test_the_claim_of_a_uri_is_mounted_into_the_initializer() -> None:
     claim = {"claimName": "data", "readOnly": True}
     assert pod["volumes"] == [{"name": "torchyard-claim", "persistentVolumeClaim": claim}]
     mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
-    assert mounts == {"initializer": "/workspace", "torchyard-claim": "/var/run/torchyard/claim"}
+    assert mounts == {"initializer": "/workspace", "torchyard-claim": str(CLAIM_DIRECTORY)}
     assert pod["containers"][0]["env"] == [{"name": "STORAGE_URI", "value": "pvc://data/mnist"}]
     assert "volumes" not in pods["node"]
 

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import names
 
+# The directory is `CLAIM_DIRECTORY` of `torchyard.initializer.request`. Neither package may import the other: the
+# initializer runs in images that have only it. A test compares them.
 _CLAIM_VOLUME, _CLAIM_DIRECTORY = "torchyard-claim", "/var/run/torchyard/claim"
 
 
