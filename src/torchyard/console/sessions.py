@@ -60,7 +60,7 @@ class SignedIn(NamedTuple):
     """What a browser gets: the Set-Cookie header, and the key with which its pages compute their proof."""
 
     cookie: str
-    key: str = ""
+    key: str
 
 
 class ConsoleSessions(Generic[CredentialT]):
