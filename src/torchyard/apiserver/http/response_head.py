@@ -35,7 +35,8 @@ def _plain_start(status: int, content_type: str, second: int) -> bytes:
 
 
 def _start(response: Response, second: int) -> bytes:
-    return f"{_head(response)}\r\nDate: {_date(second)}\r\n".encode()
+    # A pod's header may have any bytes; they are passed on.
+    return f"{_head(response)}\r\nDate: {_date(second)}\r\n".encode("utf-8", "surrogateescape")
 
 
 def _head(response: Response) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit, urlunsplit
 
 # What net/url leaves in a path; everything else is escaped.
 _KEPT = "$&+,/:;=@"
@@ -36,7 +36,7 @@ def clean_path(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UrlRewriter:
-    prefix: str  # the path of the proxy itself
+    prefix: str  # the path of the proxy itself, decoded
     backend: str  # the host and port of the proxied server
     host: str  # the Host header of the request
 
@@ -49,5 +49,15 @@ class UrlRewriter:
         if url.netloc not in ("", self.backend, self.host) or not url.path.startswith("/"):
             return text
         scheme, netloc = (url.scheme, url.netloc) if url.netloc and url.netloc == self.host else ("", "")
-        path = url.path if url.path.startswith(self.prefix) else join_with_slash(self.prefix, url.path)
+        decoded = _to_text(unquote_to_bytes(_to_bytes(url.path)))
+        is_rewritten = decoded.startswith(self.prefix)
+        path = url.path if is_rewritten else escape_path(_to_bytes(join_with_slash(self.prefix, decoded)))
         return urlunsplit((scheme, netloc, path, url.query, url.fragment))
+
+
+def _to_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _to_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

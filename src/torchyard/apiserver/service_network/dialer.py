@@ -19,7 +19,10 @@ DIAL_SECONDS = 30.0
 async def dial_machine_network(host: str, port: int) -> socket.socket:
     """Connect in the network of the machine."""
     loop = asyncio.get_running_loop()
-    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:  # such as a label of more than 63 characters, which no resolver is asked for
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
     error: OSError = ConnectionRefusedError(f"no address of {host}")
     for family, kind, protocol, _, address in addresses:
         connection = socket.socket(family, kind, protocol)

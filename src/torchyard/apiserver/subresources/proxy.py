@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Before the path that the pod gets: /api/v1/namespaces/NAMESPACE/RESOURCE/NAME/proxy
 _PREFIX_SEGMENTS = 8
+_SURROGATES = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as surrogateescape decodes them
 
 
 async def proxy(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
@@ -74,6 +76,7 @@ def _proxy_request(request: Request, target: ProxyTarget, path: bytes, rest: str
         headers=client_headers(request),
         body=received.body_stream or request.body,
         prefix=prefix,
-        forwarded_uri=forwarded_uri,
+        # A header is written as UTF-8: other bytes are escaped.
+        forwarded_uri=_SURROGATES.sub(lambda byte: f"%{ord(byte[0]) - 0xDC00:02X}", forwarded_uri),
         remote=received.remote,
     )

@@ -78,7 +78,10 @@ class ClusterDialer:
         except ValueError:
             if not self._resolves:
                 raise OSError(errno.EADDRNOTAVAIL, f"{host!r} is not an IP address") from None
-        results = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            results = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError:  # such as a label of more than 63 characters, which no resolver is asked for
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
         return checks.unmapped(ipaddress.ip_address(results[0][4][0]))
 
     def _check(self, address: _Address) -> None:
