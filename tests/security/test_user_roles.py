@@ -17,7 +17,7 @@ from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.access.bootstrap_policy import bootstrap_policy
 from torchyard.apiserver.access.rbac import Authorizer, AuthorizerAttributes
 from torchyard.operator.manifests import Installation, definitions, objects
-from torchyard.yard.plane import owned_objects
+from torchyard.yard.plane_setup import owned_objects
 from torchyard.yard.settings import PlaneSettings
 
 LEVELS = ("view", "edit", "admin")

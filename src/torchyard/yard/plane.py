@@ -20,20 +20,9 @@ from urllib.parse import urlsplit
 import orjson
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from torchyard.api.access.user_roles import metrics_role, pending_workloads_role, user_roles
-from torchyard.api.builtins import builtin_resources
 from torchyard.api.cluster import plane_messages as messages
 from torchyard.api.errors import YardError
-from torchyard.api.jobset.crd import definition_object as jobset_definition
-from torchyard.api.names import label_value_problems, subdomain_problems
-from torchyard.api.objects import Object
-from torchyard.api.pytorchjob.crd import definition_object
-from torchyard.api.queue.crd import definitions as queue_definitions
-from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
-from torchyard.api.trainjob.crd import definition_object as trainjob_definition
-from torchyard.api.trainjob.runtime_crd import definition_objects as runtime_definitions
-from torchyard.api.trainjob.runtimes import public_objects
 from torchyard.apiserver.access import certificate_check
 from torchyard.apiserver.access.access_control import AccessControl
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
@@ -71,9 +60,7 @@ from torchyard.apiserver.registry.service_allocator import ServiceAllocator
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.routing.router import Router
 from torchyard.apiserver.store.store import Store
-from torchyard.apiserver.subresources import pending_workloads
 from torchyard.apiserver.verbs.pod_template_cache import PodTemplateCache
-from torchyard.apiserver.virtual import resource_metrics
 from torchyard.kube.client import JSON, Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.local import HandlerResponse, LocalTransport
@@ -84,9 +71,10 @@ from torchyard.yard.controller_log import ControllerLog
 from torchyard.yard.listen_address import resolve_listen_address
 from torchyard.yard.lock import PlaneProcess, StateLock
 from torchyard.yard.open_files import open_file_limit
+from torchyard.yard.plane_setup import check_settings, node_parts, owned_objects, served_resources
 from torchyard.yard.sample_collector import SampleCollector
 from torchyard.yard.sample_store import SampleStore
-from torchyard.yard.selection import KNOWN, LOCAL_QUEUES, SCHEDULER, select_controllers
+from torchyard.yard.selection import KNOWN, SCHEDULER, select_controllers
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 from torchyard.yard.status import PARTS_PATH, PlanePart
 from torchyard.yard.supervisor_metrics import supervisor_metrics
@@ -161,8 +149,8 @@ class Plane:
 
     async def _start_server(self) -> None:
         settings = self.settings
-        await _check_settings(settings)
-        chosen = select_controllers(settings.controllers, KNOWN) | _parts(settings)
+        await check_settings(settings)
+        chosen = select_controllers(settings.controllers, KNOWN) | node_parts(settings)
         if not settings.node:
             chosen -= {SCHEDULER}
         reached = resolve_listen_address(settings.host)
@@ -292,7 +280,7 @@ class Plane:
         self.registry.own_logs[(operator_pod.NAMESPACE, operator_pod.NAME)] = own.read
 
     def _registry(self, store: Store, chosen: frozenset[str]) -> Registry:
-        served = with_expression_checks(with_crd_strategy(_resources(self.settings, chosen)))
+        served = with_expression_checks(with_crd_strategy(served_resources(self.settings, chosen)))
         registry = Registry(store, Catalog(served), controllers=chosen, clock=self._clock)
         registry.allocators[("", "services")] = ServiceAllocator(store)
         registry.template_caches[("", "pods")] = PodTemplateCache(registry)
@@ -408,64 +396,6 @@ class Plane:
             self.settings.name, server=self.url, authority=authority, token=self._admin_token()
         )
         kubeconfig_entry.write(self.settings.kubeconfig, config)
-
-
-async def _check_settings(settings: PlaneSettings) -> None:
-    """Check before the start what the parts that start later read, so that a mistake ends the start."""
-    _check_names(settings)
-    if settings.queue_config is not None:
-        from torchyard.yard.controllers import load_queue_config
-
-        load_queue_config(settings.queue_config)
-    if settings.node and python_choice.chosen(settings):
-        await asyncio.to_thread(python_choice.find_chosen, settings)
-
-
-def _check_names(settings: PlaneSettings) -> None:
-    """Check that the names are valid for a node and a label."""
-    problems = {
-        "--node-name": subdomain_problems(settings.node_name) or label_value_problems(settings.node_name),
-        "--assume-gpu-product": label_value_problems(settings.gpu_product),
-    }
-    for option, errors in problems.items():
-        if errors:
-            raise YardError(f"{option}: {errors[0]}", hint="choose a name that meets this rule")
-
-
-def _parts(settings: PlaneSettings) -> frozenset[str]:
-    """The parts that come with a node."""
-    parts = ("node", *((LOCAL_QUEUES,) if settings.local_queues else ()))
-    return frozenset(parts if settings.node else ())
-
-
-def _resources(settings: PlaneSettings, chosen: frozenset[str]) -> list[Resource]:
-    """The resources served from the start; usage and pending workloads only with a node or queues that provide them."""
-    extra = [
-        *(resource_metrics.RESOURCES if settings.node else ()),
-        *(pending_workloads.RESOURCES if "kueue" in chosen else ()),
-    ]
-    return [*builtin_resources(), *extra]
-
-
-def owned_objects(settings: PlaneSettings, chosen: frozenset[str]) -> list[Object]:
-    """The definitions of the plane's own kinds, and the roles that let users view and edit them."""
-    objects: list[Object] = []
-    if "pytorchjob" in chosen:
-        objects += [definition_object(), *user_roles("torchyard-training", [definition_object()])]
-    if "jobset" in chosen:
-        objects += [jobset_definition(), *user_roles("torchyard-jobsets", [jobset_definition()])]
-    if "trainjob" in chosen:
-        definitions = [trainjob_definition(), *runtime_definitions()]
-        objects += [*definitions, *user_roles("torchyard-trainjobs", definitions), *public_objects()]
-    if "kueue" in chosen:
-        objects += [
-            *queue_definitions(),
-            *user_roles("torchyard-queues", queue_definitions()),
-            pending_workloads_role(),
-        ]
-    if settings.node:
-        objects.append(metrics_role())
-    return objects
 
 
 def _plural_of(catalog: Catalog, api_version: str, kind: str) -> str | None:

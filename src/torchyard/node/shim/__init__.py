@@ -15,7 +15,7 @@ Reading order:
 - `pod_namespaces`, `shifted_ids`, `pids`: the namespaces of one pod, its ids, the limit on its processes
 - `shim_server`: the requests about one pod
 - `container`, `output`, `memory`: one attempt of a container, its log, its memory limit
-- `process`, `rootfs`, `tar`: between fork and exec
+- `process`, `rootfs`, `tree_copies`, `tar`: between fork and exec
 - `linux`, `netlink`, `outbound_nat`: system calls, rtnetlink, iptables
 - `namespace_check`: which namespaces this machine allows
 - `legacy`: state directories of version 0.1

@@ -13,7 +13,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from torchyard.node.shim import beneath, linux, mount_sources, shifted_ids
+from torchyard.node.shim import beneath, linux, mount_sources, shifted_ids, tree_copies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -317,30 +317,9 @@ def _overlay(root: str, step: RootfsStep) -> None:
         linux.mount("overlay", target, "overlay", data=data + ",userxattr")
     except OSError:
         if step.get("template"):
-            _copy_tree(lower[0], _opened[-1])
+            tree_copies.copy_tree(lower[0], _opened[-1])
             return
         linux.mount("overlay", target, "overlay", data=data)
-
-
-def _copy_tree(source: int, target: int) -> None:
-    """Copy a template, where the file system of the node's state cannot have overlays."""
-    for name in os.listdir(f"/proc/self/fd/{source}"):
-        entry = os.open(name, _PATH | os.O_NOFOLLOW, dir_fd=source)
-        status = os.fstat(entry)
-        place = f"/proc/self/fd/{target}/{name}"
-        if stat.S_ISLNK(status.st_mode):
-            os.symlink(os.readlink("", dir_fd=entry), place)
-        elif stat.S_ISDIR(status.st_mode):
-            os.mkdir(place)
-            os.chmod(place, stat.S_IMODE(status.st_mode))
-            below = os.open(place, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
-            _copy_tree(entry, below)
-            os.close(below)
-        else:
-            with open(f"/proc/self/fd/{entry}", "rb") as original, open(place, "xb") as copy:
-                copy.write(original.read())
-            os.chmod(place, stat.S_IMODE(status.st_mode))
-        os.close(entry)
 
 
 def _open_layers(step: RootfsStep) -> tuple[list[int], list[int]]:
@@ -380,14 +359,13 @@ def _ensure(root: str, path: str, *, directory: bool) -> str:
         try:
             return f"/proc/self/fd/{_open(_open_or_create(top, path, directory=directory))}"
         except beneath.CannotCreate as error:
-            _replace_by_writable_copy(error)
+            tree_copies.cover_with_copy(_open(error.directory), _open(error.parent))
         finally:
             os.close(top)
     raise OSError(errno.EROFS, f"{path} cannot be created")
 
 
 _MAX_COPIES = 40  # at most one for each component of a path
-_COPY_SIZE = "64m"  # it has mount points only, and what the container writes beside them
 
 
 def _open_or_create(top: int, path: str, *, directory: bool) -> int:
@@ -416,49 +394,6 @@ def _open(descriptor: int) -> int:
 def _close_opened() -> None:
     while _opened:
         os.close(_opened.pop())
-
-
-def _replace_by_writable_copy(failure: beneath.CannotCreate) -> None:
-    """Cover a directory with a tmpfs that has the same entries, each bind-mounted again, and room for more."""
-    covered, parent = _open(failure.directory), _open(failure.parent)
-    reader = _open(os.open(f"/proc/self/fd/{covered}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-    entries = os.listdir(reader)
-    flags = linux.MS_NOSUID | linux.MS_NODEV
-    linux.mount("tmpfs", f"/proc/self/fd/{covered}", "tmpfs", flags=flags, data=f"mode=755,size={_COPY_SIZE}")
-    copy = _open(_open_cover(covered, parent))
-    for name in entries:
-        source = os.open(name, _PATH | os.O_NOFOLLOW, dir_fd=covered)
-        try:
-            _copy_entry(source, name, copy)
-        finally:
-            os.close(source)
-
-
-def _open_cover(covered: int, parent: int) -> int:
-    """The file system that was just mounted over a directory of `parent`."""
-    device = os.fstat(covered).st_dev
-    name = os.path.basename(os.readlink(f"/proc/self/fd/{covered}"))
-    cover = os.open(name, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    if os.fstat(cover).st_dev in (device, os.fstat(parent).st_dev):
-        os.close(cover)
-        raise OSError(errno.EXDEV, f"{name} changed while it was mounted")
-    return cover
-
-
-def _copy_entry(source: int, name: str, copy: int) -> None:
-    mode = os.fstat(source).st_mode
-    if stat.S_ISLNK(mode):
-        os.symlink(os.readlink("", dir_fd=source), name, dir_fd=copy)
-        return
-    if stat.S_ISDIR(mode):
-        os.mkdir(name, dir_fd=copy)
-    else:
-        os.close(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o666, dir_fd=copy))
-    target = os.open(name, _PATH | os.O_NOFOLLOW, dir_fd=copy)
-    try:
-        linux.mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{target}", flags=linux.MS_BIND | linux.MS_REC)
-    finally:
-        os.close(target)
 
 
 _OPERATIONS = {
