@@ -17,6 +17,7 @@ from tests.support.waiting import eventually
 from tests.support.yard import Yard, _command, _environment, yard
 
 from torchyard.api.errors import YardError
+from torchyard.core.run.script_command import program_of
 from torchyard.core.run.script_job import PART_BYTES, ScriptJob, job_name, script_objects
 from torchyard.jobs import workspace
 from torchyard.jobs.scripts import script_manifest
@@ -102,7 +103,7 @@ def test_the_manifest_has_what_the_options_ask_for() -> None:
     worker = training["spec"]["pytorchReplicaSpecs"]["Worker"]
     assert worker["replicas"] == 2
     container = worker["template"]["spec"]["containers"][0]
-    assert container["command"][4:] == ["python", "-u", "-m", "torch.distributed.run", "a.py", "--lr", "1"]
+    assert program_of(container) == ["python", "-u", "-m", "torch.distributed.run", "a.py", "--lr", "1"]
     assert container["resources"]["limits"] == {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}
 
 
@@ -169,6 +170,36 @@ def test_changed_files_do_not_reach_a_job_that_runs(plane: Yard, project: Path) 
     code, output = run(plane, project, "wait.py", "--name", "waits", "--replace")
     assert code == 0, output
     assert "[master-0] second version" in output
+
+
+@pytest.mark.parametrize(
+    ("handler", "code", "last_line"),
+    [
+        ("", 143, "ready"),
+        ("signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(3)))", 3, "saved"),
+    ],
+)
+def test_sigterm_ends_a_script_at_once_or_calls_its_handler(
+    plane: Yard, project: Path, handler: str, code: int, last_line: str
+) -> None:
+    """The first process of a container ignores it; a job would train on until its grace period ends."""
+    name = f"ends-{code}"
+    text = f"import signal, sys, time\n{handler}\nprint('ready', flush=True)\ntime.sleep(600)\n"
+    (project / "ends.py").write_text(text)
+    exit_code, output = run(plane, project, "ends.py", "--name", name, "--detach")
+    assert exit_code == 0, output
+    api, pod = plane.server().admin, f"/api/v1/namespaces/default/pods/{name}-master-0"
+    eventually(lambda: b"ready" in api.get(f"{pod}/log").body, "the script to run")
+    cluster = ("--kubeconfig", str(plane.kubeconfig))
+    killed = yard("exec", name, *cluster, "--", "sh", "-c", "kill -TERM 1", state=plane.state)
+    assert killed.returncode == 0, killed.stderr
+
+    def ended() -> bool:
+        state = api.get(pod).json["status"]["containerStatuses"][0]["state"]
+        return (state.get("terminated") or {}).get("exitCode") == code
+
+    eventually(ended, f"the exit code {code}")
+    assert api.get(f"{pod}/log").body.decode().splitlines()[-1] == last_line
 
 
 def test_options_of_scripts_are_refused_for_manifests(plane: Yard, project: Path) -> None:

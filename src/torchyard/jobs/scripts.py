@@ -10,7 +10,8 @@ from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.core.run.script_job import DEFAULT_IMAGE, REQUIREMENTS, ScriptJob, job_name, script_objects
+from torchyard.core.run.script_command import REQUIREMENTS
+from torchyard.core.run.script_job import DEFAULT_IMAGE, ScriptJob, job_name, script_objects
 from torchyard.jobs.dependencies import find_requirements, install, is_installed
 from torchyard.jobs.function_source import ENTRY, Function, function_files
 from torchyard.jobs.local_plane import local_plane

@@ -10,6 +10,7 @@ from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.core.run.program import program_options, program_words, set_arguments, set_value
 from torchyard.core.run.rerun import RERUN_OF, base_name, renamed_job
+from torchyard.core.run.script_command import split_command
 from torchyard.core.run.script_job import ScriptJob, script_objects, workspace_parts
 
 
@@ -57,7 +58,8 @@ def test_an_option_is_replaced_or_appended_on_every_replica(
     job = script(*arguments)
     set_value(job, assignment)
     for replica in job["spec"]["pytorchReplicaSpecs"].values():
-        assert replica["template"]["spec"]["containers"][0]["command"][4:] == ["python", "-u", "train.py", *result]
+        command = replica["template"]["spec"]["containers"][0]["command"]
+        assert split_command(command)[1] == ["python", "-u", "train.py", *result]
 
 
 def test_variables_fields_and_shell_scripts_are_changed() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from torchyard.api.errors import YardError
+from torchyard.core.run.script_command import split_command
 from torchyard.core.run.script_job import ScriptJob
 from torchyard.core.run.sweep import combinations_of, grid, sweep_objects
 
@@ -42,7 +43,8 @@ def test_each_index_gets_its_options() -> None:
     assert job["spec"]["completions"] == 2
     assert job["spec"]["parallelism"] == 1
     assert combinations_of(job) == combinations
-    _, _, script, *words = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    unpack, program = split_command(job["spec"]["template"]["spec"]["containers"][0]["command"])
+    script, words = unpack[-2], [unpack[-1], *program]
     choice = script[script.index("case ") :].replace('exec "$@"', 'printf "%s|" "$@"')
     for index, combination in enumerate(combinations):
         output = subprocess.run(

@@ -4,7 +4,8 @@
 - `progress`: the progress that a log line reports.
 - `failure`: the first container that failed; `waiting`: why a pod or a queued job waits; `explain`: both in words.
 - `changes`: what a manifest changes in a job that exists.
-- `script_job`, `requirements`: the manifest of a script, and the packages it needs.
+- `script_job`, `script_command`, `requirements`: the manifest of a script, the command of its pods, and the packages
+  it needs.
 - `program`, `rerun`: the command line and environment of a job, and a job as a manifest again.
 - `plan_text`: what a run would start, in words.
 - `sweep`: one Indexed Job for all combinations of options.

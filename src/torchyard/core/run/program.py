@@ -11,7 +11,8 @@ import yaml
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.core.run.script_job import CALL, UNPACK
+from torchyard.core.run.script_command import program_of, split_command
+from torchyard.core.run.script_job import CALL
 
 _ENVIRONMENT = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
@@ -40,11 +41,7 @@ def pod_specs(job: Object) -> list[Object]:
 
 def program_words(job: Object) -> list[str]:
     """The command line of the first container, without what unpacks the files of a script."""
-    container = pod_specs(job)[0]["containers"][0]
-    words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    if words[:3] == ["sh", "-c", UNPACK]:
-        return words[4:]
-    return words
+    return program_of(pod_specs(job)[0]["containers"][0])
 
 
 def program_options(job: Object) -> dict[str, str]:
@@ -101,14 +98,14 @@ def set_arguments(job: Object, arguments: list[str]) -> None:
     """Replace the arguments of the program: those of a script, or `args` of the first container."""
     for container in _first_containers(job):
         command = container.get("command") or []
-        is_unpacked = command[2:3] == [UNPACK]
-        scripts = [number for number, word in enumerate(command) if word.endswith(".py")]
+        unpack, program = split_command(command)
+        scripts = [number for number, word in enumerate(program) if word.endswith(".py")]
         if container.get("args") is not None or not command:
             container["args"] = list(arguments)
-        elif is_unpacked and CALL in command:  # behind it are the module and the function
-            container["command"] = [*command[: command.index(CALL) + 3], *arguments]
-        elif scripts and (is_unpacked or command[:2] != ["sh", "-c"]):
-            container["command"] = [*command[: scripts[0] + 1], *arguments]
+        elif unpack and CALL in program:  # behind it are the module and the function
+            container["command"] = [*unpack, *program[: program.index(CALL) + 3], *arguments]
+        elif scripts and program[:2] != ["sh", "-c"]:
+            container["command"] = [*unpack, *program[: scripts[0] + 1], *arguments]
         else:
             raise YardError(
                 f"the arguments of {shlex.join(command)} cannot be replaced: the container has no args and no script",
@@ -159,7 +156,8 @@ def _set_variable(container: Object, name: str, value: str) -> None:
 
 
 def _set_option(container: Object, option: str, value: str) -> None:
-    command, args = list(container.get("command") or ()), list(container.get("args") or ())
+    unpack, command = split_command(list(container.get("command") or ()))
+    args = list(container.get("args") or ())
     words = [*command, *args]
     if not words:
         raise YardError(
@@ -176,7 +174,7 @@ def _set_option(container: Object, option: str, value: str) -> None:
         command = changed
     else:
         (args or command).extend([option, value])
-    for key, changed in (("command", command), ("args", args)):
+    for key, changed in (("command", [*unpack, *command]), ("args", args)):
         if changed:
             container[key] = changed
 

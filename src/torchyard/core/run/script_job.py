@@ -10,25 +10,14 @@ from dataclasses import dataclass, field
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.queue.names import PRIORITY, QUEUE_NAME
+from torchyard.core.run.script_command import ARCHIVE, ARCHIVE_MOUNT, PACKAGES, WORKSPACE, script_command
 
 DEFAULT_IMAGE = "pytorch/pytorch:latest"
 WORKSPACE_DIGEST = "torchyard.dev/workspace"
-ARCHIVE = "workspace.tar.gz"
-WORKSPACE = "/workspace"
 # What the API server accepts in a ConfigMap. A larger workspace is in several.
 PART_BYTES = 1 << 20
 MAX_PARTS = 32
 ARCHIVE_LIMIT = MAX_PARTS * PART_BYTES
-_MOUNT = "/run/torchyard/workspace"
-REQUIREMENTS = ".torchyard-requirements.txt"
-# Where a pod finds the packages that its image lacks.
-PACKAGES = "/run/torchyard/packages"
-# The parts in order; then, where the client could not, the packages that the image lacks.
-UNPACK = (
-    f"cat {_MOUNT}/{ARCHIVE}* | tar -xzf - -C {WORKSPACE} && cd {WORKSPACE} && "
-    f"{{ [ ! -f {REQUIREMENTS} ] || python -m pip install --quiet --disable-pip-version-check -r {REQUIREMENTS}; }}"
-    f' && {{ [ ! -d {PACKAGES} ] || export PYTHONPATH={PACKAGES}${{PYTHONPATH:+:$PYTHONPATH}}; }} && exec "$@"'
-)
 # Calls a function of a module: arguments become strings, `--name value` and `--name=value` keywords.
 CALL = """
 import importlib, os, sys
@@ -188,14 +177,14 @@ def _replica(job: ScriptJob, count: int, workspace: bytes) -> Object:
     return {"replicas": count, "restartPolicy": policy, "template": pod_template(job, workspace)}
 
 
-def pod_template(job: ScriptJob, workspace: bytes) -> Object:
-    """The template of the pods that unpack the workspace and run the script."""
+def pod_template(job: ScriptJob, workspace: bytes, *, prepare: str = "") -> Object:
+    """The template of the pods that unpack the workspace and run the script, after the shell command `prepare`."""
     container: Object = {
         "name": "pytorch",
         "image": job.image,
-        "command": ["sh", "-c", UNPACK, "sh", *_program(job), *job.arguments],
+        "command": script_command([*_program(job), *job.arguments], prepare=prepare),
         "volumeMounts": [
-            {"name": _ARCHIVE_VOLUME, "mountPath": _MOUNT, "readOnly": True},
+            {"name": _ARCHIVE_VOLUME, "mountPath": ARCHIVE_MOUNT, "readOnly": True},
             {"name": "workspace", "mountPath": WORKSPACE},
         ],
     }

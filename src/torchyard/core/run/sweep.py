@@ -9,7 +9,7 @@ import shlex
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.api.queue.names import PRIORITY, QUEUE_NAME
-from torchyard.core.run.script_job import UNPACK, ScriptJob, archive_objects, pod_template
+from torchyard.core.run.script_job import ScriptJob, archive_objects, pod_template
 
 COMBINATIONS = "torchyard.dev/sweep"
 MAX_COMBINATIONS = 1000
@@ -47,14 +47,13 @@ def _parse(assignment: str) -> tuple[str, list[str]]:
 def sweep_objects(job: ScriptJob, workspace: bytes, combinations: list[Combination], parallelism: int) -> list[Object]:
     """The ConfigMap with the packed workspace and the Indexed Job that runs every combination."""
     labels = {name: value for name, value in {QUEUE_NAME: job.queue, PRIORITY: job.priority}.items() if value}
-    template = pod_template(job, workspace)
+    template = pod_template(job, workspace, prepare=_choice(combinations))
     template["spec"]["restartPolicy"] = "Never"
     container = template["spec"]["containers"][0]
     if job.processes > 1:  # torchrun reads them; no controller sets them in the pods of a Job
         launcher = {"PET_NPROC_PER_NODE": str(job.processes), "PET_STANDALONE": "1"}
         variables = [{"name": name, "value": value} for name, value in launcher.items() if name not in job.env]
         container["env"] = [*(container.get("env") or ()), *variables]
-    container["command"][2] = UNPACK.replace('exec "$@"', f'{_choice(combinations)} && exec "$@"')
     spec: Object = {
         "completionMode": "Indexed",
         "completions": len(combinations),

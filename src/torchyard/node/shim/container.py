@@ -132,7 +132,9 @@ class Container:
             stream.finish()
         code = os.waitstatus_to_exitcode(status)
         signal = -code if code < 0 else 0
-        out_of_memory = self.over_memory or (signal == 9 and self._oom_kills.increased())
+        # The first process may pass on that its program was killed, as shells do.
+        was_killed = signal == 9 or code == 128 + 9
+        out_of_memory = self.over_memory or (was_killed and self._oom_kills.increased())
         self.record["state"] = "exited"
         self.record["exitCode"] = 128 + signal if signal else code
         self.record["reason"] = "OOMKilled" if out_of_memory else "Completed" if code == 0 else "Error"
