@@ -24,12 +24,16 @@ async def test_a_shim_that_does_not_reply_is_logged_and_skipped(
     assert "pod may still be running: error='shim.sock of some-uid did not reply within" in caplog.text
 
 
-async def test_a_node_that_is_stopped_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cancellations", [1, 3])
+async def test_a_node_that_is_stopped_while_it_starts_leaves_no_process(tmp_path: Path, cancellations: int) -> None:
+    """A part that takes long to stop is cancelled again and again."""
     zygote = client.ZygoteClient(tmp_path, {"namespaces": machine().sandbox, "network": NETWORK})
     start = asyncio.create_task(zygote.ensure())
     while not processes_with(str(tmp_path)):
         await asyncio.sleep(0.001)
-    start.cancel()
+    for _ in range(cancellations):
+        start.cancel()
+        await asyncio.sleep(0.001)
     await asyncio.wait([start])
     await stop_pods(tmp_path)
     eventually(lambda: not processes_with(str(tmp_path)), "the end of all that was started")

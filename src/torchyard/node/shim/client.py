@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import sys
 import time
@@ -266,7 +267,9 @@ class ZygoteClient:
                 try:
                     await asyncio.shield(start)
                 except asyncio.CancelledError:
-                    await asyncio.wait([start])  # a node that stops can only end a zygote that replies
+                    while not start.done():  # a node that stops can only end a zygote that replies
+                        with contextlib.suppress(asyncio.CancelledError):  # what takes long is cancelled again
+                            await asyncio.wait([start])
                     raise
 
     async def _start_zygote(self) -> None:
