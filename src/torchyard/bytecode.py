@@ -1,9 +1,9 @@
 """Compiled code of this package in the user's cache directory, for installations where Python keeps none.
 
 Python compiles a module once and keeps the result beside the source. It does not if PYTHONDONTWRITEBYTECODE is set or
-the directory is read-only; every start then compiles every module, which takes longer than the rest of the start. The
-code of all modules is one file here, read at once. An entry is valid for a source file of the same modification time
-and size, as in Python's own files.
+the directory is read-only; every start then compiles every module of which no file is there, which takes longer than
+the rest of the start. What was compiled is kept in one file here, read at once. An entry is valid for a source file of
+the same modification time and size, as in Python's own files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 import zlib
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from types import CodeType
+from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _CHECKSUM_BYTES = 4
@@ -32,16 +33,20 @@ class BytecodeCache:
         self._entries = _read(file)
         self._added: dict[str, tuple[int, int, bytes]] = {}
 
-    def code(self, path: str, loader: SourceFileLoader) -> CodeType:
-        """The code of a source file, compiled if the file has changed."""
-        status = os.stat(path)
+    def code(self, path: str) -> CodeType | None:
+        """The code of a source file; nothing if there is none, or the file has changed."""
         entry = self._entries.get(path)
-        if entry is not None and entry[:2] == (status.st_mtime_ns, status.st_size):
-            code: CodeType = marshal.loads(entry[2])  # noqa: S302 - written by this user: see `_read`
-            return code
-        code = loader.source_to_code(loader.get_data(path), path)
-        self._added[path] = (status.st_mtime_ns, status.st_size, marshal.dumps(code))
+        if entry is None:
+            return None
+        status = os.stat(path)
+        if entry[:2] != (status.st_mtime_ns, status.st_size):
+            return None
+        code: CodeType = marshal.loads(entry[2])  # noqa: S302 - written by this user: see `_read`
         return code
+
+    def add(self, path: str, status: os.stat_result, code: CodeType) -> None:
+        """Keep the code of a source file, whose status was read before its content."""
+        self._added[path] = (status.st_mtime_ns, status.st_size, marshal.dumps(code))
 
     def save(self) -> None:
         """Write what was compiled since the last call. Errors are ignored: without the file, modules are compiled."""
@@ -98,8 +103,19 @@ def _remove_unused(directory: str) -> None:
 class _CachedLoader(SourceFileLoader):
     cache: BytecodeCache
 
-    def get_code(self, fullname: str) -> CodeType:
-        return self.cache.code(self.get_filename(fullname), self)
+    def get_code(self, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        code = self.cache.code(path)
+        if code is None:
+            self._status = os.stat(path)
+            code = super().get_code(fullname)  # from Python's own file, or compiled
+        return code
+
+    def source_to_code(self, data: Any, path: Any, *arguments: Any, **options: Any) -> CodeType:  # type: ignore[override]
+        """Called only for what is compiled. The other arguments differ between versions of Python."""
+        code: CodeType = super().source_to_code(data, path, *arguments, **options)
+        self.cache.add(path, self._status, code)
+        return code
 
 
 _current: BytecodeCache | None = None
@@ -156,14 +172,6 @@ def _default_file() -> str:
 
 
 def _python_keeps_bytecode() -> bool:
-    """Whether Python has written current bytecode of this module, or found it: then it does for the others too."""
-    try:
-        with open(importlib.util.cache_from_source(__file__), "rb") as file:
-            header = file.read(16)
-        status = os.stat(__file__)
-    except (OSError, NotImplementedError):
-        return False
-    if int.from_bytes(header[4:8], "little"):  # validated by a hash of the source, not by its time
-        return True
-    stamp = (int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
-    return stamp == (int.from_bytes(header[8:12], "little"), int.from_bytes(header[12:16], "little"))
+    """Whether Python writes the code of the modules that it compiles."""
+    directory = os.path.dirname(importlib.util.cache_from_source(__file__))
+    return not sys.dont_write_bytecode and os.access(directory if os.path.isdir(directory) else _PACKAGE, os.W_OK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -78,10 +79,18 @@ def test_a_file_that_is_damaged_or_writable_by_others_is_not_used(tree: Path, tm
     assert _import(tree, file) == ("first", 0)
 
 
-@pytest.mark.parametrize("python_writes", [False, True])
-def test_a_command_keeps_its_code_where_python_keeps_none(python_writes: bool, tmp_path: Path) -> None:
+def test_python_s_own_file_is_used_and_not_kept_twice(tree: Path, tmp_path: Path) -> None:
+    py_compile.compile(str(tree / "package" / "module.py"))
+    assert _import(tree, tmp_path / "cache" / "code") == ("first", 0)
+
+
+@pytest.mark.parametrize(("python_writes", "kept"), [(False, ""), (False, "bytecode.py"), (True, "")])
+def test_a_command_keeps_its_code_where_python_keeps_none(python_writes: bool, kept: str, tmp_path: Path) -> None:
+    """What Python has kept of one module says nothing about the others."""
     without_bytecode = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "src" / "torchyard", tmp_path / "torchyard", ignore=without_bytecode)
+    if kept:
+        py_compile.compile(str(tmp_path / "torchyard" / kept))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"):
         environment.pop(name, None)
@@ -94,4 +103,4 @@ def test_a_command_keeps_its_code_where_python_keeps_none(python_writes: bool, t
     files = [file for file in (tmp_path / "cache").rglob("*") if file.is_file()]
     assert len(files) == (0 if python_writes else 1)
     assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
-    assert bool(list((tmp_path / "torchyard").rglob("*.pyc"))) == python_writes
+    assert bool(list((tmp_path / "torchyard").rglob("*.pyc"))) == (python_writes or bool(kept))
