@@ -120,11 +120,13 @@ def up(
 
     Examples: yard up; yard up --detach --port 0; yard up --python .venv/bin/python
     """
-    from torchyard.node.network.addresses import listening_addresses
     from torchyard.yard import process
     from torchyard.yard.lock import PlaneProcess
 
-    listening_addresses(node_port_addresses, host="127.0.0.1")  # a wrong range is refused before anything starts
+    if node_port_addresses:
+        from torchyard.node.network.addresses import listening_addresses
+
+        listening_addresses(node_port_addresses, host="127.0.0.1")  # a wrong range is refused before anything starts
     settings = PlaneSettings(
         state=(state or default_state()).absolute(),
         host=host,

@@ -2,7 +2,7 @@
 
 - `settings`: the settings of `yard up`, and the paths below the state directory.
 - `plane_setup`: what the settings say: their checks, the served kinds, the plane's own objects.
-- `plane`: the parts, wired, started and stopped.
+- `plane`, `loading`: the parts, loaded, wired, started and stopped.
 - `controllers`, `selection`: the controllers and how each is built; the syntax of `--controllers`.
 - `node`, `images`, `python_choice`: the plane's node, its image store, and the interpreter of well-known images.
 - `listen_address`, `lock`: where the plane listens, and one plane per state directory.

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -69,6 +68,7 @@ from torchyard.yard import python_choice
 from torchyard.yard.console_mount import ConsoleMount
 from torchyard.yard.controller_log import ControllerLog
 from torchyard.yard.listen_address import resolve_listen_address
+from torchyard.yard.loading import load
 from torchyard.yard.lock import PlaneProcess, StateLock
 from torchyard.yard.open_files import open_file_limit
 from torchyard.yard.plane_setup import check_settings, node_parts, owned_objects, served_resources
@@ -210,7 +210,7 @@ class Plane:
         """Load the modules of the controllers in a thread, so that the server answers meanwhile, and run them."""
         from torchyard.kube.informer_factory import InformerFactory
 
-        loaded = await asyncio.to_thread(import_module, "torchyard.yard.controllers")
+        loaded = await load("torchyard.yard.controllers")
         if "pytorchjob" in self.registry.controllers:
             self._serve_controller_log()
         client = self.client("torchyard-controllers")
@@ -250,7 +250,7 @@ class Plane:
 
         async def run() -> None:
             try:
-                node = await asyncio.to_thread(import_module, "torchyard.yard.node")
+                node = await load("torchyard.yard.node")
                 settings = node.node_settings(self.settings, port)
                 self.agent = await node.make_agent(settings, self.client("torchyard-node"), self.registry)
             finally:

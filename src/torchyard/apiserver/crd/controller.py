@@ -58,8 +58,14 @@ class CrdController:
     def allocate(self, registry: Registry, new: Object, _old: Object | None) -> None:
         """Accept a CRD's names and set its status as part of the write."""
         name = new["metadata"]["name"]
-        others = [crd for crd in registry.lookup.list(GROUP, PLURAL) if crd["metadata"]["name"] != name]
-        accept_names(new, others, registry.clock())
+        accept_names(new, self._others_of_group(name), registry.clock())
+
+    def _others_of_group(self, name: str) -> list[Object]:
+        """Only names of the same group collide, and a CRD is called `plural.group`: the others are not decoded."""
+        group = name.partition(".")[2]
+        records = self._registry.lookup.records(GROUP, PLURAL)
+        names = ((record, record.key.rpartition("/")[2]) for record in records)
+        return [record.object() for record, other in names if other != name and other.partition(".")[2] == group]
 
     def _on_event(self, event: StoreEvent) -> None:
         crd = event.record.object()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Awaitable, Callable
 
 import orjson
@@ -37,7 +37,7 @@ VERSION = {
     "buildDate": "1970-01-01T00:00:00Z",
     "goVersion": "go0",
     "compiler": "cpython",
-    "platform": f"linux/{_MACHINES.get(platform.machine(), platform.machine())}",
+    "platform": f"linux/{_MACHINES.get(os.uname().machine, os.uname().machine)}",
 }
 _HEALTH = ("/healthz", "/livez", "/readyz")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Iterable
 from urllib.parse import urlsplit
+
+import orjson
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
@@ -73,7 +74,7 @@ async def ensure_objects(registry: Registry, user: User, objects: Iterable[Objec
     """Create or update objects that belong to this program. Requests are answered between two of them."""
     for obj in objects:
         # A copy: defaulting changes the object in place, and definitions are shared.
-        await _ensure(registry, user, copy.deepcopy(obj), update=True)
+        await _ensure(registry, user, orjson.loads(orjson.dumps(obj)), update=True)
         await asyncio.sleep(0)
 
 

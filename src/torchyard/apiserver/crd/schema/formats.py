@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from datetime import date
 from email.utils import parseaddr
-from functools import lru_cache
+from functools import cache, lru_cache
 from urllib.parse import urlsplit
 
 from torchyard.apiserver.golang.regexp import pattern
@@ -28,7 +28,6 @@ _PATTERNS = {
     "uuid5": f"{_HEX}{{8}}-?{_HEX}{{4}}-?5{_HEX}{{3}}-?[89ABab]{_HEX}{{3}}-?{_HEX}{{12}}",
     "mac": f"{_HEX}{{2}}([:-]{_HEX}{{2}}){{5}}(([:-]{_HEX}{{2}}){{2}})?|{_HEX}{{4}}(\\.{_HEX}{{4}}){{2,3}}",
 }
-_COMPILED_PATTERNS = {name: re.compile(f"(?:{text})", re.ASCII) for name, text in _PATTERNS.items()}
 _WORD = r"[a-zA-Z0-9\p{S}\p{L}]"
 _HOSTNAME = (
     rf"^({_WORD}((-?{_WORD}{{0,62}})?)|({_WORD}(([a-zA-Z0-9-\p{{S}}\p{{L}}]{{0,61}}{_WORD})?)(\.)){{1,}}"
@@ -38,22 +37,27 @@ _DATE_TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]\d{2}:?\d{2})", re.ASCII
 )
 _USUAL_LENGTH = len("2006-01-02T15:04:05.000000000+00:00")
-_GO_DURATION = re.compile(r"[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+_GO_DURATION = r"[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)"
 _UNITS = (
     r"nanoseconds?|nanos?|nans?|nanos|ns|microseconds?|micros?|us|µs|milliseconds?|millis?|ms|seconds?|secs?|s"
     r"|minutes?|mins?|m|hours?|hrs?|hour|h|days?|d|weeks?|wks?|w"
 )
-_WORDY_DURATION = re.compile(rf"(?:(\d+)\s*(?:{_UNITS})\s*)+", re.IGNORECASE)
-_ISO_DURATION = re.compile(r"P(?=.)(\d+Y)?(\d+M)?(\d+W)?(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+_WORDY_DURATION = rf"(?i:(\d+)\s*(?:{_UNITS})\s*)+"
+_ISO_DURATION = r"P(?=.)(\d+Y)?(\d+M)?(\d+W)?(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"
 
 
 def valid(name: str, value: str) -> bool:
     """Whether a string has a format; unknown formats accept every string."""
-    compiled_pattern = _COMPILED_PATTERNS.get(name)
-    if compiled_pattern is not None:
-        return compiled_pattern.fullmatch(value) is not None
+    text = _PATTERNS.get(name)
+    if text is not None:
+        return _compiled(f"(?:{text})", re.ASCII).fullmatch(value) is not None
     check = _CHECKS.get(name)
     return check is None or check(value)
+
+
+@cache  # of a few patterns, most of which no schema uses
+def _compiled(text: str, flags: int = 0) -> re.Pattern[str]:
+    return re.compile(text, flags)
 
 
 def _date(value: str) -> bool:
@@ -74,7 +78,7 @@ def _is_date_time(value: str) -> bool:
 
 
 def _duration(value: str) -> bool:
-    return any(shape.fullmatch(value) for shape in (_GO_DURATION, _WORDY_DURATION, _ISO_DURATION))
+    return any(_compiled(shape).fullmatch(value) for shape in (_GO_DURATION, _WORDY_DURATION, _ISO_DURATION))
 
 
 def _byte(value: str) -> bool:
@@ -153,4 +157,4 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "uri": _uri,
 }
 # All other formats are documentation: the real server strips them.
-KNOWN = frozenset({*_COMPILED_PATTERNS, *_CHECKS, "password"})
+KNOWN = frozenset({*_PATTERNS, *_CHECKS, "password"})
