@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +20,14 @@ from torchyard.api.objects import Object
 from torchyard.kube.client import JSON, ApiResponse, Client, decode_watch_events
 from torchyard.kube.informer import Informer, by_namespace, by_owner
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.packed_informer import PackedInformer
+from torchyard.kube.transform import strip_managed_fields
+
+
+@pytest.fixture(params=[Informer, PackedInformer])
+def informer_class(request: pytest.FixtureRequest) -> type[Informer]:
+    kind: type[Informer] = request.param
+    return kind
 
 
 def pod(name: str, resource_version: int, **labels: str) -> dict[str, Any]:
@@ -89,10 +99,10 @@ async def wait_until_processed(server: ScriptedServer) -> None:
     assert server.lines.empty()
 
 
-async def test_the_cache_follows_the_server_and_handlers_get_every_change() -> None:
+async def test_the_cache_follows_the_server_and_handlers_get_every_change(informer_class: type[Informer]) -> None:
     server = ScriptedServer()
     server.items = [pod("a", 1)]
-    informer = Informer(Client(server, manager="test"), PODS)
+    informer = informer_class(Client(server, manager="test"), PODS)
     async with running(informer) as changes:
         server.send("ADDED", pod("b", 2))
         server.send("MODIFIED", pod("a", 3))
@@ -104,18 +114,20 @@ async def test_the_cache_follows_the_server_and_handlers_get_every_change() -> N
         assert len(informer) == 1
 
 
-async def test_without_watchlist_the_informer_uses_list() -> None:
+async def test_without_watchlist_the_informer_uses_list(informer_class: type[Informer]) -> None:
     server = ScriptedServer(watch_list=False)
     server.items = [pod("a", 1), pod("b", 1)]
-    informer = Informer(Client(server, manager="test"), PODS)
+    informer = informer_class(Client(server, manager="test"), PODS)
     async with running(informer):
         assert sorted(obj["metadata"]["name"] for obj in informer.all()) == ["a", "b"]
 
 
-async def test_after_an_expired_resource_version_handlers_get_only_the_differences() -> None:
+async def test_after_an_expired_resource_version_handlers_get_only_the_differences(
+    informer_class: type[Informer],
+) -> None:
     server = ScriptedServer()
     server.items = [pod("a", 1), pod("gone", 1)]
-    informer = Informer(Client(server, manager="test"), PODS)
+    informer = informer_class(Client(server, manager="test"), PODS)
     async with running(informer) as changes:
         changes.clear()
         server.items, server.resource_version = [pod("a", 1), pod("new", 7)], 7
@@ -125,10 +137,10 @@ async def test_after_an_expired_resource_version_handlers_get_only_the_differenc
         assert server.lists == 2
 
 
-async def test_an_index_finds_objects_by_value_and_follows_changes() -> None:
+async def test_an_index_finds_objects_by_value_and_follows_changes(informer_class: type[Informer]) -> None:
     server = ScriptedServer()
     server.items = [pod("a", 1, job="x"), pod("b", 1, job="y")]
-    informer = Informer(
+    informer = informer_class(
         Client(server, manager="test"), PODS, indexes={"job": lambda obj: [obj["metadata"]["labels"].get("job", "")]}
     )
     async with running(informer):
@@ -140,13 +152,13 @@ async def test_an_index_finds_objects_by_value_and_follows_changes() -> None:
         assert informer.by("job", "y") == []
 
 
-async def test_the_cache_drops_managed_fields() -> None:
+async def test_the_cache_drops_managed_fields(informer_class: type[Informer]) -> None:
     server = ScriptedServer()
     listed, changed = pod("a", 1), pod("b", 2)
     for obj in (listed, changed):
         obj["metadata"]["managedFields"] = [{"manager": "kubectl"}]
     server.items = [listed]
-    informer = Informer(Client(server, manager="test"), PODS)
+    informer = informer_class(Client(server, manager="test"), PODS)
     async with running(informer):
         server.send("ADDED", changed)
         await wait_until_processed(server)
@@ -228,3 +240,53 @@ async def test_after_a_list_that_was_interrupted_the_next_one_reports_the_rest()
     async with running(informer):
         assert sorted(added) == sorted(f"p{number}" for number in range(1000))
         assert informer.count("all", "yes") == 1000
+
+
+def _name_only(obj: Object) -> Object:
+    metadata = obj["metadata"]
+    return {"metadata": {key: metadata[key] for key in ("namespace", "name", "resourceVersion")}}
+
+
+async def test_a_packed_cache_takes_little_more_memory_than_the_json_of_its_objects() -> None:
+    server = ScriptedServer()
+    server.items = [pod(f"p{number}", 1, app="x" * 200) for number in range(500)]
+    informer = PackedInformer(Client(server, manager="test"), PODS)
+    size = len(orjson.dumps(server.items[0]))
+    tracemalloc.start()
+    try:
+        async with running(informer):
+            gc.collect()
+            traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*packed_informer.py")])
+            assert len(informer) == 500
+            assert sum(trace.size for trace in traces.traces) / 500 < size + 200
+    finally:
+        tracemalloc.stop()
+
+
+async def test_a_reader_of_a_packed_cache_may_change_its_copy() -> None:
+    server = ScriptedServer()
+    server.items = [pod("a", 1)]
+    informer = PackedInformer(Client(server, manager="test"), PODS)
+    async with running(informer):
+        for copy in (informer.get("n", "a"), *informer.all(), *informer):
+            assert copy == pod("a", 1)
+            copy["metadata"]["name"] = "changed"
+
+
+async def test_callers_with_different_needs_share_a_cache_of_whole_objects() -> None:
+    server = ScriptedServer()
+    server.items = [pod("a", 1, job="x")]
+    for needs in ((_name_only, _name_only), (_name_only, strip_managed_fields), (strip_managed_fields, _name_only)):
+        informers = InformerFactory(Client(server, manager="test"))
+        informer, _ = (informers.for_resource(PODS, transform=transform) for transform in needs)
+        async with running(informer):
+            cached = informer.get("n", "a")
+            assert cached is not None and ("labels" in cached["metadata"]) == (set(needs) != {_name_only})
+
+
+async def test_a_running_cache_of_parts_cannot_become_one_of_whole_objects() -> None:
+    server = ScriptedServer()
+    informers = InformerFactory(Client(server, manager="test"))
+    async with running(informers.for_resource(PODS, transform=_name_only)):
+        with pytest.raises(ValueError, match="has already begun to store a part of each object"):
+            informers.for_resource(PODS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from torchyard.kube.transform import strip_and_intern
+from torchyard.kube.transform import intern_strings, strip_managed_fields
 
 METADATA = {
     "name": "a",
@@ -24,11 +24,11 @@ POD = {
 
 
 def test_only_managed_fields_are_dropped() -> None:
-    assert strip_and_intern(orjson.loads(orjson.dumps(POD))) == {**POD, "metadata": METADATA}
+    assert strip_managed_fields(orjson.loads(orjson.dumps(POD))) == {**POD, "metadata": METADATA}
 
 
 def test_equal_strings_are_shared_but_mutable_values_are_not() -> None:
-    left, right = (strip_and_intern(orjson.loads(orjson.dumps(POD))) for _ in range(2))
+    left, right = (intern_strings(orjson.loads(orjson.dumps(POD))) for _ in range(2))
     first, second = left["spec"]["containers"][0], right["spec"]["containers"][0]
     assert first["image"] is second["image"]
     assert left["metadata"]["labels"]["app"] is right["metadata"]["labels"]["app"]

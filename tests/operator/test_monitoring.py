@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import yaml
 
+from torchyard.api.gvr import JOBS
 from torchyard.controllers.job_metrics import JobStateMetrics
 from torchyard.controllers.queue.metrics import QueueMetrics
+from torchyard.kube.client import Client, Transport
 from torchyard.kube.informer import Informer
 from torchyard.operator.dashboards import DASHBOARDS, grafana_dashboard
 from torchyard.operator.manifests import Installation
@@ -44,14 +47,27 @@ ELASTIC = (
 
 def job(kind: str, name: str, *conditions: str, **more: Any) -> dict[str, Any]:
     status = {"conditions": [{"type": condition, "status": "True"} for condition in conditions], **more}
-    return {"kind": kind, "metadata": {"name": name, "namespace": "team"}, "status": status}
+    return {"kind": kind, "metadata": {"name": name, "namespace": "team", "resourceVersion": "1"}, "status": status}
+
+
+class _ListedJobs:
+    """A transport whose watches list some jobs and then wait."""
+
+    def __init__(self, jobs: list[dict[str, Any]]) -> None:
+        self._jobs = jobs
+
+    async def watch(self, path: str, *, accept: str = "") -> AsyncGenerator[list[dict[str, Any]], None]:
+        end = {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}
+        events = [{"type": "ADDED", "object": job} for job in self._jobs]
+        yield [*events, {"type": "BOOKMARK", "object": {"metadata": end}}]
+        await asyncio.Event().wait()
 
 
 def cache(*jobs: dict[str, Any]) -> list[Informer]:
-    return [cast(Informer, SimpleNamespace(all=lambda: list(jobs)))]
+    return [Informer(Client(cast(Transport, _ListedJobs(list(jobs))), manager="test"), JOBS)]
 
 
-def test_jobs_are_counted_by_state_and_only_once() -> None:
+async def test_jobs_are_counted_by_state_and_only_once() -> None:
     owned = job("JobSet", "of-a-trainjob")
     owned["metadata"]["ownerReferences"] = [{"controller": True}]
     caches = {
@@ -65,7 +81,14 @@ def test_jobs_are_counted_by_state_and_only_once() -> None:
             job("JobSet", "f", "Suspended"),
         ),
     }
-    lines = JobStateMetrics(caches).text().decode().splitlines()
+    metrics = JobStateMetrics(caches)
+    informers = [informer for (informer,) in caches.values()]
+    running = [asyncio.create_task(informer.run()) for informer in informers]
+    await asyncio.gather(*(informer.synced.wait() for informer in informers))
+    for task in running:
+        task.cancel()
+    await asyncio.wait(running)
+    lines = metrics.text().decode().splitlines()
     counted = {line for line in lines if not line.startswith("#") and not line.endswith(" 0")}
     assert counted == {
         'torchyard_jobs{kind="JobSet",namespace="team",state="running"} 1',

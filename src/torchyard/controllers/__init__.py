@@ -4,6 +4,7 @@ Start with `loop`, the contract of every controller. Then, in reading order:
 
 - `loop`: keys from informers, one reconcile per key at a time, retries with backoff.
 - `mutation_cache`, `concurrency`: reading one's own writes, and concurrent writes.
+- `child_caches`: the caches of the pods and services of jobs.
 - `pytorchjob`: PyTorchJobs, on the plane and on a cluster.
 - `jobset`, `jobset_metrics`: JobSets, on the plane and on a cluster.
 - `trainjob`, `trainjob_objects`, `trainjob_failures`, `trainjob_runtimes`: TrainJobs and their runtimes.

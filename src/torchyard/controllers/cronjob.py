@@ -14,7 +14,7 @@ from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.core.cronjob.decide import CronJobDecision, decide, record_start
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, by_key, by_owner, key_of
+from torchyard.kube.informer import Key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -27,9 +27,9 @@ class CronJobController:
     ) -> None:
         self._client, self._clock = client, clock
         self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
-        self._crons = informers.for_resource(CRON_JOBS, indexes={"key": by_key})
+        self._crons = informers.for_resource(CRON_JOBS)
         self._jobs = informers.for_resource(JOBS, indexes={"owner": by_owner})
-        self._cron_job_cache = MutationCache(self._crons, "key", by_key)
+        self._cron_job_cache = MutationCache(self._crons)
         self._job_cache = MutationCache(self._jobs, "owner", by_owner)
         self.controller = Controller(messages.CONTROLLER, self._reconcile, [self._crons, self._jobs])
         self._crons.on_change(lambda _change, cron, _before: self.controller.queue.add(key_of(cron)))
@@ -44,10 +44,10 @@ class CronJobController:
                 self.controller.queue.add((job["metadata"]["namespace"], owner["name"]))
 
     async def _reconcile(self, key: Key) -> float | None:
-        cached = self._cron_job_cache.by_index("/".join(key))
-        if not cached:
+        cached = self._cron_job_cache.get(key)
+        if cached is None:
             return None
-        cron = {**cached[0], "apiVersion": CRON_JOBS.api_version, "kind": "CronJob"}
+        cron = {**cached, "apiVersion": CRON_JOBS.api_version, "kind": "CronJob"}
         jobs = self._job_cache.by_index(cron["metadata"]["uid"])
         decision = decide(cron, jobs, self._clock())
         await self._apply(cron, decision)

@@ -19,7 +19,7 @@ from torchyard.core.job.status import with_fewer_active
 from torchyard.core.job.view import JobView, has_ended, is_tracked, phase
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, by_key, by_owner
+from torchyard.kube.informer import Key, by_owner
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -37,9 +37,9 @@ class JobController:
     ) -> None:
         self._client, self._clock = client, clock
         self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
-        self._jobs = informers.for_resource(JOBS, indexes={"selector": _selector_key, "key": by_key})
+        self._jobs = informers.for_resource(JOBS, indexes={"selector": _selector_key})
         self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "orphans": orphan_keys})
-        self._job_cache = MutationCache(self._jobs, "key", by_key)
+        self._job_cache = MutationCache(self._jobs)
         self._pod_cache = MutationCache(self._pods, "owner", by_owner)
         self._writer = JobPodWriter(client, self._recorder, self._pod_cache)
         self._backoffs: dict[str, Backoff] = {}
@@ -84,10 +84,10 @@ class JobController:
         return job if job is not None and owner and job["metadata"]["uid"] == owner[0] else None
 
     async def _reconcile(self, key: Key) -> float | None:
-        cached = self._job_cache.by_index("/".join(key))
-        if not cached or not is_managed_here(cached[0]):
+        cached = self._job_cache.get(key)
+        if cached is None or not is_managed_here(cached):
             return None
-        job = {**cached[0], "apiVersion": JOBS.api_version, "kind": "Job"}
+        job = {**cached, "apiVersion": JOBS.api_version, "kind": "Job"}
         pods = await self._claimed(job)
         view = JobView(job, self._clock(), tuple(pods), self._backoff(job, pods))
         return await self._apply(view, decide(view))

@@ -19,6 +19,7 @@ from torchyard.api.jobset import messages, names
 from torchyard.api.jobset.defaults import with_defaults
 from torchyard.api.objects import Object
 from torchyard.api.selectors.labels import parse_labels
+from torchyard.controllers.child_caches import child_services
 from torchyard.controllers.jobset_metrics import JobSetMetrics
 from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.mutation_cache import MutationCache
@@ -27,7 +28,7 @@ from torchyard.core.jobset.decide import JobSetDecision, decide
 from torchyard.core.jobset.view import JobSetView, replicated_job_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
+from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -62,18 +63,16 @@ class JobSetController:
         self._selector = parse_labels(selector)
         self._trainjobs: Informer | None = None
         if selector and trainjobs is not None:
-            self._trainjobs = informers.for_resource(trainjobs, labels=selector, indexes={"key": by_key})
+            self._trainjobs = informers.for_resource(trainjobs, labels=selector)
         watched = selector if self._trainjobs is None else ""
-        self._jobsets = informers.for_resource(JOBSETS, labels=watched, indexes={"key": by_key})
+        self._jobsets = informers.for_resource(JOBSETS, labels=watched)
         self._jobs = informers.for_resource(JOBS, labels=names.JOBSET_NAME, indexes={_OWNER: by_owner})
-        self._services = informers.for_resource(SERVICES, indexes={"key": by_key})
-        self._claims = informers.for_resource(
-            PERSISTENT_VOLUME_CLAIMS, labels=names.JOBSET_NAME, indexes={"key": by_key}
-        )
-        self._jobset_cache = MutationCache(self._jobsets, "key", by_key)
+        self._services = child_services(informers)
+        self._claims = informers.for_resource(PERSISTENT_VOLUME_CLAIMS, labels=names.JOBSET_NAME)
+        self._jobset_cache = MutationCache(self._jobsets)
         self._job_cache = MutationCache(self._jobs, _OWNER, by_owner)
-        self._service_cache = MutationCache(self._services, "key", by_key)
-        self._claim_cache = MutationCache(self._claims, "key", by_key)
+        self._service_cache = MutationCache(self._services)
+        self._claim_cache = MutationCache(self._claims)
         sources = [self._jobsets, self._jobs, self._services, self._claims]
         self.controller = Controller(names.CONTROLLER, self._reconcile, sources, workers=workers, observe=observe)
         if self._trainjobs is not None:
@@ -88,7 +87,7 @@ class JobSetController:
 
     async def run(self) -> None:
         """May be called again: work that was cancelled is done again."""
-        for jobset in self._jobsets.all():
+        for jobset in self._jobsets:
             self.controller.queue.add(key_of(jobset))
         await run_parts(recorder=self.recorder.run, controller=self.controller.run)
 
@@ -111,14 +110,13 @@ class JobSetController:
             self.controller.queue.add((claim["metadata"]["namespace"], name))
 
     async def _reconcile(self, key: Key) -> float | None:
-        cached = self._jobset_cache.by_index("/".join(key))
-        if not cached or not self._is_selected(cached[0]):
+        cached = self._jobset_cache.get(key)
+        if cached is None or not self._is_selected(cached):
             return None
-        jobset = with_defaults(cached[0])
+        jobset = with_defaults(cached)
         jobs = self._job_cache.by_index(jobset["metadata"]["uid"])
-        service = f"{key[0]}/{names.subdomain(jobset)}"
-        has_service = bool(self._service_cache.by_index(service))
-        claims = [name for name in claim_names(jobset) if self._claim_cache.by_index(f"{key[0]}/{name}")]
+        has_service = self._service_cache.get((key[0], names.subdomain(jobset))) is not None
+        claims = [name for name in claim_names(jobset) if self._claim_cache.get((key[0], name)) is not None]
         view = JobSetView.of(jobset, self._clock(), jobs, has_service=has_service, claims=claims)
         decision = decide(view)
         await self._apply(jobset, decision)

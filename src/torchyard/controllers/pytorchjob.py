@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SECRETS, SERVICE
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
+from torchyard.controllers.child_caches import child_services, managed_pods
 from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.core.events import Event
@@ -27,10 +28,9 @@ from torchyard.core.pytorchjob.token import make_token_secret, needs_token
 from torchyard.core.pytorchjob.view import VOLCANO, PyTorchJobSettings, PyTorchJobView
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import IndexFunc, Informer, Key, by_key, by_owner, key_of
+from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
-from torchyard.kube.transform import strip_and_intern
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,6 @@ JOBS = GroupVersionResource(names.GROUP, names.VERSION, names.PLURAL)
 VOLCANO_GROUPS = GroupVersionResource("scheduling.volcano.sh", "v1beta1", "podgroups")
 PLUGIN_GROUPS = GroupVersionResource("scheduling.x-k8s.io", "v1alpha1", "podgroups")
 
-_MANAGED_SELECTOR = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
 _OWNER = "owner"
 _MAX_RECORDED_ONCE = 8192
 _MAX_PENDING_EVENTS = 50_000  # a thousand jobs at once cause twenty thousand
@@ -106,11 +105,9 @@ class PyTorchJobController:
             is_busy=lambda: len(self.controller.queue) > 0,
         )
         owner = {_OWNER: by_owner}
-        self._jobs = informers.for_resource(JOBS, labels=selector, indexes={"key": by_key})
+        self._jobs = informers.for_resource(JOBS, labels=selector)
         self._pods = managed_pods(informers, indexes=owner)
-        self._services = informers.for_resource(
-            SERVICES, labels=_MANAGED_SELECTOR, indexes=owner, transform=_slim_service
-        )
+        self._services = child_services(informers, indexes=owner)
         self._autoscalers = informers.for_resource(HORIZONTAL_POD_AUTOSCALERS, indexes=owner)
         groups = pod_group_resource(settings.gang_scheduler)
         self._groups = informers.for_resource(groups, indexes=owner) if settings.uses_pod_groups else None
@@ -132,7 +129,7 @@ class PyTorchJobController:
         self._jobs.on_change(self._job_changed)
         for informer in self._children:
             informer.on_change(self._child_changed)
-        self._job_cache = MutationCache(self._jobs, "key", by_key)
+        self._job_cache = MutationCache(self._jobs)
         self._child_caches = {
             "Pod": MutationCache(self._pods, _OWNER, by_owner),
             "Service": MutationCache(self._services, _OWNER, by_owner),
@@ -142,7 +139,7 @@ class PyTorchJobController:
 
     async def run(self) -> None:
         """May be called again: work that was cancelled is done again."""
-        for job in self._jobs.all():
+        for job in self._jobs:
             self._enqueue(job)
         await run_parts(recorder=self.recorder.run, controller=self.controller.run)
 
@@ -170,10 +167,9 @@ class PyTorchJobController:
         return min(pods * _PAUSE_PER_POD, _LONGEST_PAUSE) if pods >= _LARGE else 0
 
     async def _reconcile(self, key: Key) -> float | None:
-        cached = self._job_cache.by_index("/".join(key))
-        if not cached:
+        job = self._job_cache.get(key)
+        if job is None:
             return None
-        job = cached[0]
         view = self._view(job)
         decision = decide(view, self._settings)
         if self._defers_status(key, job, decision):
@@ -350,30 +346,6 @@ class _WriteFailed(Exception):
         self.event, self.error = event, error
 
 
-def _slim_service(service: Object) -> Object:
-    return strip_and_intern({"metadata": _slim_metadata(service["metadata"])})
-
-
-def managed_pods(informers: InformerFactory, *, indexes: Mapping[str, IndexFunc] | None = None) -> Informer:
-    """The pods of PyTorchJobs, without their containers."""
-    return informers.for_resource(PODS, labels=_MANAGED_SELECTOR, indexes=indexes, transform=_slim_pod)
-
-
-def _slim_pod(pod: Object) -> Object:
-    """The part of a pod that decisions read. The spec is the largest part, and is known from the job."""
-    node = (pod.get("spec") or {}).get("nodeName")
-    metadata, spec = _slim_metadata(pod["metadata"]), {"nodeName": node} if node else {}
-    return strip_and_intern({"metadata": metadata, "spec": spec, "status": pod.get("status") or {}})
-
-
-def _slim_metadata(metadata: Object) -> Object:
-    """There are thousands of children, and decisions read only two of their labels."""
-    labels = metadata.get("labels") or {}
-    remaining = {name: value for name, value in metadata.items() if name not in ("managedFields", "labels")}
-    remaining["labels"] = {name: labels[name] for name in (names.REPLICA_TYPE, names.REPLICA_INDEX) if name in labels}
-    return remaining
-
-
 def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
     """A job's children of one kind. A list response leaves out the kind, so it is added."""
     return [{**obj, "kind": kind} for obj in informer.by(_OWNER, uid)]
@@ -382,7 +354,7 @@ def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
 def _is_unchanged_since_creation(obj: Object) -> bool:
     """Whether a child is as it was created: then the response to its creation contained the same."""
     status = obj.get("status") or {}
-    is_new = status.get("phase", "Pending") == "Pending" and status.keys() <= {"phase", "qosClass"}
+    is_new = status.get("phase", "Pending") == "Pending" and status.keys() <= {"phase", "qosClass", "loadBalancer"}
     return is_new and not is_terminating(obj)
 
 

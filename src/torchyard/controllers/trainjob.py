@@ -28,7 +28,7 @@ from torchyard.core.trainjob.status_server import StatusServer
 from torchyard.core.trainjob.view import TrainJobView
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, by_key, key_of
+from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -60,11 +60,11 @@ class TrainJobController:
         """`selector` limits the TrainJobs; to `status_server` their nodes report their progress."""
         self._client, self._clock = client, clock
         self.recorder = EventRecorder(client, names.CONTROLLER, clock=clock)
-        self._jobs = informers.for_resource(TRAINJOBS, labels=selector, indexes={"key": by_key})
-        self._jobsets = informers.for_resource(JOBSETS, indexes={"key": by_key})
+        self._jobs = informers.for_resource(TRAINJOBS, labels=selector)
+        self._jobsets = informers.for_resource(JOBSETS)
         self._failures = FirstFailures(client, informers)
-        self._job_cache = MutationCache(self._jobs, "key", by_key)
-        self._jobset_cache = MutationCache(self._jobsets, "key", by_key)
+        self._job_cache = MutationCache(self._jobs)
+        self._jobset_cache = MutationCache(self._jobsets)
         self._objects = TrainJobObjects(client, status_server)
         sources = [self._jobs, self._jobsets, self._failures.pods]
         self.controller = Controller(names.CONTROLLER, self._reconcile, sources, workers=workers, observe=observe)
@@ -74,7 +74,7 @@ class TrainJobController:
 
     async def run(self) -> None:
         """May be called again: work that was cancelled is done again."""
-        for job in self._jobs.all():
+        for job in self._jobs:
             self.controller.queue.add(key_of(job))
         await run_parts(recorder=self.recorder.run, controller=self.controller.run)
 
@@ -94,10 +94,10 @@ class TrainJobController:
             self.controller.queue.add((pod["metadata"]["namespace"], name))
 
     async def _reconcile(self, key: Key) -> float | None:
-        cached = self._job_cache.by_index("/".join(key))
-        if not cached:
+        cached = self._job_cache.get(key)
+        if cached is None:
             return None
-        job = {**cached[0], "apiVersion": names.API_VERSION, "kind": names.KIND}
+        job = {**cached, "apiVersion": names.API_VERSION, "kind": names.KIND}
         jobset = self._jobset(job)
         failed: Exception | None = None
         if needs_objects(job):
@@ -116,17 +116,16 @@ class TrainJobController:
     def _jobset(self, job: Object) -> Object | None:
         """The JobSet of this job; None if it does not exist or belongs to another object."""
         uid = job["metadata"]["uid"]
-        for jobset in self._jobset_cache.by_index("/".join(key_of(job))):
-            if any(owner["uid"] == uid for owner in jobset["metadata"].get("ownerReferences") or ()):
-                return jobset
-        return None
+        jobset = self._jobset_cache.get(key_of(job))
+        owners = () if jobset is None else jobset["metadata"].get("ownerReferences") or ()
+        return jobset if any(owner["uid"] == uid for owner in owners) else None
 
     async def _make_objects(self, job: Object, jobset: Object | None) -> Object | None:
         if jobset is not None and (
             not updates_jobset(job, jobset) or jobset["metadata"].get("deletionTimestamp") is not None
         ):
             return jobset
-        if jobset is None and self._jobsets.by("key", "/".join(key_of(job))):
+        if jobset is None and self._jobsets.get(*key_of(job)) is not None:
             raise YardError(messages.foreign_jobset(job["metadata"]["name"]))
         runtime = await self._runtime(job)
         created = await self._objects.make(job, runtime, jobset)

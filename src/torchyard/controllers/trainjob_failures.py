@@ -18,7 +18,6 @@ from torchyard.core.trainjob.view import NodeFailure
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, key_of
 from torchyard.kube.informer_factory import InformerFactory
-from torchyard.kube.transform import strip_and_intern
 
 log = logging.getLogger(__name__)
 
@@ -103,4 +102,4 @@ def _slim_pod(pod: Object) -> Object:
     slim_metadata["labels"] = {name: labels[name] for name in _LABELS if name in labels}
     status = pod.get("status") or {}
     statuses = {key: status[key] for key in ("containerStatuses", "initContainerStatuses") if key in status}
-    return strip_and_intern({"metadata": slim_metadata, "status": statuses})
+    return {"metadata": slim_metadata, "status": statuses}

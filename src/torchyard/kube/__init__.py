@@ -16,6 +16,7 @@ Modules in reading order:
 - `spelling`, `schema_fields`: what a misspelled field or name probably means
 - `job_lookup`: the jobs of a cluster, their pods, workloads and events
 - `informer`: a local cache of one resource
+- `packed_informer`: a cache that keeps objects as JSON
 - `transform`: what a cache stores of an object
 - `informer_factory`: informers shared by the controllers of a process
 - `workqueue`: the queue between informers and workers

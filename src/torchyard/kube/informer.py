@@ -1,8 +1,8 @@
 """A local cache of one resource: listed once, kept current by a watch, with indexes and event handlers.
 
 Objects in the cache are shared: readers must not change them. Handlers are plain functions that add keys to work
-queues. Objects pass a transform first: managedFields take half of an object, controllers do not need them, and the
-server keeps them when an update omits them.
+queues. Objects pass a transform first, which keeps what controllers read; without one, everything but managedFields. An
+object of a cache with a transform of its own is not whole: its writer uses patches, or reads the object first.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.kube.client import Client, WatchEvent
-from torchyard.kube.transform import strip_and_intern, strip_managed_fields
+from torchyard.kube.transform import intern_strings, strip_managed_fields
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,6 @@ _MIN_DELAY, _MAX_DELAY = 0.2, 30.0
 _WATCH_SECONDS = 300
 # After so many changes of a list, other tasks of the event loop run.
 _YIELD_INTERVAL = 100
-_SPEC_PRESERVING = (strip_and_intern, strip_managed_fields)
 # The server ends each watch after _WATCH_SECONDS; if it does not, the connection is dead.
 _SILENCE_SECONDS = _WATCH_SECONDS + 60
 
@@ -55,11 +55,6 @@ def by_namespace(obj: Object) -> tuple[str]:
     return (obj["metadata"].get("namespace", ""),)
 
 
-def by_key(obj: Object) -> list[str]:
-    """Index by `namespace/name`."""
-    return ["/".join(key_of(obj))]
-
-
 def by_owner(obj: Object) -> list[str]:
     """Index by the uid of the controlling owner."""
     return [
@@ -79,16 +74,18 @@ class Informer:
         labels: str = "",
         fields: str = "",
         indexes: Mapping[str, IndexFunc] | None = None,
-        transform: Transform = strip_and_intern,
+        transform: Transform = strip_managed_fields,
+        interns: bool = True,
     ) -> None:
-        self.ref, self.transform = ref, transform
+        """`interns`: whether equal strings are kept once; for objects with few of them it is not worth its time."""
+        self.ref, self.transform, self._interns = ref, transform, interns
         self.synced = asyncio.Event()
         self._client = client
         self._namespace, self._labels, self._fields = namespace, labels, fields
-        self._objects: dict[Key, Object] = {}
+        self._objects: dict[Key, Any] = {}  # as `_pack` returns them
         self._handlers: list[ResourceEventHandler] = []
         self._index_of: dict[str, IndexFunc] = {}
-        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {}
+        self._indexes: dict[str, dict[str, dict[Key, Any]]] = {}
         for name, index in (indexes or {}).items():
             self.add_index(name, index)
         self._watch_list = True  # until the server rejects it
@@ -100,14 +97,25 @@ class Informer:
             raise ValueError(f"{self.ref.plural} already have another index {name!r}")
         self._indexes.setdefault(name, {})
 
+    def keep_whole_objects(self) -> None:
+        """Replace the transform by the default. Call this before `run`."""
+        if self.transform is not strip_managed_fields and self._resource_version:
+            raise ValueError(f"the cache of {self.ref.plural} has already begun to store a part of each object")
+        self.transform = strip_managed_fields
+
     def on_change(self, handler: ResourceEventHandler) -> None:
         self._handlers.append(handler)
 
     def get(self, namespace: str, name: str) -> Object | None:
-        return self._objects.get((namespace, name))
+        obj: Object | None = self._objects.get((namespace, name))
+        return obj
 
     def all(self) -> list[Object]:
         return list(self._objects.values())
+
+    def __iter__(self) -> Iterator[Object]:
+        """The objects one by one. The cache must not change in between."""
+        return iter(self._objects.values())
 
     @property
     def is_empty(self) -> bool:
@@ -168,20 +176,21 @@ class Informer:
                     raise
                 self._watch_list = False
         listing = await self._client.list(self.ref, self._namespace, labels=self._labels, fields=self._fields)
-        await self._replace({key_of(obj): self.transform(obj) for obj in listing.items}, listing.resource_version)
+        objects = {self._key(obj): self._pack(self._trim(obj)) for obj in listing.items}
+        await self._replace(objects, listing.resource_version)
         return None
 
     async def _list_by_watch(self) -> None:
         """List through a watch (WatchList): objects arrive as events, and a bookmark marks the end of the list."""
-        objects: dict[Key, Object] = {}
+        objects: dict[Key, Any] = {}
         async with aclosing(self._watch(initial=True)) as stream:
             async for events in stream:
                 end = next((number for number, event in enumerate(events) if _ends_list(event)), len(events))
                 for event_type, obj in events[:end]:
                     if event_type == "DELETED":
-                        objects.pop(key_of(obj), None)
+                        objects.pop(self._key(obj), None)
                     elif event_type != "BOOKMARK":
-                        objects[key_of(obj)] = self.transform(obj)
+                        objects[self._key(obj)] = self._pack(self._trim(obj))
                 if end < len(events):
                     await self._replace(objects, events[end].object["metadata"]["resourceVersion"])
                     self._apply_all(events[end + 1 :])
@@ -215,28 +224,42 @@ class Informer:
         self._resource_version = obj["metadata"]["resourceVersion"]
         if event_type == "BOOKMARK":
             return
-        key = key_of(obj)
-        before = self._objects.get(key)
+        key = self._key(obj)
+        before = self.get(*key)
         if event_type == "DELETED":
             self._objects.pop(key, None)
             self._reindex(key, before, None)
             self._notify("DELETED", obj, before)
         else:
-            obj = self._objects[key] = self._apply_transform(obj, before)
+            obj = self._trim(obj, before)
+            self._objects[key] = self._pack(obj)
             self._reindex(key, before, obj)
             self._notify("MODIFIED" if before is not None else "ADDED", obj, before)
 
-    def _apply_transform(self, obj: Object, before: Object | None) -> Object:
+    def _trim(self, obj: Object, before: Object | None = None) -> Object:
         """Apply the transform. An unchanged spec is shared with the previous object: most updates change the status."""
-        spec = obj.get("spec")
-        if spec is None or before is None or self.transform not in _SPEC_PRESERVING or before.get("spec") != spec:
+        if not self._interns:
             return self.transform(obj)
+        spec = obj.get("spec")
+        if spec is None or before is None or self.transform is not strip_managed_fields or before.get("spec") != spec:
+            return intern_strings(self.transform(obj))
         obj["spec"] = None
-        obj = self.transform(obj)
+        obj = intern_strings(self.transform(obj))
         obj["spec"] = before["spec"]
         return obj
 
-    async def _replace(self, objects: dict[Key, Object], resource_version: str) -> None:
+    def _key(self, obj: Object) -> Key:
+        return key_of(obj)
+
+    def _pack(self, obj: Object) -> Any:
+        """What is stored of an object; `_unpack` returns the object."""
+        return obj
+
+    def _unpack(self, stored: Any) -> Object:
+        obj: Object = stored
+        return obj
+
+    async def _replace(self, objects: dict[Key, Any], resource_version: str) -> None:
         """Make the cache equal to a complete list, object by object, and call the handlers for the differences.
 
         Fifty thousand objects take seconds, so other tasks run in between. If this is cancelled, the cache is as after
@@ -244,17 +267,17 @@ class Informer:
         """
         changes = 0
         for key in [key for key in self._objects if key not in objects]:
-            old = self._objects.pop(key)
+            old = self._unpack(self._objects.pop(key))
             self._reindex(key, old, None)
             self._notify("DELETED", old, old)
             changes += 1
             if changes % _YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
-        for key, obj in objects.items():
-            known = self._objects.get(key)
+        for key, stored in objects.items():
+            known, obj = self.get(*key), self._unpack(stored)
             if known is not None and known["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]:
                 continue
-            self._objects[key] = obj
+            self._objects[key] = stored
             self._reindex(key, known, obj)
             self._notify("MODIFIED" if known is not None else "ADDED", obj, known)
             changes += 1
@@ -264,18 +287,21 @@ class Informer:
         self.synced.set()
 
     def _reindex(self, key: Key, before: Object | None, after: Object | None) -> None:
+        stored = self._objects.get(key)
         for name, index_of in self._index_of.items():
             index = self._indexes[name]
+            values = () if after is None else tuple(index_of(after))
             if before is not None:
                 for value in index_of(before):
+                    if value in values:
+                        continue
                     objects = index.get(value)
                     if objects is not None:
                         objects.pop(key, None)
                         if not objects:
                             del index[value]
-            if after is not None:
-                for value in index_of(after):
-                    index.setdefault(value, {})[key] = after
+            for value in values:
+                index.setdefault(value, {})[key] = stored
 
     def _notify(self, event_type: str, obj: Object, before: Object | None) -> None:
         """Call all handlers. One that raises must not keep the change from the others, nor end the watch."""

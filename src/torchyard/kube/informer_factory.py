@@ -1,6 +1,6 @@
 """Informers shared by all controllers of a process, one per resource and selector (client-go's SharedInformerFactory).
 
-Controllers request their informers in their constructors; `run` then keeps all of them current.
+Controllers request their informers in their constructors and state what they read; `run` keeps all of them current.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.kube.client import Client
 from torchyard.kube.informer import IndexFunc, Informer, Transform
+from torchyard.kube.packed_informer import PackedInformer
 from torchyard.kube.supervisor import run_parts
-from torchyard.kube.transform import strip_and_intern
+from torchyard.kube.transform import strip_managed_fields
 
 
 class InformerFactory:
-    def __init__(self, client: Client, *, namespace: str = "") -> None:
-        self._client = client
+    def __init__(self, client: Client, *, namespace: str = "", packed: bool = False) -> None:
+        """`packed`: keep objects as JSON (see `packed_informer`)."""
+        self._client, self._class = client, PackedInformer if packed else Informer
         self._namespace = namespace
         self._shared: dict[tuple[GroupVersionResource, str, str, str], Informer] = {}
 
@@ -29,20 +31,24 @@ class InformerFactory:
         labels: str = "",
         fields: str = "",
         indexes: Mapping[str, IndexFunc] | None = None,
-        transform: Transform = strip_and_intern,
+        transform: Transform = strip_managed_fields,
+        interns: bool = True,
     ) -> Informer:
         """Return the informer of this selection.
 
-        Indexes are shared, so one name stands for one function; all users must agree on the transform.
+        Indexes are shared, so one name stands for one function. `transform` keeps what the caller reads; if another
+        caller needs something else, the cache keeps whole objects.
         """
         scope = (namespace or self._namespace) if ref.namespaced else ""
         selection = (ref, scope, labels, fields)
         informer = self._shared.get(selection)
         if informer is None:
-            informer = Informer(self._client, ref, namespace=scope, labels=labels, fields=fields, transform=transform)
+            informer = self._class(
+                self._client, ref, namespace=scope, labels=labels, fields=fields, transform=transform, interns=interns
+            )
             self._shared[selection] = informer
         if informer.transform is not transform:
-            raise ValueError(f"the informer of {ref.plural} already has another transform")
+            informer.keep_whole_objects()
         for name, index in (indexes or {}).items():
             informer.add_index(name, index)
         return informer

@@ -248,7 +248,7 @@ class Operator:
         trainjobs: list[TrainJobController] = []
         counted: dict[str, list[Informer]] = {}
         for namespace in settings.namespaces or ("",):
-            informers = InformerFactory(self._client, namespace=namespace)
+            informers = InformerFactory(self._client, namespace=namespace, packed=True)
             controllers.append(
                 PyTorchJobController(
                     self._client,

@@ -13,11 +13,11 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjobs
 from torchyard.api.selectors.labels import parse_labels
 from torchyard.api.trainjob import names as trainjobs
+from torchyard.controllers.child_caches import managed_pods
 from torchyard.controllers.jobset import JOBSETS
 from torchyard.controllers.progress import ProgressController
 from torchyard.controllers.progress_logs import PodLogReader
 from torchyard.controllers.pytorchjob import JOBS as PYTORCHJOBS
-from torchyard.controllers.pytorchjob import managed_pods
 from torchyard.controllers.trainjob import TRAINJOBS
 from torchyard.core.progress.log_polling import slim_training_pod, training_container
 from torchyard.core.progress.reports import JobReference, ProgressReport

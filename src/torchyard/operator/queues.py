@@ -109,7 +109,9 @@ class KueueWatcher:
     async def integrate(self) -> None:
         while True:
             await self._wait_until(creates_workloads=True)
-            factories = [InformerFactory(self._client, namespace=namespace) for namespace in self._namespaces]
+            factories = [
+                InformerFactory(self._client, namespace=namespace, packed=True) for namespace in self._namespaces
+            ]
             integrations = [ExternalIntegration(self._client, factory, clock=self._clock) for factory in factories]
             await run_until_first_exit(
                 self._wait_until(creates_workloads=False),

@@ -27,7 +27,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, ResourceEventHandler, by_namespace, key_of
 from torchyard.kube.informer_factory import InformerFactory
-from torchyard.kube.transform import strip_managed_fields
 
 _MAX_PENDING_EVENTS = 50_000  # thousands of workloads may be admitted at once
 _JOB_INDEX, _NAMESPACE_INDEX = "job", "namespace"
@@ -53,9 +52,7 @@ class WorkloadStore:
         )
         self.writer = WorkloadWriter(client, self._sync)
         # Not interned: only finished workloads share many strings, and the state interns those itself.
-        self.workloads = informers.for_resource(
-            WORKLOADS, indexes={_JOB_INDEX: _jobs_of}, transform=strip_managed_fields
-        )
+        self.workloads = informers.for_resource(WORKLOADS, indexes={_JOB_INDEX: _jobs_of}, interns=False)
         self.flavors = informers.for_resource(FLAVORS)
         self.informers: list[Informer] = [self.flavors, self.workloads]
         self._listeners: list[Callable[[], None]] = []

@@ -21,7 +21,7 @@ from torchyard.core.workload.daemonset_nodes import make_pod
 from torchyard.core.workload.revisions import expired
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, by_key, key_of
+from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -48,12 +48,12 @@ class DaemonSetController:
         self._client, self._clock = client, clock
         name = messages.DAEMON_SET_CONTROLLER
         self._recorder = EventRecorder(client, name, clock=clock)
-        self._sets = informers.for_resource(DAEMON_SETS, indexes={"key": by_key})
+        self._sets = informers.for_resource(DAEMON_SETS)
         self._nodes, pods = informers.for_resource(NODES), informers.for_resource(PODS)
         revisions = informers.for_resource(CONTROLLER_REVISIONS)
         self._ownership = Ownership(client, self._sets, "DaemonSet", pods)
         self._revisions = RevisionWriter(client, self._sets, "DaemonSet", revisions)
-        self._written = MutationCache(self._sets, "key", by_key)
+        self._written = MutationCache(self._sets)
         self._writer = PodWriter(client, self._recorder, pods, self._ownership.cache)
         self._backoffs: dict[str, dict[str, NodeBackoff]] = {}  # by the uid of a set, and by node
         self._controller = Controller(name, self._reconcile, [self._sets, self._nodes, pods, revisions])
@@ -80,10 +80,10 @@ class DaemonSetController:
             self._controller.queue.add(key)
 
     async def _reconcile(self, key: Key) -> float | None:
-        cached = self._written.by_index("/".join(key))
-        if not cached:
+        cached = self._written.get(key)
+        if cached is None:
             return None
-        daemon_set = with_kind(cached[0], DAEMON_SETS, "DaemonSet")
+        daemon_set = with_kind(cached, DAEMON_SETS, "DaemonSet")
         if is_terminating(daemon_set):
             # Its revisions may be gone already; `sync` would create one that nothing deletes.
             return None

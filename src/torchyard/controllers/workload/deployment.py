@@ -18,7 +18,7 @@ from torchyard.core.workload.deployment import DeploymentDecision, after_collisi
 from torchyard.core.workload.deployment_view import DeploymentView
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, by_key, by_owner, key_of
+from torchyard.kube.informer import Key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -36,11 +36,11 @@ class DeploymentController:
         self._client, self._clock = client, clock
         name = messages.DEPLOYMENT_CONTROLLER
         self._recorder = EventRecorder(client, name, clock=clock)
-        self._deployments = informers.for_resource(DEPLOYMENTS, indexes={"key": by_key})
+        self._deployments = informers.for_resource(DEPLOYMENTS)
         self._sets = informers.for_resource(REPLICA_SETS)
         self._pods = informers.for_resource(PODS, indexes={"owner": by_owner})
         self._ownership = Ownership(client, self._deployments, "Deployment", self._sets)
-        self._written = MutationCache(self._deployments, "key", by_key)
+        self._written = MutationCache(self._deployments)
         self._controller = Controller(name, self._reconcile, [self._deployments, self._sets, self._pods])
         self._deployments.on_change(lambda _change, obj, _before: self._controller.queue.add(key_of(obj)))
         self._sets.on_change(self._set_changed)
@@ -66,10 +66,10 @@ class DeploymentController:
             self._controller.queue.add(key_of(deployment))
 
     async def _reconcile(self, key: Key) -> float | None:
-        cached = self._written.by_index("/".join(key))
-        if not cached:
+        cached = self._written.get(key)
+        if cached is None:
             return None
-        deployment = with_kind(cached[0], DEPLOYMENTS, "Deployment")
+        deployment = with_kind(cached, DEPLOYMENTS, "Deployment")
         replica_sets = tuple(await self._ownership.claim(deployment))
         view = DeploymentView(deployment, replica_sets, self._old_pods(deployment, replica_sets), self._clock())
         return await self._apply(view, decide(view))

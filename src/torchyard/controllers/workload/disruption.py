@@ -27,7 +27,7 @@ from torchyard.controllers.workload.ownership import with_kind
 from torchyard.core.workload.budget import BudgetView, after_failure, decide, needs_scales, owners
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, by_key, by_namespace, key_of
+from torchyard.kube.informer import Key, by_namespace, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -53,10 +53,9 @@ class DisruptionController:
     ) -> None:
         self._client, self._resource, self._clock = client, resource, clock
         self._recorder = EventRecorder(client, messages.DISRUPTION_CONTROLLER, clock=clock)
-        indexes = {"selector": _selector_keys, "key": by_key}
-        self._budgets = informers.for_resource(POD_DISRUPTION_BUDGETS, indexes=indexes)
+        self._budgets = informers.for_resource(POD_DISRUPTION_BUDGETS, indexes={"selector": _selector_keys})
         self._pods = informers.for_resource(PODS, indexes={"label": label_keys, "namespace": by_namespace})
-        self._written = MutationCache(self._budgets, "key", by_key)
+        self._written = MutationCache(self._budgets)
         self._workloads = {(ref.api_version, kind): informers.for_resource(ref) for kind, ref in _CACHED.items()}
         caches = [self._budgets, self._pods, *self._workloads.values()]
         self._controller = Controller("disruption-controller", self._reconcile, caches)
@@ -87,10 +86,10 @@ class DisruptionController:
         return [pod for pod in pods if matches(pod["metadata"].get("labels"))]
 
     async def _reconcile(self, key: Key) -> float | None:
-        cached = self._written.by_index("/".join(key))
-        if not cached:
+        cached = self._written.get(key)
+        if cached is None:
             return None
-        budget = with_kind(cached[0], POD_DISRUPTION_BUDGETS, "PodDisruptionBudget")
+        budget = with_kind(cached, POD_DISRUPTION_BUDGETS, "PodDisruptionBudget")
         pods, now = self._pods_of(budget), self._clock()
         try:
             scales = await self._scales(pods) if needs_scales(budget) else {}

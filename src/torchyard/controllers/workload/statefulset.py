@@ -20,7 +20,7 @@ from torchyard.core.workload.statefulset import StatefulSetDecision, StatefulSet
 from torchyard.core.workload.statefulset_pods import is_member, revision_of
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key, by_key, key_of
+from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.supervisor import run_parts
 
@@ -40,12 +40,12 @@ class StatefulSetController:
         self._client, self._clock = client, clock
         name = messages.STATEFUL_SET_CONTROLLER
         self._recorder = EventRecorder(client, name, clock=clock)
-        self._sets = informers.for_resource(STATEFUL_SETS, indexes={"key": by_key})
+        self._sets = informers.for_resource(STATEFUL_SETS)
         pods, claims = informers.for_resource(PODS), informers.for_resource(PERSISTENT_VOLUME_CLAIMS)
         revisions = informers.for_resource(CONTROLLER_REVISIONS)
         self._ownership = Ownership(client, self._sets, "StatefulSet", pods)
         self._revisions = RevisionWriter(client, self._sets, "StatefulSet", revisions)
-        self._written = MutationCache(self._sets, "key", by_key)
+        self._written = MutationCache(self._sets)
         self._pods = PodWriter(client, self._recorder, pods, self._ownership.cache)
         self._writer = StatefulPodWriter(client, self._recorder, self._pods, self._ownership.cache, claims)
         self._controller = Controller(name, self._reconcile, [self._sets, pods, claims, revisions])
@@ -60,10 +60,10 @@ class StatefulSetController:
             self._controller.queue.add(key)
 
     async def _reconcile(self, key: Key) -> float | None:
-        cached = self._written.by_index("/".join(key))
-        if not cached:
+        cached = self._written.get(key)
+        if cached is None:
             return None
-        stateful_set = with_kind(cached[0], STATEFUL_SETS, "StatefulSet")
+        stateful_set = with_kind(cached, STATEFUL_SETS, "StatefulSet")
         history = await self._revisions.sync(stateful_set)
         pods = await self._ownership.claim(stateful_set, eligible=lambda pod: is_member(stateful_set, pod))
         view = StatefulSetView(
