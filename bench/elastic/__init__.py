@@ -7,8 +7,8 @@ Reading order:
 - `overhead`: step time against plain DDP, and checkpoints and the comparison of states (C2, C3, C10, C16).
 - `coordination`: the coordinator alone (C8, C12, C15).
 - `exactly_once`: hundreds of random kills (C7).
-- `frameworks`: Hugging Face's Trainer and Lightning with and without the runtime (C17).
+- `frameworks`: Hugging Face's Trainer and Lightning with and without the runtime, and under kills (C17, C18).
 - `tutorial`: ElasticDL's tutorial (C14).
 - `peers`: torchrun and torchft for comparison.
-- `gpu`: a machine with a GPU (G1 to G6).
+- `gpu`: a machine with a GPU (G1 to G6), and C11, C16, C17 and C18 there.
 """

@@ -6,7 +6,7 @@ import sys
 
 from bench.elastic.coordination import c8, c12, c15
 from bench.elastic.exactly_once import c7
-from bench.elastic.frameworks import c17
+from bench.elastic.frameworks import c17, c18
 from bench.elastic.overhead import c2, c3, c10, c16
 from bench.elastic.recovery import c1, c4, c5, c6, c9, c11, c13
 from bench.elastic.tutorial import c14
@@ -29,6 +29,7 @@ BENCHMARKS = {
     "C15": c15,
     "C16": c16,
     "C17": c17,
+    "C18": c18,
 }
 
 

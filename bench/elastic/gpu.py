@@ -1,6 +1,7 @@
 """G1 to G6 on a machine with a GPU: `python -m bench.elastic.gpu [G1 ...]` prints figures, target and reference.
 
-Needs torch with CUDA. G1 and G2 use 18 GB of state; `--gigabytes` makes it smaller.
+Needs torch with CUDA. G1 and G2 use 18 GB of state; `--gigabytes` makes it smaller. C11, C16, C17 and C18 are the
+benchmarks of that name with the model on the GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from typing import Any
 
 from bench.elastic import common
 from bench.elastic.common import median, show, workspace
+from bench.elastic.frameworks import c17, c18
+from bench.elastic.overhead import c16
+from bench.elastic.recovery import c11
 from torchyard.elastic.chaos import ChaosJob
 
 
@@ -301,7 +305,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("benchmarks", nargs="*", default=["G1", "G2", "G3", "G4", "G5", "G6", "strict", "shared"])
     parser.add_argument("--gigabytes", type=float, default=18.0)
-    parser.add_argument("--device", default="cuda", help="cpu runs G3, G4 and strict without a GPU")
+    parser.add_argument("--device", default="cuda", help="cpu runs all but G1, G2, G5 and G6 without a GPU")
     args = parser.parse_args()
     size, device = args.gigabytes, args.device
     states = _StagedStates(size) if {"G1", "G2"} & set(args.benchmarks) else None
@@ -313,7 +317,13 @@ def main() -> int:
     if states is not None:
         states.stager.wait()
         states.folder.cleanup()
+    on_device = ("--device", device)
+    larger = (*on_device, "--features", "2048", "--hidden", "2048", "--records", "4000")
     remaining = {
+        "C11": lambda: c11(*on_device, seconds=45, targets={5.0: 97.0}, fleets=(5,)),
+        "C16": lambda: c16(*larger, rounds=1),
+        "C17": lambda: c17(device, rounds=2, steps=40),
+        "C18": lambda: c18(device),
         "G3": lambda: g3(device),
         "G4": lambda: g4(size, device),
         "G5": g5,

@@ -1,69 +1,102 @@
-"""`python hosted.py transformers|lightning bare|elastic FOLDER`: trains a small model, and prints a step's time."""
+"""`python hosted.py transformers|lightning bare|strict|fast FOLDER`: trains a small model with a framework's Trainer.
+
+Prints the time of a step, and the sha256 of the model. `bare` is the framework alone.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
+import itertools
+import os
 import statistics
-import sys
 import time
-from itertools import pairwise
 from typing import Any
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # the same kernels with and without the runtime
 
 import torch
 
 from torchyard import elastic
 
-PACKAGE, KIND, FOLDER = sys.argv[1:4]
-RECORDS, STEPS, PARTS = 64, 60, 4
-WARM_UP = 10
+parser = argparse.ArgumentParser()
+parser.add_argument("package", choices=["transformers", "lightning"])
+parser.add_argument("kind", choices=["bare", "strict", "fast"])
+parser.add_argument("folder")
+parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+parser.add_argument("--steps", type=int, default=60)
+parser.add_argument("--width", type=int, default=128, help="of the Trainer's GPT; Lightning's MLP is 8 times as wide")
+parser.add_argument("--layers", type=int, default=2)
+parser.add_argument("--tokens", type=int, default=64, help="the length of a record")
+options = parser.parse_args()
+
+PARTS, RECORDS = 4, 640
+WARM_UP, RUN = 10, 10
+"""The steps before the measurement, and how many are measured together: a GPU may lag behind its program."""
 job = elastic.join(seed=1)
+numbers = itertools.count(1)
 times: list[float] = []
 
 
-def print_median() -> None:
-    print(f"median {statistics.median(b - a for a, b in pairwise(times[WARM_UP:])) * 1000:.3f}")
+def count_step() -> None:
+    number = next(numbers)
+    if number >= WARM_UP and (number - WARM_UP) % RUN == 0:
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter())
 
 
-def transformers_trainer() -> None:
+def transformers_trainer() -> torch.nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
     class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            times.append(time.perf_counter())
+            count_step()
 
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=512, n_embd=128, n_layer=2, n_head=4, n_positions=64))
-    data = [{"input_ids": torch.arange(64) % 512, "labels": torch.arange(64) % 512} for _ in range(RECORDS)]
+    size = {"n_embd": options.width, "n_layer": options.layers, "n_head": options.width // 32}
+    config = GPT2Config(vocab_size=512, n_positions=options.tokens, bos_token_id=0, eos_token_id=0, **size)
+    model = GPT2LMHeadModel(config)
+    rows = torch.randint(0, 512, (RECORDS, options.tokens), generator=torch.Generator().manual_seed(1))
+    data = [{"input_ids": row, "labels": row} for row in rows]
     arguments = TrainingArguments(
-        FOLDER,
+        options.folder,
         per_device_train_batch_size=4,
         gradient_accumulation_steps=PARTS,
-        max_steps=STEPS,
+        max_steps=options.steps,
         save_strategy="no",
         report_to=[],
-        use_cpu=True,
+        use_cpu=options.device == "cpu",
         disable_tqdm=True,
+        seed=1,
     )
     trainer = Trainer(model, arguments, train_dataset=data, callbacks=[Clock()])
-    if KIND == "elastic":
+    if options.kind != "bare":
         from torchyard.elastic import huggingface
 
-        huggingface.attach(job, trainer)
+        huggingface.attach(job, trainer, mode=options.kind)
     trainer.train()
+    return model
 
 
-def lightning_trainer() -> None:
-    from lightning.pytorch import Callback, LightningModule, Trainer
+def lightning_trainer() -> torch.nn.Module:
+    pytorch: Any
+    if importlib.util.find_spec("lightning"):
+        from lightning import pytorch
+    else:
+        import pytorch_lightning as pytorch
 
     from torchyard.elastic.lightning import ElasticStrategy
 
-    class Clock(Callback):  # type: ignore[misc]
+    class Clock(pytorch.Callback):  # type: ignore[misc]
         def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
-            times.append(time.perf_counter())
+            count_step()
 
-    class Module(LightningModule):  # type: ignore[misc]
+    class Module(pytorch.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            layers = [torch.nn.Linear(1024, 1024) for _ in range(4)]
-            self.net = torch.nn.Sequential(*layers)
+            width = 8 * options.width
+            layers = [torch.nn.Linear(width, width) for _ in range(2 * options.layers)]
+            self.net = torch.nn.Sequential(torch.nn.Linear(64, width), *layers)
 
         def training_step(self, batch: Any, index: int) -> torch.Tensor:
             output: torch.Tensor = self.net(batch[0]).pow(2).mean()
@@ -72,22 +105,28 @@ def lightning_trainer() -> None:
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=1e-3)
 
-    data = torch.utils.data.TensorDataset(torch.randn(256 * 10, 1024))
-    parts = PARTS if KIND == "elastic" else 1
-    strategy: Any = ElasticStrategy(job, micro_batches=parts) if KIND == "elastic" else "auto"
-    trainer = Trainer(
+    source = torch.Generator().manual_seed(1)
+    data = torch.utils.data.TensorDataset(torch.randn(RECORDS, options.tokens, 64, generator=source))
+    strategy: Any = "auto" if options.kind == "bare" else ElasticStrategy(job, micro_batches=PARTS, mode=options.kind)
+    trainer = pytorch.Trainer(
         strategy=strategy,
-        accelerator="cpu",
+        accelerator="gpu" if options.device == "cuda" else "cpu",
         devices=1,
-        max_steps=STEPS,
+        max_steps=options.steps,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         callbacks=[Clock()],
     )
-    trainer.fit(Module(), torch.utils.data.DataLoader(data, batch_size=256))
+    module = Module()
+    trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=4 * PARTS))
+    return module
 
 
-transformers_trainer() if PACKAGE == "transformers" else lightning_trainer()
-print_median()
+module = transformers_trainer() if options.package == "transformers" else lightning_trainer()
+devices = {parameter.device.type for parameter in module.parameters()}
+gaps = [after - before for before, after in itertools.pairwise(times)]
+print(f"median {statistics.median(gaps) / RUN * 1000 if gaps else float('nan'):.3f} on {devices}", flush=True)
+if options.kind != "bare":
+    print(f"digest {job.digest}", flush=True)

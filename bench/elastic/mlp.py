@@ -7,10 +7,12 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from torchyard import elastic
+from torchyard.elastic.world.runtime import WorkerRuntime
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--records", type=int, default=20000)
@@ -54,6 +56,18 @@ def loss_of(batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     return torch.nn.functional.cross_entropy(model(inputs), labels)
 
 
+compare_states = WorkerRuntime.compare_states
+comparisons: list[float] = []
+
+
+def timed_comparison(*arguments: Any) -> None:
+    """Measure how long a comparison of states takes, with the wait for the other workers."""
+    begun = time.perf_counter()
+    compare_states(*arguments)
+    comparisons.append(time.perf_counter() - begun)
+
+
+WorkerRuntime.compare_states = timed_comparison  # type: ignore[method-assign]
 saving = elastic.Checkpoints(args.checkpoints, every=args.checkpoint_every) if args.checkpoints else None
 log = Path(f"{args.log}-{name}").open("a", buffering=1) if args.log else None  # noqa: SIM115  # until the end
 for step in job.train(
@@ -71,6 +85,7 @@ for step in job.train(
 ):
     if log is not None:
         row = {"step": step.number, "at": time.time(), "world": step.world, "rank": step.rank, "who": name}
+        row["compared"] = sum(comparisons)
         log.write(json.dumps(row) + "\n")
     if args.hold and not Path(args.hold).exists():
         time.sleep(args.hold_pause)

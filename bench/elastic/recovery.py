@@ -6,8 +6,10 @@ import math
 import random
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from bench.elastic import common, peers
 from bench.elastic.common import first_times, show, workspace
@@ -16,6 +18,7 @@ from torchyard.elastic.chaos import ChaosJob
 from torchyard.elastic.checkpoint.files import newest_valid
 
 ENDLESS = ("--epochs", "2000")
+GOODPUT_TARGETS = {5.0: 97.0, 15.0: 99.0}
 
 
 def _signal_and_measure(chaos: ChaosJob, folder: Path, signal_number: int, victim: str) -> float:
@@ -160,37 +163,77 @@ def c9() -> bool:
     return show("C9", "everything killed, restarted from disk", figures, "6 s, same model", met=met)
 
 
-def c11(seconds: float = 60.0) -> bool:
-    """A step has four micro-batches: a fifth worker stands by, and replaces a lost one at once."""
+def c11(
+    *arguments: str,
+    seconds: float = 60.0,
+    targets: Mapping[float, float] = GOODPUT_TARGETS,
+    fleets: Sequence[int] = (5, 4),
+) -> bool:
+    """A step has four micro-batches: a fifth worker stands by, and replaces a lost one at once.
+
+    Args:
+        arguments: further arguments of the training program.
+        seconds: how long workers are killed.
+        targets: the goodput to reach in percent, by the seconds between two kills; judged for the first fleet.
+        fleets: numbers of workers; four of them train.
+    """
     met = True
-    for every, target in ((5.0, 97.0), (15.0, 99.0)):
-        alone, ready = (_goodput(every, seconds, workers=workers) for workers in (4, 5))
-        figures = (
-            f"goodput {ready:.1f} % with a fifth worker that stands by, {alone:.1f} % with a replacement that is forked"
-        )
-        met &= show("C11", f"a kill every {every:.0f} s, 4 workers", figures, f"{target} %", met=ready >= target)
+    for every, target in targets.items():
+        for workers in fleets:
+            goodput, phases = _goodput(every, seconds, arguments, workers=workers)
+            spare = "a fifth worker that stands by" if workers > 4 else "a replacement that is forked"
+            label = " ".join([f"a kill every {every:.0f} s, 4 workers and {spare}", *arguments])
+            judged = goodput >= target if workers == fleets[0] else None
+            met &= show("C11", label, f"goodput {goodput:.1f} % ({phases})", f"{target:.0f} %", met=judged)
     return met
 
 
-def _goodput(every: float, seconds: float, *, workers: int) -> float:
-    """Return the useful time in percent: the time of the applied steps at the usual pace of four workers."""
+def _goodput(every: float, seconds: float, arguments: Sequence[str], *, workers: int) -> tuple[float, str]:
+    """Return the useful time in percent, and where the rest went.
+
+    The useful time is that of the applied steps at the usual pace of four workers.
+    """
     with workspace() as folder:
-        with ChaosJob(common.options(folder, *ENDLESS, "--sleep", "0.02", workers=workers)) as chaos:
+        with ChaosJob(common.options(folder, *ENDLESS, "--sleep", "0.02", *arguments, workers=workers)) as chaos:
             calm_periods = [_measure_calm(chaos, workers)]
-            begun = time.time()
+            begun, kills = time.time(), []
             while time.time() - begun < seconds:
                 time.sleep(every)
-                chaos.signal_worker(random.choice(sorted((chaos.request("/status") or {})["world"])))
+                world = sorted((chaos.request("/status") or {})["world"])
+                kills.append(time.time())
+                chaos.signal_worker(random.choice(world))
             time.sleep(1)
             ended = time.time()
             calm_periods.append(_measure_calm(chaos, workers))
+            events = chaos.request("/events") or []
         rows = [at for at, _ in first_times(folder)]
+        rows_by_world = [(row["at"], row["world"]) for row in common.steps(folder)]
     applied = sum(1 for at in rows if begun <= at <= ended)
     # The usual pace is measured before and after, because the drift of a machine would look like good or bad recovery.
     usual = common.median(
         [b - a for first, last in calm_periods for a, b in pairwise(rows) if first <= a and b <= last]
     )
-    return min(100.0, 100 * applied * usual / (ended - begun))
+    short = sum(b - a for (a, size), (b, _) in pairwise(rows_by_world) if begun <= a <= ended and size < 4)
+    figures = _phases(events, begun) | {"until the next step": common.median(_pauses(rows, kills)) * 1000}
+    phases = ", ".join(f"{name} {value:.0f} ms" for name, value in figures.items())
+    phases += f"; {len(kills)} kills, {1000 * usual:.1f} ms a step, {short:.1f} s with fewer than four workers"
+    return min(100.0, 100 * applied * usual / (ended - begun)), phases
+
+
+def _pauses(rows: list[float], kills: list[float]) -> list[float]:
+    """Return the longest time between two steps after each kill."""
+    gaps = list(pairwise(rows))
+    return [max((b - a for a, b in gaps if b > kill and a < kill + 2), default=0.0) for kill in kills]
+
+
+def _phases(events: list[dict[str, Any]], begun: float) -> dict[str, float]:
+    """Return the median of each phase of the recoveries, in milliseconds."""
+    phases: dict[str, list[float]] = {}
+    for event in events:
+        for name, value in (event.get("facts") or {}).items():
+            if name.endswith("_ms") and event.get("at", begun) >= begun:
+                phases.setdefault(f"{event['reason']}.{name[:-3]}", []).append(float(value))
+    return {name: common.median(values) for name, values in sorted(phases.items())}
 
 
 def _measure_calm(chaos: ChaosJob, workers: int, seconds: float = 6.0) -> tuple[float, float]:

@@ -7,6 +7,8 @@ import os
 import random
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,3 +100,26 @@ def test_a_trainer_resumes_from_its_own_checkpoint(
     pid = fork_server.fork(argv, environment, tmp_path / "second")
     assert fork_server.wait(pid) == 0, (tmp_path / "second").read_text()
     assert digest_of((tmp_path / "second").read_text()) == digest_of(reference("trainer"))
+
+
+CHECK_STRATEGY = """
+import sys, importlib, torch
+pytorch = importlib.import_module(sys.argv[1])
+from torchyard import elastic
+from torchyard.elastic.lightning import ElasticStrategy
+assert issubclass(ElasticStrategy, pytorch.strategies.Strategy)
+torch.cuda.current_device = lambda: 1
+strategy = ElasticStrategy(elastic.join())
+print(strategy.root_device)
+strategy.accelerator = object.__new__(pytorch.accelerators.CUDAAccelerator)
+print(strategy.root_device)
+"""
+
+
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_the_strategy_follows_the_package_and_the_accelerator_of_the_program(package: str) -> None:
+    """Lightning is published under two names; on a machine with a GPU its Trainer chooses that by itself."""
+    if importlib.util.find_spec(package.partition(".")[0]) is None:
+        pytest.skip(f"the package {package} is not installed in this environment (see frameworks-venv in the Makefile)")
+    done = subprocess.run([sys.executable, "-c", CHECK_STRATEGY, package], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["cpu", "cuda:1"], done.stderr

@@ -25,9 +25,9 @@ from torchyard.elastic.reduce.gradient_buffer import RunningStatistics
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import split_micro_batches
 from torchyard.elastic.worker.settings import TrainingSettings
-from torchyard.elastic.world.comparison import first_difference
+from torchyard.elastic.world.comparison import copy_together, first_difference
 from torchyard.elastic.world.process_group import ProcessGroup
-from torchyard.elastic.world.state import TrainingState
+from torchyard.elastic.world.state import TrainingState, raw_bytes
 
 pytestmark = pytest.mark.train
 torch.set_num_threads(1)
@@ -362,6 +362,20 @@ def test_a_change_of_one_element_of_a_large_tensor_is_found_within_one_round() -
         return [window for window, difference in enumerate(differences) if difference is not None]
 
     assert ThreadWorld(2).run(rank_of) == [[4], [4]]
+
+
+def test_tensors_of_a_device_are_copied_together_byte_for_byte() -> None:
+    tensors = [
+        torch.randn(5, 3),
+        torch.tensor(7),
+        torch.randn(4, 4).t(),
+        torch.empty(0),
+        torch.tensor([True, False]),
+        torch.randn(3, dtype=torch.bfloat16, requires_grad=True),
+        torch.randn(2, dtype=torch.complex64),
+    ]
+    copies = copy_together(tensors)
+    assert [bytes(raw_bytes(copy)) for copy in copies] == [bytes(raw_bytes(tensor)) for tensor in tensors]
 
 
 class _Buffer(torch.nn.Module):

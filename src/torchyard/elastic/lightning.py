@@ -11,16 +11,14 @@ saves. Micro-batches are loaded by the runtime, and `training_step` is called fo
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback
-from lightning.pytorch.loops.optimization.automatic import ClosureResult
-from lightning.pytorch.strategies import SingleDeviceStrategy
-from lightning.pytorch.trainer import call
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from torchyard.elastic.api import Job
 from torchyard.elastic.checkpoint.manager import Checkpoints
@@ -28,8 +26,26 @@ from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.worker.hosted_loop import HostedLoop
 from torchyard.elastic.worker.settings import TrainingSettings
 
+PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+"""Lightning is published under two names, whose classes are not those of each other."""
 
-class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # lightning may not be installed
+
+def _package() -> str:
+    """Return the name under which the program uses Lightning: what it has imported, or else what is installed."""
+    imported = [name for name in PACKAGES if name in sys.modules]
+    installed = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0]) is not None]
+    return next(iter(imported or installed), PACKAGES[0])
+
+
+_LIGHTNING = _package()
+pytorch: Any = importlib.import_module(_LIGHTNING)
+ClosureResult: Any = importlib.import_module(f"{_LIGHTNING}.loops.optimization.automatic").ClosureResult
+SingleDeviceStrategy: Any = importlib.import_module(f"{_LIGHTNING}.strategies").SingleDeviceStrategy
+call: Any = importlib.import_module(f"{_LIGHTNING}.trainer.call")
+rank_zero_only: Any = importlib.import_module(f"{_LIGHTNING}.utilities.rank_zero").rank_zero_only
+
+
+class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # chosen when the program runs
     """The strategy of an elastic training.
 
     Args:
@@ -39,7 +55,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # lightning 
         digest_every: compare the states of all workers every this many steps; 0 never does.
         checkpoints: where to save checkpoints of the runtime, beside those of Lightning; None saves none.
         snapshot_every: copy the state to shared memory every this many steps; 0 never does.
-        device: the device of the model.
+        device: the device of the model; that of the Trainer's accelerator if None.
     """
 
     strategy_name = "torchyard_elastic"
@@ -53,15 +69,23 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # lightning 
         digest_every: int = 50,
         checkpoints: Checkpoints | None = None,
         snapshot_every: int = 0,
-        device: str = "cpu",
+        device: str | None = None,
     ) -> None:
-        super().__init__(device=device)
+        super().__init__(device=device or "cpu")
+        self._chosen_device = device
         self._job = job
         self._settings: dict[str, Any] = {"micro_batches": micro_batches, "mode": mode, "digest_every": digest_every}
         self._settings |= {"checkpoints": checkpoints, "snapshot_every": snapshot_every}
         self._loop: HostedLoop | None = None
         self._callback: _StepCallback | None = None
         self._micro_batch: Any = None
+
+    @property
+    def root_device(self) -> torch.device:
+        """The device of the model."""
+        if self._chosen_device is None and isinstance(self.accelerator, pytorch.accelerators.CUDAAccelerator):
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device(self._chosen_device or "cpu")
 
     @property
     def _trainer(self) -> Any:
@@ -240,7 +264,7 @@ class _CallbackStates:
         call._call_callbacks_load_state_dict(self._trainer, {"callbacks": state_dict, "pytorch-lightning_version": ""})
 
 
-class _StepCallback(Callback):  # type: ignore[misc]  # lightning may not be installed
+class _StepCallback(pytorch.Callback):  # type: ignore[misc]  # chosen when the program runs
     """Completes a step before any other callback sees it."""
 
     def __init__(self, loop: HostedLoop) -> None:

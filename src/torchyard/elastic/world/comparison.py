@@ -33,18 +33,42 @@ def checksums(snapshot: Snapshot, window: int | None) -> dict[str, int]:
         window: the number of the window to read; None reads everything.
     """
     names = tensor_paths(snapshot.skeleton)
-    sums = {names[index]: _checksum(tensor, window) for index, tensor in enumerate(snapshot.tensors)}
+    parts = _on_host([_part(tensor, window) for tensor in snapshot.tensors], together=window is not None)
+    sums = {names[index]: zlib.crc32(raw_bytes(part)) for index, part in enumerate(parts)}
     for part, values in snapshot.skeleton.items():
         sums[f"{PLAIN_VALUES}{part}"] = zlib.crc32(repr(values).encode())
     return sums
 
 
-def _checksum(tensor: torch.Tensor, window: int | None) -> int:
+def _part(tensor: torch.Tensor, window: int | None) -> torch.Tensor:
+    """Return the part of a tensor that a comparison reads."""
     size = tensor.numel()
     if window is None or size <= WINDOW or not tensor.is_contiguous():
-        return zlib.crc32(raw_bytes(tensor))
+        return tensor
     start = window % -(-size // WINDOW) * WINDOW
-    return zlib.crc32(raw_bytes(tensor.view(-1)[start : start + WINDOW]))
+    return tensor.view(-1)[start : start + WINDOW]
+
+
+def _on_host(parts: list[torch.Tensor], *, together: bool) -> list[torch.Tensor]:
+    """Return the parts in host memory. Small parts of one device are copied together."""
+    by_device: dict[torch.device, list[int]] = {}
+    for index, part in enumerate(parts):
+        if together and part.device.type != "cpu" and part.numel() <= WINDOW:
+            by_device.setdefault(part.device, []).append(index)
+    copies = list(parts)
+    for indices in by_device.values():
+        for index, copied in zip(indices, copy_together([parts[index] for index in indices]), strict=True):
+            copies[index] = copied
+    return copies
+
+
+def copy_together(parts: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the bytes of tensors of one device in host memory, with one copy.
+
+    Each copy waits for the device, and a state has hundreds of tensors.
+    """
+    rows = [part.detach().reshape(-1).view(torch.uint8) for part in parts]
+    return list(torch.split(torch.cat(rows).cpu(), [len(row) for row in rows]))
 
 
 def combine(sums: dict[str, int]) -> int:
