@@ -62,3 +62,16 @@ def test_change_of_a_workload_concerns_only_its_own_local_queue() -> None:
     cache.changed_local_queues.clear()
     sim.finish("first")
     assert cache.changed_local_queues == {("default", "q3")}
+
+
+def test_status_of_a_local_queue_does_not_look_at_what_waits_or_has_finished() -> None:
+    sim = QueueSimulation(flavor(), queue(cpu=2), local(), *(workload(name, at=at) for at, name in enumerate("abcd")))
+    assert sim.run_until_idle() == ["a", "b"]
+    reserving = sim.state.cache.by_local_queue.reserving
+    assert [info.key[1] for info in reserving(("default", "q"))] == ["a", "b"]
+    sim.finish("a")
+    assert sim.run_until_idle() == ["c"]
+    assert {info.key[1] for info in reserving(("default", "q"))} == {"b", "c"}
+    sim.state.remove_workload(("default", "b"))
+    assert sim.run_until_idle() == ["d"]
+    assert {info.key[1] for info in reserving(("default", "q"))} == {"c", "d"}

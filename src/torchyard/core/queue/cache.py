@@ -15,30 +15,43 @@ from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
 class LocalQueueIndex:
-    """Workloads by the LocalQueue they name, whether it exists or not."""
+    """Workloads by the LocalQueue they name, whether it exists or not.
+
+    Those that hold quota are apart: a LocalQueue's status is written for each change and must not look at what waits.
+    """
 
     def __init__(self) -> None:
-        self._workloads: dict[Key, dict[Key, WorkloadInfo]] = {}
+        self._reserving: dict[Key, dict[Key, WorkloadInfo]] = {}
+        self._others: dict[Key, dict[Key, WorkloadInfo]] = {}
 
     def put(self, info: WorkloadInfo) -> None:
-        self._workloads.setdefault(info.local_queue, {})[info.key] = info
+        """Also of a known workload that has got quota, or has finished."""
+        holds_quota = info.reserved_in and not info.is_finished
+        into, other = (self._reserving, self._others) if holds_quota else (self._others, self._reserving)
+        into.setdefault(info.local_queue, {})[info.key] = info
+        _discard(other, info)
 
     def remove(self, info: WorkloadInfo) -> None:
-        workloads = self._workloads[info.local_queue]
-        del workloads[info.key]
-        if not workloads:
-            del self._workloads[info.local_queue]
+        _discard(self._reserving, info)
+        _discard(self._others, info)
 
     def used_in(self, namespace: str) -> list[Key]:
         """The LocalQueues that workloads of a namespace name."""
-        return [key for key in self._workloads if key[0] == namespace]
+        return [key for key in {**self._reserving, **self._others} if key[0] == namespace]
 
     def reserving(self, local_queue: Key) -> list[WorkloadInfo]:
-        return [info for info in self._workloads.get(local_queue, {}).values() if info.reserved_in]
+        """Those with quota; what has finished has none."""
+        return list(self._reserving.get(local_queue, {}).values())
 
     def pending(self, local_queues: Iterable[Key]) -> list[WorkloadInfo]:
-        workloads = (info for key in local_queues for info in self._workloads.get(key, {}).values())
+        workloads = (info for key in local_queues for info in self._others.get(key, {}).values())
         return [info for info in workloads if not info.reserved_in]
+
+
+def _discard(workloads: dict[Key, dict[Key, WorkloadInfo]], info: WorkloadInfo) -> None:
+    of_queue = workloads.get(info.local_queue)
+    if of_queue is not None and of_queue.pop(info.key, None) is not None and not of_queue:
+        del workloads[info.local_queue]
 
 
 class QueueCache:

@@ -130,6 +130,7 @@ class QueueState:
         """Count quota as reserved before the reservation is written."""
         self._remove(info)
         info.reserved_in, info.usage, info.reserved_at, info.is_evicted = cluster_queue, dict(usage), now, False
+        self.cache.by_local_queue.put(info)
         self._add(info)
         if self.usage is not None:
             self.usage.charge(info.local_queue, info.usage)
@@ -155,6 +156,7 @@ class QueueState:
         """Release the quota of a workload slice that is replaced by another."""
         self._remove(info)
         info.is_finished = True
+        self.cache.by_local_queue.put(info)
 
     def refresh(self) -> None:
         """Before a cycle: rebuild if objects that define quota changed, and requeue what released quota may serve."""
