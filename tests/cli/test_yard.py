@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -34,7 +35,10 @@ def test_up_status_kubeconfig_and_down(plane: Path) -> None:
     status = yard("status", state=plane)
     assert status.returncode == 0
     assert "address:    https://127.0.0.1:" in status.stdout
-    lines = status.stdout.splitlines()
+    assert re.search(r"^parts: +\d+ running$", status.stdout, re.MULTILINE)
+    assert "PART " not in status.stdout, "parts that run are not listed"
+    assert yard("status", "-q", state=plane).stdout == "torchyard\n"
+    lines = yard("status", "--all", state=plane).stdout.splitlines()
     header = next(index for index, line in enumerate(lines) if line.startswith("PART "))
     assert lines[header].split() == ["PART", "STATE", "FAILURES", "SINCE", "LAST", "ERROR"]
     rows = [line.split() for line in lines[header + 1 :]]

@@ -5,17 +5,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from tests.support.kubernetes import ROOT
 from typer.main import get_command
 
 from torchyard.cli.main import build_app
+from torchyard.cli.output import Output
 
 COMMANDS = get_command(build_app()).commands  # type: ignore[attr-defined]
-# `attach` passes on the bytes of a process, as `kubectl attach` does; the others manage planes and clusters.
-FOR_PROGRAMS = {
-    "run", "ps", "logs", "why", "events", "stop", "resume", "delete", "smoke", "sweep", "top", "history", "rerun",
-    "compare", "exec", "port-forward", "cp",
-}  # fmt: skip
+# Why a command has no output for programs. A new command needs the options, or a reason here.
+NOT_FOR_PROGRAMS = {
+    "attach": "passes on the bytes of a process, as `kubectl attach` does",
+    "tui": "draws on a terminal",
+    "console": "serves pages until Ctrl-C",
+    "mcp": "its standard output is a protocol",
+    "operator": "serves until it is stopped; its output is its log",
+    "elastic": "the runtime's own parser",
+    "image save": "-o is the archive, as for `docker save`",
+}
 
 
 def leaves(commands: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -42,10 +49,16 @@ def test_every_command_has_an_example_with_its_own_options() -> None:
             assert options <= known, (name, options - known)
 
 
-def test_commands_about_jobs_have_output_for_programs() -> None:
-    for name in FOR_PROGRAMS:
-        options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
-        assert {"-o", "-q"} <= options, name
+@pytest.mark.parametrize("name", sorted(leaves(COMMANDS).keys() - NOT_FOR_PROGRAMS))
+def test_every_command_has_output_for_programs(name: str) -> None:
+    options = {option: parameter for parameter in leaves(COMMANDS)[name].params for option in parameter.opts}
+    assert {"-o", "--output", "-q", "--quiet"} <= options.keys()
+    assert set(options["-o"].type.choices) == {output.value for output in Output}
+    assert options["-q"].is_flag
+
+
+def test_only_known_commands_have_no_output_for_programs() -> None:
+    assert NOT_FOR_PROGRAMS.keys() <= leaves(COMMANDS).keys()
 
 
 def test_every_error_code_of_commands_is_documented() -> None:

@@ -12,6 +12,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import State, say
+from torchyard.cli.output import Output, OutputOption, Quiet, for_programs, show_records, show_result
 from torchyard.yard.settings import PlaneSettings, default_state
 
 if TYPE_CHECKING:
@@ -43,8 +44,10 @@ def build(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Value of an ARG. May be repeated.")
     ] = None,
     state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
-    """Build an image from a Dockerfile.
+    """Build an image from a Dockerfile. With output for programs, the steps are on standard error.
 
     Example: yard image build -t mnist:1 .
     """
@@ -58,47 +61,62 @@ def build(
     # as in docker, a name without a value takes the value of the environment variable
     pairs = (arg if "=" in arg else f"{arg}={os.environ.get(arg, '')}" for arg in build_arg or ())
     arguments = dict(pair.split("=", 1) for pair in pairs)
-    builder = ImageBuilder(_store(state), context, arguments=arguments, print_line=say)
-    say(f"built {asyncio.run(builder.build(dockerfile, tag))} as {tag}")
+    print_line = (lambda line: typer.echo(line, err=True)) if quiet or for_programs(output) else say
+    builder = ImageBuilder(_store(state), context, arguments=arguments, print_line=print_line)
+    identity = asyncio.run(builder.build(dockerfile, tag))
+    show_result({"name": tag, "id": identity}, output, f"built {identity} as {tag}", quiet=quiet)
 
 
 @app.command("ls")
-def list_images(state: State = None) -> None:
+def list_images(state: State = None, output: OutputOption = Output.table, quiet: Quiet = False) -> None:
     """List the images in the state directory.
 
     Example: yard image ls
     """
-    say(f"{'NAME':<48} ID")
-    for image in _store(state).ls():
-        say(f"{image['name']:<48} {image['id'].removeprefix('sha256:')[:12]}")
+    images = _store(state).ls()
+    chosen = Output.name if quiet else output
+    if chosen is Output.table:
+        images = [{**image, "id": image["id"].removeprefix("sha256:")[:12]} for image in images]
+    show_records(images, chosen, columns={"name": "NAME", "id": "ID"}, empty="no images")
 
 
 @app.command("inspect")
-def inspect(name: Name, state: State = None) -> None:
-    """Show an image's configuration as JSON.
+def inspect(name: Name, state: State = None, output: OutputOption = Output.json, quiet: Quiet = False) -> None:
+    """Show an image's configuration, as JSON if no other format is chosen.
 
     Example: yard image inspect mnist:1
     """
-    say(json.dumps(_store(state).inspect(name), indent=2, default=str))
+    text = json.dumps(_store(state).inspect(name), indent=2, default=str)
+    if quiet or output is Output.name:
+        say(name)
+    elif output is Output.yaml:
+        import yaml
+
+        say(yaml.safe_dump(json.loads(text), sort_keys=False).rstrip())
+    else:
+        say(text)
 
 
 @app.command("tag")
-def tag(source: Name, name: Name, state: State = None) -> None:
+def tag(
+    source: Name, name: Name, state: State = None, output: OutputOption = Output.table, quiet: Quiet = False
+) -> None:
     """Give an image another name.
 
     Example: yard image tag mnist:1 mnist:latest
     """
     _store(state).tag(source, name)
+    show_result({"name": name, "source": source}, output, "", quiet=quiet)
 
 
 @app.command("rm")
-def remove(name: Name, state: State = None) -> None:
+def remove(name: Name, state: State = None, output: OutputOption = Output.table, quiet: Quiet = False) -> None:
     """Remove a name of an image; remove the image with its last name.
 
     Example: yard image rm mnist:1
     """
-    for line in _store(state).remove(name):
-        say(line)
+    lines = _store(state).remove(name)
+    show_result({"name": name, "removed": lines}, output, "\n".join(lines), quiet=quiet)
 
 
 @app.command("map")
@@ -108,6 +126,8 @@ def map_name(
     ] = "",
     image: Annotated[str, typer.Argument(metavar="IMAGE]", help="Name of the image to run instead.")] = "",
     state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Run IMAGE for every image name that matches PATTERN. Without arguments, list the patterns.
 
@@ -116,26 +136,30 @@ def map_name(
     store = _store(state)
     if image:
         store.map(pattern, image)
+        show_result({"name": pattern, "image": image}, output, "", quiet=quiet)
     elif pattern:
         raise YardError(
             f"{pattern}: no image to run instead", hint="`yard image map PATTERN IMAGE`; `unmap` removes one"
         )
     else:
-        say(f"{'PATTERN':<48} IMAGE")
-        for mapped, target in store.mappings().items():
-            say(f"{mapped:<48} {target}")
+        mappings = [{"name": mapped, "image": target} for mapped, target in store.mappings().items()]
+        chosen = Output.name if quiet else output
+        show_records(mappings, chosen, columns={"name": "PATTERN", "image": "IMAGE"}, empty="no patterns")
 
 
 @app.command("unmap")
 def unmap(
     pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="A pattern that `yard image map` lists.")],
     state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Remove a pattern of `yard image map`.
 
     Example: yard image unmap 'registry.example.com/team/*'
     """
     _store(state).unmap(pattern)
+    show_result({"name": pattern, "action": "removed"}, output, "", quiet=quiet)
 
 
 @app.command("save")
@@ -150,6 +174,7 @@ def save(
         ),
     ] = None,
     state: State = None,
+    quiet: Quiet = False,
 ) -> None:
     """Write an image to an OCI archive, for containerd and docker to load.
 
@@ -164,7 +189,7 @@ def save(
     archive = write(_store(state), name, output.absolute(), with_machine=machine, report=report)
     if sys.stderr.isatty():
         typer.echo("\r\033[K", nl=False, err=True)
-    say(f"saved {name} to {archive} ({archive.stat().st_size / 1e6:.1f} MB)")
+    say(str(archive) if quiet else f"saved {name} to {archive} ({archive.stat().st_size / 1e6:.1f} MB)")
 
 
 @app.command("load")
@@ -176,6 +201,8 @@ def load(
         str, typer.Option("--name", metavar="NAME", help="Name of the image. Default: the name in the archive.")
     ] = "",
     state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Load an image from an archive, without a container engine.
 
@@ -183,5 +210,10 @@ def load(
     """
     from torchyard.node.images.load import load as read
 
-    for loaded in read(_store(state), archive, name=name):
-        say(f"loaded {loaded}")
+    loaded = [{"name": each} for each in read(_store(state), archive, name=name)]
+    chosen = Output.name if quiet else output
+    if for_programs(chosen):
+        show_records(loaded, chosen, columns={}, empty="")
+    else:
+        for each in loaded:
+            say(f"loaded {each['name']}")

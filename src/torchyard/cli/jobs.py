@@ -11,7 +11,7 @@ import typer
 from torchyard.api.errors import YardError
 from torchyard.cli.job_arguments import JobName
 from torchyard.cli.options import say
-from torchyard.cli.output import Output, OutputOption, Quiet, Record, show_records
+from torchyard.cli.output import Output, OutputOption, Quiet, Record, show_records, show_result
 from torchyard.cli.printable import mask_unprintable
 from torchyard.cli.target import Cluster, with_cluster
 
@@ -162,11 +162,7 @@ def why(cluster: Cluster, job: JobName, output: OutputOption = Output.table, qui
 
 
 def _report(change: Change, output: Output, *, quiet: bool) -> None:
-    output = Output.name if quiet else output
-    if output in (Output.table, Output.wide):
-        say(str(change))
-    else:
-        show_records([{"name": change.job, "action": change.action}], output, columns={}, empty="")
+    show_result({"name": change.job, "action": change.action}, output, str(change), quiet=quiet)
 
 
 def _print_events(job: str, records: list[JobEvent]) -> None:

@@ -14,6 +14,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import say
+from torchyard.cli.output import Output, OutputOption, Quiet, Record, for_programs, show_records
 from torchyard.cli.target import Context, Kubeconfig, run_with_client
 from torchyard.operator import settings as defaults
 
@@ -158,6 +159,8 @@ def install(
     ] = False,
     crds_only: Annotated[bool, typer.Option("--crds-only", help="Install only the CustomResourceDefinitions.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests and change nothing.")] = False,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Install or upgrade the operator on a cluster.
 
@@ -185,17 +188,20 @@ def install(
         queues=bool(queues),
         monitoring=monitoring,
     )
+    chosen = Output.name if quiet else output
     if dry_run:
-        say(
-            as_yaml(
-                [
-                    *definitions(jobsets=installation.jobsets, trainjobs=installation.trainjobs),
-                    *([] if crds_only else objects(installation)),
-                    *(monitoring_objects(installation) if monitoring and not crds_only else ()),
-                ]
-            ).rstrip()
-        )
+        manifests = [
+            *definitions(jobsets=installation.jobsets, trainjobs=installation.trainjobs),
+            *([] if crds_only else objects(installation)),
+            *(monitoring_objects(installation) if monitoring and not crds_only else ()),
+        ]
+        if chosen in (Output.json, Output.name):
+            named = [{"name": f"{obj['kind'].lower()}/{obj['metadata']['name']}", "object": obj} for obj in manifests]
+            show_records(named, chosen, columns={}, empty="")
+        else:
+            say(as_yaml(manifests).rstrip())
         return
+    steps = _Steps(chosen)
 
     async def work(client: Client) -> None:
         if await is_plane(client):
@@ -204,15 +210,36 @@ def install(
                 hint="select a cluster with --context or --kubeconfig",
             )
         if crds_only:
-            await installer.install(client, None, say)
+            await installer.install(client, None, steps.add)
             return
         with_queues = (await inspect_kueue(client)).mode is IntegrationMode.EXTERNAL if queues is None else queues
         with_jobsets = not await has_upstream_jobset(client) if jobsets is None else jobsets
-        with_trainjobs = await installer.includes_trainjobs(client, trainjobs, say, jobsets=with_jobsets)
-        chosen = replace(installation, queues=with_queues, jobsets=with_jobsets, trainjobs=with_trainjobs)
-        await installer.install(client, chosen, say)
+        with_trainjobs = await installer.includes_trainjobs(client, trainjobs, steps.add, jobsets=with_jobsets)
+        complete = replace(installation, queues=with_queues, jobsets=with_jobsets, trainjobs=with_trainjobs)
+        await installer.install(client, complete, steps.add)
 
     run_with_client(load(kubeconfig, context=context), work)
+    steps.show()
+
+
+class _Steps:
+    """What was done with each object: a line at once for people, records at the end for programs."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._records: list[Record] = []
+
+    def add(self, line: str) -> None:
+        if not for_programs(self._output):
+            say(line)
+        name, _, message = line.partition(" ")
+        is_object = "/" in name
+        self._records.append({"name": name if is_object else "", "message": message if is_object else line})
+
+    def show(self) -> None:
+        if for_programs(self._output):
+            by_name = [record for record in self._records if record["name"] or self._output is not Output.name]
+            show_records(by_name, self._output, columns={}, empty="")
 
 
 def uninstall(
@@ -227,6 +254,8 @@ def uninstall(
             " JobSet, TrainJob, TrainingRuntime and ClusterTrainingRuntime.",
         ),
     ] = False,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Remove the operator from a cluster. Jobs and the CustomResourceDefinitions stay, unless --with-jobs is set.
 
@@ -237,10 +266,12 @@ def uninstall(
     from torchyard.operator.manifests import Installation
 
     installation = Installation("", namespace)
+    steps = _Steps(Output.name if quiet else output)
     run_with_client(
         load(kubeconfig, context=context),
-        lambda client: installer.uninstall(client, installation, say, with_definitions=with_jobs),
+        lambda client: installer.uninstall(client, installation, steps.add, with_definitions=with_jobs),
     )
+    steps.show()
 
 
 async def _until_signal(run: Callable[[], Awaitable[None]]) -> None:

@@ -32,6 +32,15 @@ def for_programs(output: Output) -> bool:
     return output not in (Output.table, Output.wide)
 
 
+def show_result(record: Record, output: Output, text: str, *, quiet: bool = False) -> None:
+    """Print what a command has done: the text for people, if there is one, and the record for programs."""
+    output = Output.name if quiet else output
+    if for_programs(output):
+        show_records([record], output, columns={}, empty="")
+    elif text:
+        say(text)
+
+
 def show_records(records: Sequence[Record], output: Output, *, columns: dict[str, str], empty: str) -> None:
     """Print records: as JSON or YAML whole, as a table the fields that `columns` give a heading.
 

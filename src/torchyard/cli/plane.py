@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +11,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import State, say
+from torchyard.cli.output import Output, OutputOption, Quiet, Record, for_programs, show_result, table_lines
 from torchyard.yard.settings import DEFAULT_PORT, THRESHOLD_SECONDS, PlaneSettings, default_node_name, default_state
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ def up(
             metavar="N", min=0, help="Connections to the API server; 0: as many as the limit of open files allows."
         ),
     ] = 0,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Start the plane: an API server for kubectl and the SDKs, its controllers, and a node.
 
@@ -150,17 +153,18 @@ def up(
     )
     started = process.start_detached(settings) if detach else None
     if isinstance(started, PlaneProcess):
-        _print_address(settings, started.url)
+        _print_address(settings, started.url, output, quiet=quiet)
         return
 
     def ready(url: str) -> None:
-        _print_address(settings, url)
+        _print_address(settings, url, output, quiet=quiet)
         if started is not None:
             started(url)
 
     pods = process.run(settings, ready)
     suffix = f" and {_count(pods)}" if pods else "; pods keep running" if keep_pods else ""
-    say(f"stopped the plane{suffix}")
+    if not quiet and not for_programs(output):
+        say(f"stopped the plane{suffix}")
 
 
 def _fsync(mode: str) -> Literal["normal", "full"]:
@@ -171,10 +175,16 @@ def _fsync(mode: str) -> Literal["normal", "full"]:
     raise YardError(f"--fsync {mode!r} is not a valid mode", hint="use normal or full")
 
 
-def _print_address(settings: PlaneSettings, url: str) -> None:
-    say(f"Torchyard is up at {url}")
-    say(f"  export KUBECONFIG={settings.kubeconfig}")
-    say("  kubectl get nodes,pods -A")
+def _print_address(settings: PlaneSettings, url: str, output: Output, *, quiet: bool) -> None:
+    lines = f"Torchyard is up at {url}", f"  export KUBECONFIG={settings.kubeconfig}", "  kubectl get nodes,pods -A"
+    record = {
+        "name": settings.name,
+        "address": url,
+        "kubeconfig": str(settings.kubeconfig),
+        "state": str(settings.state),
+    }
+    show_result(record, output, "\n".join(lines), quiet=quiet)
+    sys.stdout.flush()
 
 
 def down(
@@ -182,6 +192,8 @@ def down(
     keep_pods: Annotated[
         bool, typer.Option("--keep-pods", help="Keep pods running; the next `yard up` adopts them.")
     ] = False,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Stop the plane and its pods. The stored objects stay.
 
@@ -193,44 +205,55 @@ def down(
     pid = process.stop(directory)
     pods = 0 if keep_pods else process.stop_pods(directory)
     if pid:
-        say(f"stopped process {pid}" + (f" and {_count(pods)}" if pods else ""))
+        text = f"stopped process {pid}" + (f" and {_count(pods)}" if pods else "")
     else:
         suffix = f"; stopped {_count(pods)} that had kept running" if pods else ""
-        say(f"no plane is running on {directory}{suffix}")
+        text = f"no plane is running on {directory}{suffix}"
+    settings = PlaneSettings(state=directory)
+    record = {"name": settings.name, "state": str(directory), "stopped": bool(pid), "process": pid, "pods": pods}
+    show_result(record, output, text, quiet=quiet)
 
 
 def _count(pods: int) -> str:
     return f"{pods} pod{'s' if pods > 1 else ''}"
 
 
-class StatusOutput(StrEnum):
-    text = "text"
-    json = "json"
-
-
 def status(
     state: State = None,
-    output: Annotated[StatusOutput, typer.Option("-o", "--output", help="Output format.")] = StatusOutput.text,
+    all_parts: Annotated[
+        bool, typer.Option("--all", help="Show all parts, not only those that have failed. As -o wide.")
+    ] = False,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Show whether the plane is running, its address, its node and its parts. Exits with 1 if it is not running.
 
-    Example: yard status -o json
+    Examples: yard status; yard status --all; yard status -o json
     """
     from torchyard.yard.status import plane_status
 
     directory = (state or default_state()).absolute()
     plane = plane_status(directory)
-    if output is StatusOutput.json:
-        say(json.dumps({"running": plane is not None, **(plane.fields() if plane else {"state": str(directory)})}))
+    chosen = Output.name if quiet else output
+    record = {"running": plane is not None, **(plane.fields() if plane else {"state": str(directory)})}
+    if chosen is Output.name:
+        if plane is not None:
+            say(PlaneSettings(state=directory).name)
+    elif chosen is Output.json:
+        say(json.dumps(record))
+    elif chosen is Output.yaml:
+        import yaml
+
+        say(yaml.safe_dump(record, sort_keys=False).rstrip())
     elif plane is None:
         say(f"not running (state: {directory})")
     else:
-        _print_status(plane)
+        _print_status(plane, all_parts=all_parts or chosen is Output.wide)
     if plane is None:
         raise typer.Exit(1)
 
 
-def _print_status(plane: PlaneStatus) -> None:
+def _print_status(plane: PlaneStatus, *, all_parts: bool) -> None:
     details = {
         "state": plane.state,
         "process": str(plane.process),
@@ -243,21 +266,21 @@ def _print_status(plane: PlaneStatus) -> None:
     }
     for name, value in details.items():
         say(f"{name + ':':<12}{value}")
-    rows = [("PART", "STATE", "FAILURES", "SINCE", "LAST ERROR")]
-    rows += [(part.part, part.state, str(part.failures), part.since, part.lastError) for part in plane.parts]
-    if len(rows) > 1:
-        widths = [max(len(row[column]) for row in rows) + 3 for column in range(4)]
+    shown = [part for part in plane.parts if all_parts or part.failures or not part.is_running]
+    rows = [[part.part, part.state, str(part.failures), part.since, part.lastError] for part in shown]
+    if rows:
         say("")
-        for row in rows:
-            cells = (f"{cell:<{width}}" for cell, width in zip(row[:4], widths, strict=True))
-            say(("".join(cells) + row[4]).rstrip())
+        for line in table_lines([["PART", "STATE", "FAILURES", "SINCE", "LAST ERROR"], *rows]):
+            say(line)
 
 
 def _summary(plane: PlaneStatus) -> str:
     if plane.error:
         return f"unknown: {plane.error}"
-    restarting = sum(part.state != "Running" for part in plane.parts)
-    return f"{len(plane.parts) - restarting} running" + (f", {restarting} restarting" if restarting else "")
+    restarting = sum(not part.is_running for part in plane.parts)
+    failed = sum(part.is_running and part.failures > 0 for part in plane.parts)
+    text = f"{len(plane.parts) - restarting} running" + (f", {failed} of them after a failure" if failed else "")
+    return text + (f", {restarting} restarting" if restarting else "")
 
 
 def kubeconfig(
@@ -269,6 +292,8 @@ def kubeconfig(
     replace: Annotated[
         bool, typer.Option("--replace", help="With --merge, overwrite a context `torchyard` of another origin.")
     ] = False,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Print the kubeconfig of the plane or its path, or merge it into your kubeconfig.
 
@@ -281,9 +306,15 @@ def kubeconfig(
     file = settings.kubeconfig
     if not file.exists():
         raise YardError(f"there is no kubeconfig in {settings.state}", hint="start the plane with `yard up` first")
+    record: Record = {"name": settings.name, "path": str(file)}
     if path:
-        say(str(file))
+        show_result(record, output, str(file), quiet=quiet)
     elif merge:
-        say(f"merged into {kubeconfig_entry.merge(parse_file(file, required=True), replace=replace, switch=True)}")
+        merged = kubeconfig_entry.merge(parse_file(file, required=True), replace=replace, switch=True)
+        show_result({**record, "mergedInto": str(merged)}, output, f"merged into {merged}", quiet=quiet)
+    elif quiet or output is Output.name:
+        say(settings.name)
+    elif output is Output.json:
+        say(json.dumps(parse_file(file, required=True), indent=2))
     else:
         typer.echo(file.read_text(), nl=False)

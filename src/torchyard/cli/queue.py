@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -15,7 +13,8 @@ import typer
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.queue import advice_messages, job_messages, names
-from torchyard.cli.options import State, say
+from torchyard.cli.options import State
+from torchyard.cli.output import Output, OutputOption, Quiet, Record, show_records, show_result
 from torchyard.cli.target import Context, Kubeconfig, choose_connection, run_with_client
 
 if TYPE_CHECKING:
@@ -39,14 +38,10 @@ COLUMNS = {
     "state": "STATE",
     "position": "POSITION",
 }
+WIDE_COLUMNS = {"priority": "PRIORITY", "workload": "WORKLOAD", "why": "WHY"}
 
 T = TypeVar("T")
 _CONNECTION: ContextVar[tuple[Path | None, str]] = ContextVar("kubeconfig and context")
-
-
-class ListOutput(StrEnum):
-    table = "table"
-    json = "json"
 
 
 @app.callback(help=_HELP)
@@ -97,8 +92,9 @@ def list_queues(
     namespace: Annotated[
         str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace; default: all namespaces.")
     ] = "",
-    output: Annotated[ListOutput, typer.Option("-o", "--output", help="Output format.")] = ListOutput.table,
     state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """List queued jobs in queue order.
 
@@ -110,6 +106,7 @@ def list_queues(
     rows = [
         {
             "namespace": workload.info.key[0],
+            "name": f"workload/{workload.info.key[1]}",
             "job": _job_name(workload),
             "workload": workload.info.key[1],
             "queue": workload.info.queue_name,
@@ -121,17 +118,18 @@ def list_queues(
         }
         for workload in positions
     ]
-    if output is ListOutput.json:
-        say(json.dumps(rows))
-        return
-    lines = [COLUMNS, *({key: "" if row[key] is None else str(row[key]) for key in COLUMNS} for row in rows)]
-    widths = {key: max(len(line[key]) for line in lines) + 3 for key in COLUMNS}
-    for line in lines:
-        say("".join(f"{line[key]:<{width}}" for key, width in widths.items()).rstrip())
+    columns = {**COLUMNS, **WIDE_COLUMNS} if output is Output.wide else COLUMNS
+    show_records(rows, Output.name if quiet else output, columns=columns, empty="no queued jobs")
 
 
 @app.command("position")
-def position(job: Job, namespace: Namespace = "", state: State = None) -> None:
+def position(
+    job: Job,
+    namespace: Namespace = "",
+    state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
+) -> None:
     """Show the position of a job in its queue, and an estimate of when it starts.
 
     Example: yard queue position mnist
@@ -140,24 +138,42 @@ def position(job: Job, namespace: Namespace = "", state: State = None) -> None:
 
     positions = _run(state, _list_positions)
     workload = _find_job(positions, job, namespace or _context_namespace(state))
+    record: Record = {
+        "name": f"workload/{workload.info.key[1]}",
+        "job": job,
+        "state": workload.state,
+        "clusterQueue": workload.cluster_queue,
+        "position": workload.position,
+        "startsInSeconds": None,
+        "deviationSeconds": None,
+    }
     if workload.position is None:
-        say(f"{job} is not pending: {workload.state.lower()}")
+        show_result(record, output, f"{job} is not pending: {workload.state.lower()}", quiet=quiet)
         return
-    say(f"{job} is at {advice_messages.position_in_queue(workload.position, workload.cluster_queue)}")
+    text = f"{job} is at {advice_messages.position_in_queue(workload.position, workload.cluster_queue)}"
     estimate = estimate_start(workload, positions, time.time())
     if estimate is None:
-        say("no estimate: fewer than three jobs have finished in this ClusterQueue")
+        text += "\nno estimate: fewer than three jobs have finished in this ClusterQueue"
     else:
-        say(advice_messages.start_estimate(estimate.seconds, estimate.deviation))
+        record |= {"startsInSeconds": estimate.seconds, "deviationSeconds": estimate.deviation}
+        text += f"\n{advice_messages.start_estimate(estimate.seconds, estimate.deviation)}"
+    show_result(record, output, text, quiet=quiet)
 
 
 @app.command("why")
-def why(job: Job, namespace: Namespace = "", state: State = None) -> None:
+def why(
+    job: Job,
+    namespace: Namespace = "",
+    state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
+) -> None:
     """Show the state of a job and, while it is pending, its position, what is missing and who uses that.
 
     Example: yard queue why mnist
     """
-    say(_run(state, partial(_explain, job=job, namespace=namespace or _context_namespace(state))))
+    text = _run(state, partial(_explain, job=job, namespace=namespace or _context_namespace(state)))
+    show_result({"name": job, "reasons": text.split("\n")}, output, text, quiet=quiet)
 
 
 async def _explain(client: Client, *, job: str, namespace: str) -> str:
@@ -225,17 +241,30 @@ def _set_active(active: bool) -> Callable[[Client, WorkloadPosition], Awaitable[
 
 
 @app.command("hold")
-def hold(job: Job, namespace: Namespace = "", state: State = None) -> None:
+def hold(
+    job: Job,
+    namespace: Namespace = "",
+    state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
+) -> None:
     """Take a job out of its queue. A running job is stopped.
 
     Example: yard queue hold mnist
     """
     _change_job(state, job, namespace, _set_active(False))
-    say(f"{job} is on hold; `yard queue resume {job}` queues it again")
+    text = f"{job} is on hold; `yard queue resume {job}` queues it again"
+    show_result({"name": job, "action": "held"}, output, text, quiet=quiet)
 
 
 @app.command("resume")
-def resume(job: Job, namespace: Namespace = "", state: State = None) -> None:
+def resume(
+    job: Job,
+    namespace: Namespace = "",
+    state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
+) -> None:
     """Queue a job again that is on hold.
 
     Example: yard queue resume mnist
@@ -247,7 +276,7 @@ def resume(job: Job, namespace: Namespace = "", state: State = None) -> None:
         await _set_active(True)(client, workload)
 
     _change_job(state, job, namespace, change)
-    say(f"{job} is queued again")
+    show_result({"name": job, "action": "queued"}, output, f"{job} is queued again", quiet=quiet)
 
 
 @app.command("move")
@@ -256,6 +285,8 @@ def move(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="LocalQueue to move it to.")],
     namespace: Namespace = "",
     state: State = None,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Move a pending job to another queue of its namespace.
 
@@ -282,4 +313,4 @@ def move(
         await client.patch(gvr, owners[0]["name"], patch, namespace)
 
     _change_job(state, job, namespace, change)
-    say(f"{job} is queued in {queue}")
+    show_result({"name": job, "action": "moved", "queue": queue}, output, f"{job} is queued in {queue}", quiet=quiet)

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from torchyard.cli.options import State, say
+from torchyard.cli.options import State
+from torchyard.cli.output import Output, OutputOption, Quiet, show_result
 from torchyard.yard.settings import default_state
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup file.")]
 
 
-def backup(file: File, state: State = None) -> None:
+def backup(file: File, state: State = None, output: OutputOption = Output.table, quiet: Quiet = False) -> None:
     """Write the store to a file. The plane may be running.
 
     Example: yard backup monday.db
@@ -21,7 +22,8 @@ def backup(file: File, state: State = None) -> None:
     from torchyard.yard import backups
 
     revision = backups.backup((state or default_state()).absolute(), file.absolute())
-    say(f"saved revision {revision} to {file}")
+    record = {"name": str(file), "revision": revision}
+    show_result(record, output, f"saved revision {revision} to {file}", quiet=quiet)
 
 
 def restore(
@@ -30,6 +32,8 @@ def restore(
     replace: Annotated[
         bool, typer.Option("--replace", help="Rename the present store and put the backup in its place.")
     ] = False,
+    output: OutputOption = Output.table,
+    quiet: Quiet = False,
 ) -> None:
     """Restore the store of a stopped plane from a backup.
 
@@ -38,4 +42,5 @@ def restore(
     from torchyard.yard import backups
 
     revision = backups.restore((state or default_state()).absolute(), file.absolute(), replace=replace)
-    say(f"restored revision {revision} from {file}")
+    record = {"name": str(file), "revision": revision}
+    show_result(record, output, f"restored revision {revision} from {file}", quiet=quiet)

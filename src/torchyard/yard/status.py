@@ -29,6 +29,10 @@ class PlanePart:
     failures: int  # since the start of the plane
     lastError: str  # noqa: N815 - the names of the output; empty: it has never failed
 
+    @property
+    def is_running(self) -> bool:
+        return self.state == "Running"
+
 
 @dataclass(frozen=True, slots=True)
 class PlaneStatus:
