@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from cryptography import x509
 from tests.conftest import HOUSEKEEPING
@@ -26,9 +27,12 @@ from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.apiserver.access.certificates import ensure_server
 from torchyard.controllers.pytorchjob import JOBS
+from torchyard.kube.kubeconfig import Connection
 from torchyard.operator import certificates
+from torchyard.operator import operator as operator_module
 from torchyard.operator.install import install
-from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK_SECRET
+from torchyard.operator.part_checks import PartChecks
+from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK_SECRET, OperatorSettings
 
 pytestmark = pytest.mark.cluster
 HOUR = timedelta(hours=1)
@@ -111,6 +115,61 @@ async def test_without_permissions_the_operator_names_them_and_starts_when_they_
     task.cancel()
     await asyncio.wait([task])
     await asyncio.sleep(0.25)
+
+
+async def test_with_the_roles_of_an_old_version_the_permitted_parts_go_on_and_the_others_are_named(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_module, "_GRANT_CHECK_SECONDS", 0.2)
+    namespace = await installed.namespace("old-roles")
+    role = await installed.admin.get(CLUSTER_ROLES, NAME)
+    newer = ("jobsets", "jobsets/status", "pods/log")
+    rules = [rule for rule in role["rules"] if not set(newer).intersection(rule["resources"])]
+    await installed.admin.update(CLUSTER_ROLES, {**role, "rules": rules})
+    operator = started(installed)
+    checks = PartChecks(operator._client, OperatorSettings(webhook=False))
+    await installed.until(checks.find_unpermitted)  # the authorizer's cache is updated with a delay
+    task = asyncio.create_task(operator.run())
+
+    async def ready() -> bool:
+        if task.done():
+            task.result()
+        return not operator.health.problem
+
+    await installed.until(ready)
+    await _succeeds(installed, namespace)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{operator.ports['health']}/readyz") as response,
+    ):
+        assert response.status == 200
+        text = await response.text()
+    assert re.search(r"jobsets left out: .* lacks permissions: .*list jobsets\.jobset\.x-k8s\.io", text)
+    assert re.search(r"log_progress left out: .* lacks permissions: get pods/log", text)
+    assert "trainjobs left out:" in text and "; progress left out" not in text
+    assert "`yard install` of this version" in text
+    assert denied(operator) == []
+    await install(installed.admin, installed.to, lambda _: None)
+    await asyncio.wait_for(task, 60)
+    assert operator.starts_again
+    await asyncio.sleep(0.25)
+
+
+async def test_an_operator_whose_permissions_grow_starts_again_in_the_same_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[str] = []
+
+    class Recorded:
+        def __init__(self, _connection: object, _settings: object) -> None:
+            self.starts_again = not runs
+
+        async def run(self) -> None:
+            runs.append("run")
+
+    monkeypatch.setattr(operator_module, "Operator", Recorded)
+    await operator_module.run_operator(Connection("https://127.0.0.1:1"), OperatorSettings())
+    assert runs == ["run", "run"]
 
 
 def _almost_over(directory: Path) -> dict[str, str]:

@@ -89,7 +89,7 @@ def operator(
     from torchyard.kube.kubeconfig import load
     from torchyard.kube.process import prefer_uvloop, tune_garbage_collector
     from torchyard.operator.logs import set_up
-    from torchyard.operator.operator import Operator
+    from torchyard.operator.operator import run_operator
 
     settings = defaults.OperatorSettings(
         namespaces=tuple(namespace or ()),
@@ -119,7 +119,7 @@ def operator(
 
     async def run() -> None:
         tune_garbage_collector()
-        await _until_signal(Operator(connection, settings).run)
+        await _until_signal(lambda: run_operator(connection, settings))
 
     prefer_uvloop()
     asyncio.run(run())

@@ -2,7 +2,7 @@
 
 - `settings`: the flags, and the names of the installation.
 - `operator`: the assembly: caches, leader election, controllers.
-- `checks`, `permissions`: what the cluster must provide, and what the operator may do.
+- `checks`, `permissions`, `part_checks`: what the cluster must provide, what the operator may do, and which parts run.
 - `connections`, `http`, `admission`, `trainjob_reviews`, `certificates`: probes, metrics and the admission webhook.
 - `progress`, `status_reports`, `token_reviews`: the progress of jobs, and the endpoint where TrainJobs report it.
 - `metrics`, `logs`, `clock`, `tasks`: metrics, JSON logs, the API server's clock, concurrent tasks.

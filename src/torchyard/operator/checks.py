@@ -5,7 +5,7 @@ Nothing is changed here. The operator repeats the checks instead of exiting, bec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
@@ -32,6 +32,16 @@ class ClusterNotReady(YardError):
 
     code = "NotReady"
     temporary = True
+
+
+class MissingPermissions(ClusterNotReady):
+    """The operator's roles are incomplete, as those of an installation of an earlier version."""
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"the operator's service account lacks permissions: {'; '.join(missing)}",
+            hint="`yard install` of this version creates or updates its roles",
+        )
 
 
 async def check_crd(client: Client) -> None:
@@ -114,10 +124,7 @@ async def check_permissions(client: Client, rights: Iterable[Permission], namesp
                     resource = f"{permission.resource}.{permission.group}" if permission.group else permission.resource
                     missing.append(f"{verb} {resource}" + (f" in {namespace}" if namespace else ""))
     if missing:
-        raise ClusterNotReady(
-            f"the operator's service account lacks permissions: {'; '.join(missing)}",
-            hint="`yard install` creates the roles",
-        )
+        raise MissingPermissions(missing)
 
 
 async def check_own_namespace(client: Client, namespace: str, lease: str) -> None:

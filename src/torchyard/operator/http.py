@@ -25,10 +25,10 @@ _MAX_BODY_BYTES = 8 << 20
 
 
 class HealthProbes:
-    """Alive as long as it responds; ready when `problem` is empty."""
+    """Alive as long as it responds; ready when `problem` is empty. `remark`: what does not run though it is ready."""
 
     def __init__(self) -> None:
-        self.problem = "starting"
+        self.problem, self.remark = "starting", ""
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -40,7 +40,8 @@ class HealthProbes:
         return web.Response(text="ok")
 
     async def _ready(self, _: web.Request) -> web.Response:
-        return web.Response(text=self.problem or "ok", status=503 if self.problem else 200)
+        ready = f"ok; {self.remark}" if self.remark else "ok"
+        return web.Response(text=self.problem or ready, status=503 if self.problem else 200)
 
 
 def metrics_app(metrics: OperatorMetrics) -> web.Application:

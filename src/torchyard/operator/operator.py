@@ -20,7 +20,7 @@ from torchyard.controllers.job_metrics import JobStateMetrics
 from torchyard.controllers.job_traces import JobTraceExporter, OtlpSettings
 from torchyard.controllers.jobset import JobSetController
 from torchyard.controllers.jobset_metrics import JobSetMetrics
-from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, pod_group_resource
+from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.controllers.trainjob import TRAINJOBS, TrainJobController
 from torchyard.controllers.trainjob_runtimes import create_runtimes
 from torchyard.core.pytorchjob.view import PyTorchJobSettings
@@ -32,7 +32,6 @@ from torchyard.kube.informer import Informer
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import Connection
 from torchyard.kube.leader_election import LeaderElector
-from torchyard.operator import permissions
 from torchyard.operator.admission import (
     review_defaults,
     review_jobset_defaults,
@@ -40,42 +39,37 @@ from torchyard.operator.admission import (
     review_validation,
 )
 from torchyard.operator.certificates import WebhookCertificates
-from torchyard.operator.checks import (
-    check_crd,
-    check_jobset_crd,
-    check_no_other_jobset_manager,
-    check_no_other_operator,
-    check_no_other_trainer,
-    check_own_namespace,
-    check_permissions,
-    check_served,
-    check_trainjob_crds,
-)
+from torchyard.operator.checks import MissingPermissions
 from torchyard.operator.clock import ServerClock, local
 from torchyard.operator.http import Answer, HealthProbes, metrics_app, serve, webhook_app
 from torchyard.operator.metrics import OperatorMetrics
+from torchyard.operator.part_checks import PartChecks, without_parts
 from torchyard.operator.progress import OperatorProgress
 from torchyard.operator.queues import KueueWatcher
-from torchyard.operator.settings import (
-    DEFAULTS_WEBHOOK,
-    JOBSET_DEFAULTS_WEBHOOK,
-    LEASE,
-    NAME,
-    TRAINJOB_DEFAULTS_WEBHOOK,
-    WEBHOOK,
-    WEBHOOK_SECRET,
-    OperatorSettings,
-)
+from torchyard.operator.settings import LEASE, NAME, OperatorSettings
 from torchyard.operator.tasks import Runnable, run_until_first_exit
 from torchyard.operator.trainjob_reviews import TrainJobReviews, review_runtime
 
 log = logging.getLogger(__name__)
 
 _CHECK_RETRY_SECONDS = 5.0
+_GRANT_CHECK_SECONDS = 15.0
+
+
+async def run_operator(connection: Connection, settings: OperatorSettings) -> None:
+    """Run until cancelled, or until the lease is lost."""
+    while True:
+        operator = Operator(connection, settings)
+        await operator.run()
+        if not operator.starts_again:
+            return
 
 
 class Operator:
-    """`run` until cancelled, or until the lease is lost. `health` reports readiness, `ports` the bound ports."""
+    """`run` until cancelled, or until the lease is lost. `health` reports readiness, `ports` the bound ports.
+
+    A part without permissions is left out. When they are granted, `run` ends, and `starts_again` is set.
+    """
 
     def __init__(
         self, connection: Connection, settings: OperatorSettings, *, clock: Callable[[], datetime] = local
@@ -105,7 +99,9 @@ class Operator:
         # And one for what every pod can cause: reviews of tokens.
         tokens = HttpTransport(connection, user_agent=f"{NAME}-tokens", limit=8, observe=self.metrics.requested)
         self._token_client = Client(tokens, manager=NAME)
-        self._progress = OperatorProgress(self._client, self._log_client, self._token_client, settings)
+        self._checks = PartChecks(self._client, settings)
+        self._unpermitted: dict[str, MissingPermissions] = {}
+        self.starts_again = False
         self.ports: dict[str, int] = {}
 
     @property
@@ -118,7 +114,10 @@ class Operator:
                 closing.push_async_callback(client.close)
             await self._serve_probes(closing)
             await self._wait_for_cluster()
-            await run_until_first_exit(*await self._serve(closing))
+            self._progress = OperatorProgress(self._client, self._log_client, self._token_client, self._settings)
+            await run_until_first_exit(
+                *await self._serve(closing), *([self._wait_for_permissions()] if self._unpermitted else ())
+            )
 
     async def _serve_probes(self, closing: contextlib.AsyncExitStack) -> None:
         settings = self._settings
@@ -143,58 +142,29 @@ class Operator:
                 return
 
     async def _check(self) -> None:
-        settings = self._settings
-        namespaces = settings.namespaces or ("",)
+        """Raise what the operator cannot start without, and leave out the parts that lack permissions."""
         await self.clock.sync()
-        await check_crd(self._client)
-        if settings.gang_scheduler:
-            groups = pod_group_resource(settings.gang_scheduler)
-            await check_served(
-                self._client, groups, hint="install the gang scheduler, or leave out --gang-scheduler-name"
-            )
-        await check_permissions(self._client, permissions.job_permissions(settings.gang_scheduler), namespaces)
-        if settings.jobsets:
-            await self._check_jobsets(namespaces)
-        if settings.trainjobs:
-            await self._check_trainjobs(namespaces)
-        if settings.progress:
-            await self._check_progress(namespaces)
-        own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
-        if not settings.webhook and not settings.serves_reports:
-            own = [permission for permission in own if permission.resource != "secrets"]
-        if settings.webhook:
-            await check_permissions(self._client, permissions.webhook_permissions(WEBHOOK, DEFAULTS_WEBHOOK))
-        await check_permissions(self._client, own, (settings.own_namespace,))
-        if settings.elect or settings.webhook or settings.serves_reports:
-            await check_own_namespace(self._client, settings.own_namespace, LEASE)
-        if not settings.beside_upstream:
-            await check_no_other_operator(self._client, namespaces)
+        await self._checks.check_required()
+        self._unpermitted = await self._checks.find_unpermitted()
+        self._settings = without_parts(self._settings, self._unpermitted)
+        for part, error in self._unpermitted.items():
+            log.warning("part left out: part=%s error=%s retry_seconds=%g", part, error, _GRANT_CHECK_SECONDS)
+        self.health.remark = "; ".join(f"{part} left out: {error}" for part, error in self._unpermitted.items())
 
-    async def _check_progress(self, namespaces: tuple[str, ...]) -> None:
-        await check_permissions(self._client, permissions.progress_permissions(), namespaces)
-        if self._settings.log_progress:
-            await check_permissions(self._client, permissions.LOG_PERMISSIONS, namespaces)
-        if self._settings.serves_reports:
-            await check_permissions(self._client, permissions.TOKEN_REVIEWS)
-
-    async def _check_jobsets(self, namespaces: tuple[str, ...]) -> None:
-        await check_jobset_crd(self._client)
-        await check_permissions(self._client, permissions.jobset_permissions(), namespaces)
-        if self._settings.webhook:
-            await check_permissions(self._client, permissions.webhook_permissions(WEBHOOK, JOBSET_DEFAULTS_WEBHOOK))
-        if not self._settings.beside_upstream:
-            await check_permissions(self._client, permissions.JOBSET_DETECTION)
-            await check_no_other_jobset_manager(self._client)
-
-    async def _check_trainjobs(self, namespaces: tuple[str, ...]) -> None:
-        await check_trainjob_crds(self._client, jobsets=self._settings.jobsets)
-        await check_permissions(self._client, permissions.trainjob_permissions(), namespaces)
-        await check_permissions(self._client, permissions.RUNTIME_PERMISSIONS)
-        if self._settings.webhook:
-            await check_permissions(self._client, permissions.webhook_permissions(WEBHOOK, TRAINJOB_DEFAULTS_WEBHOOK))
-        if not self._settings.beside_upstream:
-            await check_permissions(self._client, permissions.TRAINER_DETECTION)
-            await check_no_other_trainer(self._client)
+    async def _wait_for_permissions(self) -> None:
+        """Until a part that was left out may run."""
+        while True:
+            await asyncio.sleep(_GRANT_CHECK_SECONDS)
+            try:
+                unpermitted = await self._checks.find_unpermitted(self._unpermitted)
+            except YardError as error:
+                log.warning("permissions not checked: error=%s", error)
+                continue
+            granted = self._unpermitted.keys() - unpermitted.keys()
+            if granted:
+                log.info("permissions granted, starting again: parts=%s", ",".join(sorted(granted)))
+                self.starts_again = True
+                return
 
     async def _serve(self, closing: contextlib.AsyncExitStack) -> list[Runnable]:
         """Serve admission reviews and reports, which every replica does; returns everything that runs."""

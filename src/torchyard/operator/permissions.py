@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from torchyard.api.jobset import names as jobsets
+from torchyard.api.jobset import names as jobset_names
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.queue import names as queues
@@ -46,9 +46,9 @@ def job_permissions(gang_scheduler: str = "") -> list[Permission]:
 def jobset_permissions() -> list[Permission]:
     """In the namespaces whose JobSets are managed, besides those of `job_permissions`."""
     return [
-        Permission(jobsets.GROUP, jobsets.PLURAL, (*_READ, "delete")),
-        Permission(jobsets.GROUP, f"{jobsets.PLURAL}/status", ("update",)),
-        Permission(jobsets.GROUP, f"{jobsets.PLURAL}/finalizers", ("update",)),
+        Permission(jobset_names.GROUP, jobset_names.PLURAL, (*_READ, "delete")),
+        Permission(jobset_names.GROUP, f"{jobset_names.PLURAL}/status", ("update",)),
+        Permission(jobset_names.GROUP, f"{jobset_names.PLURAL}/finalizers", ("update",)),
         Permission("batch", "jobs", (*_READ, "create", "update", "delete")),
         # a Job that is resumed loses its start time, so that its pod template may change
         Permission("batch", "jobs/status", ("update",)),
@@ -63,7 +63,7 @@ def trainjob_permissions() -> list[Permission]:
         Permission(trainjobs.GROUP, f"{trainjobs.PLURAL}/status", ("patch",)),
         Permission(trainjobs.GROUP, f"{trainjobs.PLURAL}/finalizers", ("update",)),
         Permission(trainjobs.GROUP, trainjobs.RUNTIME_PLURAL, ("get",)),
-        Permission(jobsets.GROUP, jobsets.PLURAL, (*_READ, "create", "patch", "delete")),
+        Permission(jobset_names.GROUP, jobset_names.PLURAL, (*_READ, "create", "patch", "delete")),
         # the snapshot of the runtime, and the hostfile of MPI
         Permission("", "configmaps", ("get", "create", "patch")),
         # the end of a failed node's log
@@ -75,12 +75,12 @@ def trainjob_permissions() -> list[Permission]:
     ]
 
 
-def progress_permissions() -> list[Permission]:
+def progress_permissions(*, jobsets: bool = True) -> list[Permission]:
     """To write the progress of jobs and JobSets, besides what `job_permissions` and the others grant."""
-    return [
-        Permission("batch", "jobs", ("get", "patch")),
-        Permission(jobsets.GROUP, jobsets.PLURAL, ("get", "patch")),
-    ]
+    rights = [Permission("batch", "jobs", ("get", "patch"))]
+    if jobsets:
+        rights.append(Permission(jobset_names.GROUP, jobset_names.PLURAL, ("get", "patch")))
+    return rights
 
 
 # To read what programs print.
