@@ -18,6 +18,7 @@ from torchyard.core.pod.logs import LogOptions
 from torchyard.core.progress.lines import LineParser, LineReport
 from torchyard.core.progress.reports import ProgressReport
 from torchyard.node.agent import NodeAgent
+from torchyard.node.logs import progress
 from torchyard.node.logs.progress import ProgressScanner
 from torchyard.node.logs.reader import _CriParser
 from torchyard.node.shim.output import CriLineFormatter
@@ -161,9 +162,29 @@ async def test_observing_reads_no_file_and_the_end_of_a_deleted_pod_is_read_by_t
     assert node.percents() == [10]
     await until(lambda: node.percents() == [10, 20], "the end of the log")
     await until(lambda: not node.scanner._pods, "the end of the pod")
+    assert [report.is_last for report in node.reports] == [False, False, True]
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+async def test_the_log_of_a_pod_that_ends_is_read_before_its_directory_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_SCAN_SECONDS", 3600.0)
+    node = Node(tmp_path)
+    node.observe("Running")
+    task = asyncio.create_task(node.scanner.run())
+    await asyncio.sleep(0)
+    node.write(line("step 95/100") + line("step 100/100", 1))
+    node.observe("Succeeded")
+    await until(lambda: bool(node.reports) and node.reports[-1].is_last, "the end")
+    assert node.percents() == [95, 100]
+    node.scanner.observe("DELETED", {"metadata": {"uid": "u"}})
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert not node.scanner._pods and not node.scanner._done
 
 
 def test_a_deleted_pod_is_stopped_even_if_its_progress_fails() -> None:

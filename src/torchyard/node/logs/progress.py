@@ -1,7 +1,8 @@
 """Reports the progress that the containers of jobs print, from the ends of their logs.
 
 One loop looks at the sizes of all logs twice a second and reads only what was added: a follower of each log would cost
-more than the trainings' reports are worth. Of a program that prints much, only the end is read.
+more than the trainings' reports are worth. Of a program that prints much, only the end is read. The logs of a pod that
+has ended or is being deleted are read at once, because its directory may be gone at the next scan.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 
 from torchyard.api.objects import Object
 from torchyard.api.times import TimeError, parse_rfc3339
@@ -62,6 +65,8 @@ class ProgressScanner:
         self._root, self._publish = pods, publish
         self._pods: dict[str, _PodLogs] = {}
         self._done: set[str] = set()  # pods whose logs are read to the end
+        self._urgent: set[str] = set()  # pods whose logs are read before the next scan
+        self._has_urgent = asyncio.Event()
 
     def observe(self, change: str, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
@@ -70,6 +75,7 @@ class ProgressScanner:
             self._done.discard(uid)
             if logs is not None:
                 logs.is_deleted = True
+                self._hurry(uid)
             return
         if uid in self._done:
             return
@@ -88,23 +94,40 @@ class ProgressScanner:
             if container is not None and id:
                 container.current_id = id
         logs.has_ended = status.get("phase") in _ENDED
+        if logs.has_ended or pod["metadata"].get("deletionTimestamp"):
+            self._hurry(uid)
+
+    def _hurry(self, uid: str) -> None:
+        self._urgent.add(uid)
+        self._has_urgent.set()
 
     async def run(self) -> None:
+        next_scan = monotonic() + _SCAN_SECONDS
         while True:
-            await asyncio.sleep(_SCAN_SECONDS)
-            for number, (uid, logs) in enumerate(list(self._pods.items()), 1):
-                has_ended, is_deleted = logs.has_ended, logs.is_deleted  # before the last look at the logs
-                await self._scan(logs)
-                if is_deleted:
-                    del self._pods[uid]
-                elif has_ended:
-                    del self._pods[uid]
-                    if not logs.is_deleted:
-                        self._done.add(uid)
-                    now = datetime.now(UTC)
-                    self._publish(ProgressReport(logs.job, logs.replica, logs.rank, now, LOG, is_last=True))
-                if number % _WITHOUT_PAUSE == 0:
-                    await asyncio.sleep(0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(next_scan - monotonic()):
+                    await self._has_urgent.wait()
+            self._has_urgent.clear()
+            urgent, self._urgent = self._urgent, set()
+            if monotonic() >= next_scan:
+                await self._scan_all(list(self._pods))
+                next_scan = monotonic() + _SCAN_SECONDS
+            else:
+                await self._scan_all([uid for uid in urgent if uid in self._pods])
+
+    async def _scan_all(self, uids: list[str]) -> None:
+        for number, uid in enumerate(uids, 1):
+            logs = self._pods[uid]
+            is_over = logs.has_ended or logs.is_deleted  # before the last look at the logs
+            await self._scan(logs)
+            if is_over:
+                del self._pods[uid]
+                if not logs.is_deleted:
+                    self._done.add(uid)
+                now = datetime.now(UTC)
+                self._publish(ProgressReport(logs.job, logs.replica, logs.rank, now, LOG, is_last=True))
+            if number % _WITHOUT_PAUSE == 0:
+                await asyncio.sleep(0)
 
     async def _scan(self, logs: _PodLogs) -> None:
         for container in logs.containers.values():
