@@ -48,8 +48,12 @@ class ScriptedServer:
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
     ) -> ApiResponse:
         self.lists += 1
+        query = parse_qs(urlsplit(path).query)
+        start, limit = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
         metadata = {"resourceVersion": str(self.resource_version)}
-        return ApiResponse(200, orjson.dumps({"metadata": metadata, "items": self.items}), {})
+        if start + limit < len(self.items):
+            metadata["continue"] = str(start + limit)
+        return ApiResponse(200, orjson.dumps({"metadata": metadata, "items": self.items[start : start + limit]}), {})
 
     def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[dict[str, Any]], None]:
         return decode_watch_events(self.stream(path, accept=accept))
@@ -240,6 +244,22 @@ async def test_after_a_list_that_was_interrupted_the_next_one_reports_the_rest()
     async with running(informer):
         assert sorted(added) == sorted(f"p{number}" for number in range(1000))
         assert informer.count("all", "yes") == 1000
+
+
+async def test_a_long_list_is_trimmed_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Client, "PAGE", 2)
+    server = ScriptedServer(watch_list=False)
+    server.items = [pod(f"p{number}", 1) for number in range(5)]
+    pages_before: list[int] = []  # how many pages were requested when an object was trimmed
+
+    def trim(obj: Object) -> Object:
+        pages_before.append(server.lists)
+        return _name_only(obj)
+
+    informer = PackedInformer(Client(server, manager="test"), PODS, transform=trim)
+    async with running(informer):
+        assert pages_before == [1, 1, 2, 2, 3]
+        assert len(informer) == 5
 
 
 def _name_only(obj: Object) -> Object:

@@ -111,22 +111,41 @@ class Client:
         metadata_only: bool = False,
     ) -> ObjectList:
         """Return all matching objects, fetched page by page."""
+        items: list[Object] = []
+        resource_version = ""
+        pages = self.list_pages(ref, namespace, labels=labels, fields=fields, page=page, metadata_only=metadata_only)
+        async with aclosing(pages):
+            async for listed in pages:
+                items.extend(listed.items)
+                resource_version = listed.resource_version
+        return ObjectList(items, resource_version)
+
+    async def list_pages(
+        self,
+        ref: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        page: int | None = None,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[ObjectList, None]:
+        """Like `list`, but yield the pages, for callers that keep only a part of each object."""
         query: dict[str, str] = {"limit": str(self.PAGE if page is None else page)}
         if labels:
             query["labelSelector"] = labels
         if fields:
             query["fieldSelector"] = fields
         path = ref.path(namespace)
-        items: list[Object] = []
         while True:
             response = await self._send(
                 "GET", _with_query(path, query), accept=METADATA_LIST if metadata_only else JSON
             )
-            items.extend(response.get("items") or ())
             metadata = response.get("metadata") or {}
+            yield ObjectList(response.get("items") or [], metadata.get("resourceVersion", ""))
             token = metadata.get("continue")
             if not token:
-                return ObjectList(items, metadata.get("resourceVersion", ""))
+                return
             query["continue"] = token
             await asyncio.sleep(0)  # a server in this process answers without a pause
 

@@ -175,9 +175,14 @@ class Informer:
                 if error.status not in (400, 422):
                     raise
                 self._watch_list = False
-        listing = await self._client.list(self.ref, self._namespace, labels=self._labels, fields=self._fields)
-        objects = {self._key(obj): self._pack(self._trim(obj)) for obj in listing.items}
-        await self._replace(objects, listing.resource_version)
+        objects: dict[Key, Any] = {}
+        resource_version = ""
+        pages = self._client.list_pages(self.ref, self._namespace, labels=self._labels, fields=self._fields)
+        async with aclosing(pages):
+            async for page in pages:
+                objects |= {self._key(obj): self._pack(self._trim(obj)) for obj in page.items}
+                resource_version = page.resource_version
+        await self._replace(objects, resource_version)
         return None
 
     async def _list_by_watch(self) -> None:
