@@ -6,6 +6,7 @@ Prints the time of a step, and the sha256 of the model. `bare` is the framework 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import itertools
 import os
@@ -79,11 +80,8 @@ def transformers_trainer() -> torch.nn.Module:
 
 
 def lightning_trainer() -> torch.nn.Module:
-    pytorch: Any
-    if importlib.util.find_spec("lightning"):
-        from lightning import pytorch
-    else:
-        import pytorch_lightning as pytorch
+    name = "lightning.pytorch" if importlib.util.find_spec("lightning") else "pytorch_lightning"
+    pytorch: Any = importlib.import_module(name)
 
     from torchyard.elastic.lightning import ElasticStrategy
 

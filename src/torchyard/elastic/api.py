@@ -22,6 +22,7 @@ from torchyard.elastic.checkpoint.manager import Checkpoints
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.identity import ResumePolicy
 from torchyard.elastic.sidecar import start_sidecar
+from torchyard.elastic.worker.epoch_loop import EpochBatches, EpochLoop
 from torchyard.elastic.worker.hosted_loop import HostedLoop
 from torchyard.elastic.worker.leaving import leave_on_sigterm
 from torchyard.elastic.worker.own_loop import OwnLoop
@@ -245,8 +246,62 @@ class Job:
             snapshot_every=snapshot_every,
         )
         training = self._begin(model, optimizer, settings)
-        loop = self._loop = OwnLoop(training.trainer, model, optimizer, training.buffers)
+        loop = self._loop = OwnLoop(training.trainer, model, optimizer, training.buffers, also or {})
         return self._remember(close_after(training, self._run(training, loop.batches)))
+
+    def epochs(  # noqa: PLR0913  # all settings of a training, as keyword arguments
+        self,
+        model: torch.nn.Module,
+        optimizer: Any,
+        *,
+        data: Any,
+        batch: int | None = None,
+        micro_batches: int = 1,
+        epochs: int = 1,
+        mode: str = "strict",
+        backend: str = "gloo",
+        shuffle: bool = True,
+        sampler: Any = None,
+        clip_norm: float | None = None,
+        also: Mapping[str, Stateful] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        loaders: int | None = None,
+        prefetch: int = 2,
+        digest_every: int = 50,
+        checkpoints: Checkpoints | None = None,
+        snapshot_every: int = 0,
+    ) -> Iterator[tuple[int, EpochBatches]]:
+        """Yield epochs to a program that keeps its own loops: one over epochs, and in it one over batches.
+
+        The arguments are those of `train`. A scheduler that the program advances must be in `also`. What follows the
+        inner loop, for example `scheduler.step()` and an evaluation, runs once for every epoch.
+
+        Returns:
+            an iterator over the numbers of the epochs, from 0, and the batches of each: the micro-batches of this
+            worker, in place of the program's loader.
+        """
+        settings = TrainingSettings(
+            data=data,
+            batch=batch,
+            micro_batches=micro_batches,
+            epochs=epochs,
+            mode=mode,
+            backend=backend,
+            shuffle=shuffle,
+            sampler=sampler,
+            clip_norm=clip_norm,
+            also=also,
+            collate=collate,
+            loaders=loaders,
+            prefetch=prefetch,
+            digest_every=digest_every,
+            checkpoints=checkpoints,
+            snapshot_every=snapshot_every,
+        )
+        training = self._begin(model, optimizer, settings)
+        loop = self._loop = OwnLoop(training.trainer, model, optimizer, training.buffers, also or {})
+        steps = EpochLoop(training.trainer, loop, getattr(data, "dataset", data))
+        return self._remember(close_after(training, self._run(training, steps.epochs)))
 
     def host(
         self,
@@ -271,12 +326,14 @@ class Job:
 
     @contextmanager
     def step(self) -> Iterator[Job]:
-        """Compute one micro-batch of `batches` in a block: loss, backward, `optimizer.step()`.
+        """Compute one micro-batch of `batches` or `epochs` in a block: loss, backward, `optimizer.step()`.
 
         What follows `optimizer.step()` in the block runs once for every applied step.
         """
         if self._loop is None:
-            raise ElasticError("NotStarted", "job.step() needs job.batches(...)", hint="iterate over job.batches first")
+            raise ElasticError(
+                "NotStarted", "job.step() needs job.batches(...)", hint="iterate over job.batches or job.epochs first"
+            )
         with self._loop.step():
             yield self
 

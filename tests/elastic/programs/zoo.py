@@ -411,6 +411,25 @@ def own_loop() -> None:
             hold()
 
 
+@program
+def own_epochs() -> None:
+    model = mlp(nn.BatchNorm1d(16), nn.Dropout(0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    ema = torch.optim.swa_utils.AveragedModel(model)
+    loader = DataLoader(DATA, batch_size=BATCH, shuffle=True)
+    parts = {"schedule": schedule, "ema": ema}
+    for _, batches in job.epochs(model, optimizer, data=loader, micro_batches=4, epochs=EPOCHS, also=parts):
+        for inputs, labels in batches:
+            optimizer.zero_grad()
+            torch.autograd.backward(nn.functional.cross_entropy(model(inputs), labels))
+            optimizer.step()
+            hold()
+        schedule.step()
+        ema.update_parameters(model)
+        hold()
+
+
 if __name__ == "__main__":
     PROGRAMS[sys.argv[1]]()
     weights = job._started().state.capture().tensors[:2]

@@ -7,7 +7,7 @@ Reading order:
 - `startup_check`: refuses what would give a wrong or irreproducible model, before the first step.
 - `unchanged`: checks the same while training.
 - `trainer`: computes, reduces and applies one step after the other.
-- `own_loop`: the same for programs that keep their own loop.
+- `own_loop`, `epoch_loop`: the same for programs that keep their own loop, over all batches or over epochs.
 - `hosted_loop`: the same for frameworks, which apply updates themselves.
 - `progress_line`: prints how far the training is, in pods.
 - `leaving`: the signals of a worker.

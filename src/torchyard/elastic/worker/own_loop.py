@@ -7,15 +7,15 @@ for batch in job.batches(model, optimizer, data=loader, micro_batches=4):
         optimizer.step()
         scheduler.step()
 
-In the block, `optimizer.step()` adds the gradients of one micro-batch. After the last own one the step is reduced and
-applied. What follows in the block runs once for every applied step: for all other micro-batches, and when the world
-broke, the block ends there. A step that was not applied is simply delivered again.
+While the program has a micro-batch, `optimizer.step()` adds its gradients. After the last own one the step is reduced
+and applied. In a block of `step`, what follows runs once for every applied step: for all other micro-batches, and when
+the world broke, the block ends there. A step that was not applied is simply delivered again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ import torch
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.buffers import BufferWatch, MutableBuffers
 from torchyard.elastic.worker.trainer import Step, Trainer
+from torchyard.elastic.world.coordinator_client import WorkerStopped
 from torchyard.elastic.world.process_group import GroupBroken
 
 
@@ -39,46 +40,92 @@ class OwnLoop:
         model: the model.
         optimizer: the optimizer whose `step` the program calls.
         buffers: the buffers that a step averages.
+        also: further objects of the state, by name.
     """
 
-    def __init__(self, trainer: Trainer, model: torch.nn.Module, optimizer: Any, buffers: MutableBuffers) -> None:
+    def __init__(
+        self,
+        trainer: Trainer,
+        model: torch.nn.Module,
+        optimizer: Any,
+        buffers: MutableBuffers,
+        also: Mapping[str, Any],
+    ) -> None:
         self._trainer = trainer
-        self._optimizer = optimizer
         self._model = model
         self._buffers = buffers
+        self._intercepted = _InterceptedStep(optimizer, self._on_step)
+        self._also = dict(also)
         self._watch: BufferWatch | None = BufferWatch(model)
         self._micro: int | None = None
         self._own: list[int] = []
-        self._stepped = self._broken = self._rendezvous = False
+        self._stepped = self._broken = self._rendezvous = self._in_block = False
         self._begun = 0.0
+        self._stopped: WorkerStopped | None = None
         self.applied: Step | None = None
 
     def batches(self) -> Iterator[Any]:
-        """Yield the own micro-batches of one step after the other."""
+        """Yield the own micro-batches of one step after the other, to the last epoch."""
         trainer, runtime = self._trainer, self._trainer.runtime
         while runtime.step < trainer.sampler.steps:
-            step = runtime.step + 1
-            self._own = trainer.begin(step)
-            self._broken, self._rendezvous, self.applied = False, False, None
-            self._begun = time.perf_counter()
-            for micro in self._own:
-                self._add_empty_before(micro)
-                self._micro, self._stepped = micro, False
-                yield trainer.load(step, micro)
-                if not self._stepped:
-                    raise ElasticError(
-                        "NoStep",
-                        f"optimizer.step() was not called for micro-batch {micro} of step {step}",
-                        hint="compute the loss, call backward and optimizer.step() inside `with job.step():`; a "
-                        "GradScaler cannot be used there",
-                    )
-                if self._broken:
-                    break
-            if not self._own:
-                self._apply()
-            if not self._broken:
-                trainer.after_body(rendezvous=self._rendezvous)
+            yield from self.next_step()
+            self.after_step()
         trainer.end()
+
+    def next_step(self) -> Iterator[Any]:
+        """Yield the own micro-batches of the next step. It is not applied if the world breaks."""
+        trainer = self._trainer
+        step = trainer.runtime.step + 1
+        self._own = trainer.begin(step)
+        self._broken, self._rendezvous, self.applied = False, False, None
+        self._begun = time.perf_counter()
+        for micro in self._own:
+            self._add_empty_before(micro)
+            self._micro, self._stepped = micro, False
+            batch = trainer.load(step, micro)
+            before = self._versions()
+            with self._intercepted:
+                yield batch
+            self._raise_if_stopped()
+            self._check_body(step, micro, before)
+            if self._broken:
+                return
+        if not self._own:
+            self._apply()
+            self._raise_if_stopped()
+
+    def after_step(self) -> None:
+        """Compare, save, and change the world if it is due, unless the world broke in the step."""
+        if not self._broken:
+            self._trainer.after_body(rendezvous=self._rendezvous)
+
+    def _raise_if_stopped(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped
+
+    def _versions(self) -> dict[str, int]:
+        """Return numbers that change when the program changes an object of the state: they cost next to nothing."""
+        return {name: _version(part) for name, part in self._also.items()}
+
+    def _check_body(self, step: int, micro: int, before: dict[str, int]) -> None:
+        if not self._stepped:
+            raise ElasticError(
+                "NoStep",
+                f"optimizer.step() was not called for micro-batch {micro} of step {step}",
+                hint="call optimizer.step() for every batch: micro_batches is the gradient accumulation, so remove "
+                "that of the loop; a GradScaler cannot be used here",
+            )
+        if self._micro is None:  # in a block of `step`, which ends at optimizer.step() unless the step is applied
+            return
+        changed = [name for name, version in self._versions().items() if version != before[name]]
+        if changed:
+            raise ElasticError(
+                "ChangedPerBatch",
+                f"{changed[0]} was changed for micro-batch {micro} of step {step}, not once for the step: it would "
+                "depend on the number of workers",
+                hint="put the body of the loop into `with job.step():`; what follows optimizer.step() there runs once "
+                "for every step",
+            )
 
     def _add_empty_before(self, micro: int) -> None:
         """Micro-batches are added in order, also those without records."""
@@ -94,31 +141,31 @@ class OwnLoop:
             raise ElasticError(
                 "NoBatch", "job.step() was entered without a batch", hint="use it in the body of job.batches(...)"
             )
-        before = vars(self._optimizer).get("step")  # a scheduler may have replaced it
-        real = self._optimizer.step
-        self._optimizer.step = lambda *args, **kwargs: self._on_step(real)
+        self._in_block = True
         try:
             yield
         except _BlockEnds:
             pass
         finally:
             self._micro = None
-            if before is None:
-                del self._optimizer.step
-            else:
-                self._optimizer.step = before
+            self._in_block = False
 
-    def _on_step(self, real: Any) -> None:
-        step, micro = self._trainer.runtime.step + 1, self._micro
-        assert micro is not None
+    def _on_step(self) -> None:
+        micro = self._micro
+        if micro is None or self._stepped:
+            raise ElasticError(
+                "SecondStep",
+                "optimizer.step() was called twice for one batch",
+                hint="call it once for every batch of job.batches or job.epochs",
+            )
         self._check_buffers()
         self._stepped = True
-        self._trainer.add(step, micro)
-        if micro != self._own[-1]:
-            raise _BlockEnds
-        self._optimizer.step = real
-        self._apply()
-        if self._broken:
+        self._trainer.add(self._trainer.runtime.step + 1, micro)
+        last = micro == self._own[-1]
+        if last:
+            with self._intercepted.suspended():
+                self._apply()
+        if self._in_block and (self._broken or not last):
             raise _BlockEnds
 
     def _apply(self) -> None:
@@ -132,7 +179,10 @@ class OwnLoop:
             total, self._rendezvous = trainer.apply(trainer.runtime.step + 1)
         except GroupBroken as error:
             self._broken = True
-            trainer.retry(error)
+            try:
+                trainer.retry(error)
+            except WorkerStopped as stopped:  # not in the program's own code: the iterator raises it
+                self._stopped = stopped
             return
         self.applied = trainer.report(total)
 
@@ -146,3 +196,48 @@ class OwnLoop:
                 f"the forward pass changes the buffer {unknown[0]}, which job.batches cannot average over the workers",
                 hint="use job.train with a loss function, which finds such buffers",
             )
+
+
+def _version(part: Any) -> int:
+    if isinstance(part, torch.nn.Module):
+        return sum(tensor._version for tensor in (*part.parameters(), *part.buffers()))
+    return int(getattr(part, "last_epoch", 0))  # of a scheduler
+
+
+class _InterceptedStep:
+    """Replaces the `step` of an optimizer while the program has a micro-batch.
+
+    Args:
+        optimizer: the optimizer.
+        on_step: what its `step` does meanwhile.
+    """
+
+    def __init__(self, optimizer: Any, on_step: Any) -> None:
+        self._optimizer = optimizer
+        self._on_step = on_step
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        self._before = vars(self._optimizer).get("step")  # a scheduler may have replaced it
+
+        def step(*args: Any, **kwargs: Any) -> None:
+            self._optimizer._opt_called = True  # like the next line: without it, schedulers warn
+            self._on_step()
+
+        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+        self._optimizer.step = step
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is None:
+            vars(self._optimizer).pop("step", None)
+        else:
+            self._optimizer.step = self._before
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """The optimizer itself steps in this block."""
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
