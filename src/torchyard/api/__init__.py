@@ -26,6 +26,7 @@ Modules in reading order:
 - `go_format`: values in messages as Go's fmt and encoding/json print them
 - `merge_patch`: computing a merge patch
 - `progress`: where jobs show their progress
+- `usage_names`: names of what pods use beside cpu and memory
 - `torchrun`: the environment variables of torchrun
 - `patch`: applying strategic merge patches
 - `manifests`: reading manifests, and explaining what is wrong with them

@@ -1,4 +1,4 @@
-"""`yard top`: what the replicas of jobs use of CPU and memory."""
+"""`yard top`: what the replicas of jobs use of CPU, memory and GPUs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.cli.options import say
-from torchyard.cli.output import Output, OutputOption, Quiet, show_records
+from torchyard.cli.output import Output, OutputOption, Quiet, for_programs, show_records
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ _COLUMNS = {
     "memory": "MEMORY",
     "memoryLimit": "LIMIT",
     "gpus": "GPUS",
+    "gpuUse": "BUSY",
+    "gpuMemory": "GPU MEMORY",
 }
+_GPU_COLUMNS = ("gpuUse", "gpuMemory")
 _PERIOD_SECONDS = 2.0
 _CLEAR = "\033[H\033[J"
 
@@ -42,7 +45,7 @@ def top(
     output: OutputOption = Output.table,
     quiet: Quiet = False,
 ) -> None:
-    """Show what each replica of a job uses: CPU, memory, and the GPUs it has.
+    """Show what each replica of a job uses: CPU, memory, and its GPUs, with how busy they are where the node knows it.
 
     Example: yard top mnist -w
     """
@@ -54,7 +57,7 @@ def top(
             rows = await _rows(client, cluster, job)
             if watch and sys.stdout.isatty():
                 typer.echo(_CLEAR, nl=False)
-            show_records(rows, output, columns=_COLUMNS, empty="no job has running replicas")
+            _show(rows, output)
             if not watch:
                 return
             await asyncio.sleep(_PERIOD_SECONDS)
@@ -62,6 +65,23 @@ def top(
                 say("")
 
     cluster.run(work)
+
+
+def _show(rows: list[dict[str, Any]], output: Output) -> None:
+    if for_programs(output):
+        show_records(rows, output, columns={}, empty="")
+        return
+    has_gpus = output is Output.wide or any(row["gpus"] for row in rows)
+    columns = {name: title for name, title in _COLUMNS.items() if has_gpus or name not in _GPU_COLUMNS}
+    show_records(list(map(_for_people, rows)), output, columns=columns, empty="no job has running replicas")
+
+
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    """A replica without GPUs has no use of them; that of others may be unknown, which is not zero."""
+    if not row["gpus"]:
+        return row
+    use = "unknown" if row["gpuUse"] is None else f"{row['gpuUse']:.0%}"
+    return {**row, "gpuUse": use, "gpuMemory": row["gpuMemory"] or "unknown"}
 
 
 async def _rows(client: Client, cluster: Cluster, name: str) -> list[dict[str, Any]]:
@@ -80,10 +100,8 @@ def _runs(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") == "Running"
 
 
-async def _usage(client: Client, namespace: str) -> dict[str, dict[str, str]]:
+async def _usage(client: Client, namespace: str) -> dict[str, dict[str, Any]]:
     """The usage of all containers of each pod."""
-    from torchyard.api import quantity
-
     try:
         metrics = await client.raw("GET", f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods")
     except StatusError as error:
@@ -94,28 +112,49 @@ async def _usage(client: Client, namespace: str) -> dict[str, dict[str, str]]:
             hint="install metrics-server, or start the plane with a node",
             code="NoMetrics",
         ) from error
-    usage: dict[str, dict[str, str]] = {}
-    for pod in metrics["items"]:
+    return usage_of_pods(metrics["items"])
+
+
+def usage_of_pods(pods: list[Object]) -> dict[str, dict[str, Any]]:
+    """The usage of PodMetrics by the names of their pods."""
+    from torchyard.api import quantity
+    from torchyard.api.usage_names import GPU_MEMORY, GPUS
+
+    usage: dict[str, dict[str, Any]] = {}
+    for pod in pods:
         cpu = sum(quantity.parse(part["usage"].get("cpu", "0")).milli for part in pod["containers"])
         memory = sum(quantity.parse(part["usage"].get("memory", "0")).value for part in pod["containers"])
-        usage[pod["metadata"]["name"]] = {"cpu": f"{cpu}m", "memory": f"{memory / (1 << 20):.0f}Mi"}
+        parts = [part["usage"] for part in pod["containers"]]
+        busy = [quantity.parse(part[GPUS]).milli / 1000 for part in parts if GPUS in part]
+        gpu_memory = [quantity.parse(part[GPU_MEMORY]).value for part in parts if GPU_MEMORY in part]
+        usage[pod["metadata"]["name"]] = {
+            "cpu": f"{cpu}m",
+            "memory": f"{memory / (1 << 20):.0f}Mi",
+            "gpusBusy": sum(busy) if busy else None,
+            "gpuMemory": f"{sum(gpu_memory) / (1 << 20):.0f}Mi" if gpu_memory else None,
+        }
     return usage
 
 
-def _row(job: JobHandle, pod: Object, usage: dict[str, dict[str, str]]) -> dict[str, Any]:
+def _row(job: JobHandle, pod: Object, usage: dict[str, dict[str, Any]]) -> dict[str, Any]:
     from torchyard.core.run.state import short_name
 
     name = str(pod["metadata"]["name"])
     limits = [(part.get("resources") or {}).get("limits") or {} for part in pod["spec"]["containers"]]
+    gpus, used = _limit(limits, "nvidia.com/gpu"), usage.get(name, {})
+    busy = used.get("gpusBusy")
     return {
         "name": name,
         "job": job.name,
         "replica": short_name(name, job.name),
         "phase": (pod.get("status") or {}).get("phase") or "Pending",
-        **usage.get(name, {"cpu": None, "memory": None}),
+        "cpu": used.get("cpu"),
+        "memory": used.get("memory"),
         "cpuLimit": _limit(limits, "cpu"),
         "memoryLimit": _limit(limits, "memory"),
-        "gpus": _limit(limits, "nvidia.com/gpu"),
+        "gpus": gpus,
+        "gpuUse": None if busy is None or not gpus else busy / int(gpus),
+        "gpuMemory": used.get("gpuMemory"),
     }
 
 

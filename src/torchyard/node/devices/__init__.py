@@ -1,1 +1,1 @@
-"""GPUs: `nvidia` lists them and allocates them to containers."""
+"""GPUs: `nvidia` lists them and allocates them to containers, `utilization` reads how busy they are."""

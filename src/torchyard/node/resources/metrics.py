@@ -12,6 +12,8 @@ import psutil
 
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
+from torchyard.api.usage_names import GPU_MEMORY, GPUS
+from torchyard.node.devices.utilization import DeviceUse, UtilizationReader
 from torchyard.node.resources.usage import UsageSampler
 from torchyard.node.shim import records
 
@@ -28,6 +30,8 @@ class ResourceMetrics:
     def __init__(self, pods: Path) -> None:
         self._pods = pods
         self._sampler = UsageSampler()
+        self._gpus = UtilizationReader()
+        self._gpu_use: dict[str, DeviceUse] = {}
         self._owners: dict[str, tuple[PodRecord, str]] = {}
         self._cpu_times: list[tuple[float, float]] = []
         self._last = 0.0
@@ -51,6 +55,7 @@ class ResourceMetrics:
                     owners[key] = (pod_record, name)
         self._sampler.take(leaders)
         self._owners = owners
+        self._gpu_use = self._gpus.read(uuid for owner in owners.values() for uuid in _devices(*owner))
         times = psutil.cpu_times()
         idle = times.idle + getattr(times, "iowait", 0.0)
         self._cpu_times = [*self._cpu_times[-1:], (time.monotonic(), sum(times) - idle)]
@@ -76,8 +81,20 @@ class ResourceMetrics:
                 },
             )
             usage = {"cpu": f"{int(self._sampler.cpu(key) * 1e9)}n", "memory": f"{self._sampler.memory(key) >> 10}Ki"}
-            item["containers"].append({"name": name, "usage": usage})
+            item["containers"].append({"name": name, "usage": {**usage, **self._gpu_usage(pod_record, name)}})
         return list(by_pod.values())
+
+    def _gpu_usage(self, record: PodRecord, container: str) -> dict[str, str]:
+        """How many of its GPUs a container keeps busy, and their memory; nothing if the driver does not say."""
+        use = [self._gpu_use.get(uuid) for uuid in _devices(record, container)]
+        busy = [each.busy for each in use if each is not None and each.busy is not None]
+        memory = [each.memory for each in use if each is not None and each.memory is not None]
+        usage = {}
+        if use and len(busy) == len(use):
+            usage[GPUS] = f"{round(sum(busy) * 1000)}m"
+        if use and len(memory) == len(use):
+            usage[GPU_MEMORY] = f"{sum(memory) >> 10}Ki"
+        return usage
 
     def node(self, name: str) -> Object:
         cores = 0.0
@@ -91,6 +108,10 @@ class ResourceMetrics:
             "window": _window(_SAMPLE_SECONDS),
             "usage": {"cpu": f"{int(cores * 1e9)}n", "memory": f"{(memory.total - memory.available) >> 10}Ki"},
         }
+
+
+def _devices(record: PodRecord, container: str) -> list[str]:
+    return (record.get("devices") or {}).get(container, [])
 
 
 def _window(seconds: float) -> str:
