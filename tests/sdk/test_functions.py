@@ -199,17 +199,22 @@ with Yard() as yard:
     assert "yard logs broken-" in why and why.endswith("None {}")
 
 
+LINK = "http://localhost:6006/?a=1&b=2"
+
+
 async def test_the_asynchronous_form(plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(TRAIN)
     async with AsyncYard(kubeconfig=plane.kubeconfig) as yard:
-        job = await yard.run("train.py", "--lr", "0.5", name="by-async", env={"A": "b"})
+        job = await yard.run("train.py", "--lr", "0.5", name="by-async", env={"A": "b", "TENSORBOARD_URL": LINK})
         assert [line.text async for line in job.all_logs()] == ["step 1/1 loss=0.5"]
         assert (await job.wait(seconds=120)).succeeded
         assert [row async for row in job.metric_rows("0")] == [{"loss": 0.5}]
         view = await job.view()
         assert [replica["exitCode"] for replica in view.replicas] == [0] and view.curves() == {"loss": [0.5]}
         assert "by-async Succeeded" in job._repr_html_()
+        assert await job.links() == [("TensorBoard", LINK)]
+        assert 'href="http://localhost:6006/?a=1&amp;b=2"' in job._repr_html_()
         assert any(event.reason == "SuccessfulCreatePod" for event in await job.events())
         assert (await job.summary()).state == "Succeeded"
         with pytest.raises(YardError, match="already exists"):

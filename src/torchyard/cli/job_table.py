@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from torchyard.api.times import human_duration
 from torchyard.core.run.state import has_controller
-from torchyard.core.run.summary import JobSummary, summarize
+from torchyard.core.run.summary import JobSummary, summarize_with_links
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.kube.job_lookup import KINDS, served_kinds
@@ -39,7 +39,11 @@ class JobTable:
 
     def _header(self) -> list[str]:
         columns = ["NAME", "KIND", "STATE", "REPLICAS", "QUEUE", "AGE", "PROGRESS"]
-        return [*(["NAMESPACE"] if self._with_namespace else []), *columns, *(["MESSAGE"] if self._wide else [])]
+        return [
+            *(["NAMESPACE"] if self._with_namespace else []),
+            *columns,
+            *(["MESSAGE", "LINKS"] if self._wide else []),
+        ]
 
     def _row(self, summary: JobSummary) -> list[str]:
         cells = [
@@ -54,7 +58,7 @@ class JobTable:
         return [
             *([summary.namespace] if self._with_namespace else []),
             *cells,
-            *([summary.message] if self._wide else []),
+            *([summary.message, " ".join(link.url for link in summary.links)] if self._wide else []),
         ]
 
 
@@ -86,7 +90,7 @@ async def watch_jobs(
 def _summaries(informers: dict[str, Informer]) -> list[JobSummary]:
     now = datetime.now(UTC)
     return [
-        summarize({"kind": kind, **obj}, now)
+        summarize_with_links({"kind": kind, **obj}, now)
         for kind, informer in informers.items()
         for obj in sorted(informer.all(), key=lambda obj: (obj["metadata"]["namespace"], obj["metadata"]["name"]))
         if not has_controller(obj)

@@ -42,7 +42,7 @@ def ps(
 
     async def work(client: Client) -> None:
         from torchyard.cli.job_table import JobTable, watch_jobs
-        from torchyard.core.run.summary import summarize
+        from torchyard.core.run.summary import summarize_with_links
         from torchyard.kube.job_lookup import list_jobs
 
         table = JobTable(with_namespace=all_namespaces, wide=output is Output.wide)
@@ -52,7 +52,9 @@ def ps(
         jobs = await list_jobs(client, space, labels=selector)
         now = datetime.now(UTC)
         positions = await _read_positions(client, jobs)
-        summaries = [summarize(job.object, now, positions.get(job.object["metadata"]["uid"])) for job in jobs]
+        summaries = [
+            summarize_with_links(job.object, now, positions.get(job.object["metadata"]["uid"])) for job in jobs
+        ]
         if output is Output.name:
             _print_lines([job.qualified_name for job in jobs])
         elif output in (Output.json, Output.yaml):
@@ -95,6 +97,7 @@ def _record(summary: JobSummary) -> dict[str, Any]:
         "queuePosition": summary.queue_position,
         "ageSeconds": int(summary.age.total_seconds()),
         "message": summary.message,
+        "links": [link._asdict() for link in summary.links],
     }
 
 
@@ -149,14 +152,14 @@ def events(cluster: Cluster, job: JobName, output: OutputOption = Output.table, 
 
 @with_cluster
 def why(cluster: Cluster, job: JobName, output: OutputOption = Output.table, quiet: Quiet = False) -> None:
-    """Say why a job waits or has failed, and which command shows more.
+    """Say why a job waits or has failed, which command shows more, and which experiment trackers it names.
 
     Example: yard why mnist
     """
     record = cluster.run_with_job(job, _explain)
     output = Output.name if quiet else output
     if output in (Output.table, Output.wide):
-        _print_lines(record["reasons"])
+        _print_lines([*record["reasons"], *(f"{link['tracker']}: {link['url']}" for link in record["links"])])
     else:
         show_records([record], output, columns={}, empty="")
 
@@ -175,7 +178,9 @@ def _print_events(job: str, records: list[JobEvent]) -> None:
 
 async def _explain(client: Client, job: JobHandle) -> Record:
     from torchyard.core.run.state import run_state
+    from torchyard.core.run.tracking import tracking_links
     from torchyard.jobs.actions import read_reasons
 
     reasons = await read_reasons(client, job)
-    return {"name": job.qualified_name, "state": run_state(job.object).state, "reasons": reasons}
+    links = [link._asdict() for link in tracking_links(job.object)]
+    return {"name": job.qualified_name, "state": run_state(job.object).state, "reasons": reasons, "links": links}

@@ -21,7 +21,8 @@ from torchyard.core.run.metrics import last_metrics, parse_metrics
 from torchyard.core.run.progress import TrainingProgress, parse_progress
 from torchyard.core.run.ranks import choose_replicas
 from torchyard.core.run.state import RunState, default_container, run_state
-from torchyard.core.run.summary import JobSummary, summarize
+from torchyard.core.run.summary import JobSummary, summarize_with_links
+from torchyard.core.run.tracking import TrackingLink, tracking_links
 from torchyard.jobs import actions
 from torchyard.jobs.actions import JobEvent, read_events, read_reasons
 from torchyard.jobs.follow_logs import stream_logs
@@ -79,7 +80,11 @@ class AsyncJob:
 
     async def summary(self) -> JobSummary:
         """Read the object and return one line about it: state, replicas, queue, age."""
-        return summarize(await self._read(), datetime.now(UTC))
+        return summarize_with_links(await self._read(), datetime.now(UTC))
+
+    async def links(self) -> list[TrackingLink]:
+        """Read the object and return links to the experiment trackers that its environment names."""
+        return list(tracking_links(await self._read()))
 
     async def pods(self) -> list[Object]:
         """Return the pods of the job, sorted by name."""

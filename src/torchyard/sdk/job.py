@@ -9,6 +9,7 @@ from torchyard.api.objects import Object
 from torchyard.core.run.progress import TrainingProgress
 from torchyard.core.run.state import RunState
 from torchyard.core.run.summary import JobSummary
+from torchyard.core.run.tracking import TrackingLink
 from torchyard.jobs.actions import JobEvent
 from torchyard.sdk.async_job import AsyncJob
 from torchyard.sdk.event_loop_thread import EventLoopThread
@@ -42,6 +43,10 @@ class Job:
     def summary(self) -> JobSummary:
         """Read the object and return one line about it: state, replicas, queue, age."""
         return self._loop.run(self._job.summary())
+
+    def links(self) -> list[TrackingLink]:
+        """Read the object and return links to the experiment trackers that its environment names."""
+        return self._loop.run(self._job.links())
 
     def pods(self) -> list[Object]:
         """Return the pods of the job, sorted by name."""

@@ -13,7 +13,7 @@ from torchyard.api.objects import Object
 from torchyard.api.times import human_duration
 from torchyard.core.run.ranks import choose_replicas
 from torchyard.core.run.record import ReplicaRecord, replica_record
-from torchyard.core.run.summary import JobSummary, summarize
+from torchyard.core.run.summary import JobSummary, summarize_with_links
 from torchyard.kube.job_lookup import JobHandle
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class JobSnapshot:
         rows = [
             [replica["name"], replica["phase"], _exit_code(replica), replica["reason"]] for replica in self.replicas
         ]
-        parts = [title, html_table(["replica", "status", "exit", "reason"], rows) if rows else ""]
+        parts = [title, _links(self.summary), html_table(["replica", "status", "exit", "reason"], rows) if rows else ""]
         parts += [_curve(name, values) for name, values in list(self.curves().items())[:_MAX_CURVES]]
         return f"<div>{''.join(parts)}</div>"
 
@@ -77,7 +77,7 @@ def job_view(job: JobHandle, pods: list[Object], metrics: Sequence[dict[str, flo
     """What a job and its pods look like now."""
     now = datetime.now(UTC)
     replicas = tuple(replica_record(pod, job.name, now) for pod in choose_replicas(pods, job.name))
-    return JobSnapshot(summarize(job.object, now), replicas, tuple(metrics))
+    return JobSnapshot(summarize_with_links(job.object, now), replicas, tuple(metrics))
 
 
 def jobs_html(summaries: Sequence[JobSummary]) -> str:
@@ -93,6 +93,13 @@ def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _links(job: JobSummary) -> str:
+    return "".join(
+        f' <a href="{escape(link.url)}" target="_blank" rel="noopener noreferrer">{escape(link.tracker)}</a>'
+        for link in job.links
+    )
 
 
 def _title(job: JobSummary) -> str:

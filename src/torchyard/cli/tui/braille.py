@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -53,7 +54,8 @@ def _bounds(points: list[Point]) -> tuple[float, float, float, float]:
     left, low, right, high = min(xs), min(ys), max(xs), max(ys)
     if high <= low:
         margin = abs(high) * 0.05 or 1.0
-        low, high = low - margin, high + margin
+        largest = sys.float_info.max
+        low, high = max(low - margin, -largest), min(high + margin, largest)
     return left, low, max(right, left), high
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from torchyard.api.objects import Object
 from torchyard.api.progress import progress_text_of
 from torchyard.core.run.state import job_statuses, run_state
+from torchyard.core.run.tracking import TrackingLink, tracking_links
 from torchyard.core.run.waiting import queue_name
 
 
@@ -26,6 +27,7 @@ class JobSummary:
     message: str = ""
     progress: str = ""
     queue_position: int | None = None  # from 0, as Kueue counts; None: it does not wait, or nobody may know
+    links: tuple[TrackingLink, ...] = ()
 
 
 def summarize(obj: Object, now: datetime, queue_position: int | None = None) -> JobSummary:
@@ -46,6 +48,11 @@ def summarize(obj: Object, now: datetime, queue_position: int | None = None) -> 
         progress_text_of(obj),
         queue_position,
     )
+
+
+def summarize_with_links(obj: Object, now: datetime, queue_position: int | None = None) -> JobSummary:
+    """As `summarize`, with links to experiment trackers, for which the pod templates are read."""
+    return replace(summarize(obj, now, queue_position), links=tracking_links(obj))
 
 
 def count_replicas(obj: Object) -> tuple[int, int]:
