@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
+
+import pytest
 
 from torchyard.api.gvr import EVENTS
-from torchyard.kube.client import Client
+from torchyard.kube.client import ApiResponse, Client, Transport
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
@@ -99,3 +102,34 @@ async def test_events_of_another_component_are_not_counted(tmp_path: Path) -> No
             ("other", 1),
             ("test", 1),
         ]
+
+
+class _SlowServer:
+    """A transport whose creates take a minute of the recorder's clock, and no time."""
+
+    def __init__(self) -> None:
+        self.seconds, self.created = 0.0, 0
+
+    async def request(self, method: str, path: str, **_: Any) -> ApiResponse:
+        if method == "POST":
+            self.seconds += 60.0
+            self.created += 1
+        return ApiResponse(200, b'{"metadata":{},"items":[]}', {})
+
+
+async def test_the_pause_after_a_slow_write_ends_with_the_work_that_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, work = _SlowServer(), ["pending"]
+    monkeypatch.setattr("torchyard.kube.event_recorder.time.perf_counter", lambda: server.seconds)
+    recorder = EventRecorder(Client(cast(Transport, server), manager="test"), "test", is_busy=lambda: bool(work))
+    for number in range(3):
+        recorder.event(JOB, "Normal", "Happened", str(number))
+    task = asyncio.create_task(recorder.run())
+    while not server.created:
+        await asyncio.sleep(0)
+    assert server.created == 1  # the others wait for nine minutes, or until there is nothing more important
+    work.clear()
+    while recorder.pending:
+        await asyncio.sleep(0.01)
+    assert server.created == 3
+    task.cancel()
+    await asyncio.wait([task])

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _CACHE_SIZE = 4096
 # While other work is pending, pause this many times as long as the write took.
-_BUSY_PAUSE_FACTOR = 9.0
+_BUSY_PAUSE_FACTOR, _BUSY_CHECK_SECONDS = 9.0, 0.1
 _MESSAGE_LIMIT = 1024
 # client-go's limits: so many repetitions of an event are written at once, and then one every five minutes.
 _BURST, _REFILL_SECONDS = 25.0, 300.0
@@ -138,11 +138,19 @@ class EventRecorder:
                 )
             finally:
                 self._is_writing = False
-            if self._is_busy():
-                await asyncio.sleep((time.perf_counter() - started) * _BUSY_PAUSE_FACTOR)
+            await self._rest((time.perf_counter() - started) * _BUSY_PAUSE_FACTOR)
             if self._dropped and self._queue.empty():
                 log.warning("events were dropped: count=%d", self._dropped)
                 self._dropped = 0
+
+    async def _rest(self, seconds: float) -> None:
+        """Leave the time to more important work, as long as there is some: a slow server would make long pauses."""
+        end = time.perf_counter() + seconds
+        while self._is_busy():
+            left = end - time.perf_counter()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, _BUSY_CHECK_SECONDS))
 
     async def _write(self, event: PendingEvent) -> None:
         if event.namespace not in self._read:
