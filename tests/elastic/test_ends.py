@@ -15,6 +15,7 @@ from unittest.mock import MagicMock
 import pytest
 from tests.elastic.conftest import PROGRAMS, digest_of
 from tests.elastic.forked_workers import ForkServer, SmallJob
+from tests.elastic.small_disk import fill, small_disk
 
 from torchyard.elastic.chaos import ChaosJob, count_applied_records
 from torchyard.elastic.checkpoint import files
@@ -106,12 +107,45 @@ def test_a_job_that_cannot_be_right_ends_and_says_why(
     assert words in outcome.message
 
 
-def test_a_checkpoint_that_cannot_be_saved_fails_the_job(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a directory")
-    with ChaosJob(options(tmp_path / "job", "--checkpoints", str(tmp_path / "file" / "kept"))) as chaos:
-        stop = chaos.wait(120)
-    assert stop.cause == "failed", (stop, chaos.output)
-    assert "the checkpoint of step 24 could not be saved" in stop.message
+def test_checkpoints_that_cannot_be_saved_fail_the_job_and_kill_no_worker(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    """On a full disk; where this process may not mount one, in a directory that cannot be created."""
+    with small_disk(tmp_path / "disk") as disk:
+        if disk is None:
+            (tmp_path / "file").touch()
+        else:
+            fill(disk / "filler")
+        kept = disk / "kept" if disk else tmp_path / "file" / "kept"
+        job = SmallJob(fork_server, [LOOP, "--checkpoints", str(kept)], tmp_path, workers=2)
+        codes = [fork_server.wait(pid) for pid in job.pids.values()]
+        outcome = job.server.coordinator.outcome
+        job.close()
+        left = [path for path in kept.rglob("*") if path.is_file()]
+    assert outcome is not None
+    assert (outcome.cause, codes) == ("failed", [1, 1])
+    assert "the checkpoint of step 24 could not be saved" in outcome.message
+    assert disk is None or "No space left on device" in outcome.message
+    assert not left
+
+
+def test_a_disk_that_is_full_for_a_while_costs_only_its_checkpoints(tmp_path: Path, fork_server: ForkServer) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        if disk is None:
+            pytest.skip("this process may not mount a small disk")
+        fill(disk / "filler")
+        program = [LOOP, "--checkpoints", str(disk / "kept"), "--hold", str(tmp_path / "go")]
+        job = SmallJob(fork_server, program, tmp_path, workers=2)
+        job.wait_until(lambda: "checkpoint not saved: step=4" in job.output.read_text())
+        (disk / "filler").unlink()
+        output = job.finish()
+        saved = files.newest_valid(disk / "kept")
+        incomplete = list((disk / "kept").glob("*.writing"))
+    assert len(job.pids) == 2
+    assert digest_of(output) == _alone(fork_server, tmp_path)
+    assert saved is not None
+    assert saved[1].step == 24
+    assert not incomplete
 
 
 def test_every_checkpoint_is_saved_also_while_the_writer_starts(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ import os
 import random
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.elastic.conftest import digest_of
 from tests.elastic.forked_workers import ForkServer, SmallJob
+from tests.elastic.small_disk import fill, small_disk
 from tests.elastic.test_programs import NAMES, TOLERANCE, ZOO, reference  # noqa: F401  # a fixture
 
 from torchyard.elastic.chaos import count_applied_records
@@ -31,21 +31,6 @@ if importlib.util.find_spec("numpy") is None:
 SEEDS = range(500 if os.environ.get("TORCHYARD_TESTS") == "full" else 4)
 LEASE = 2.0
 """Short, so that a stopped worker is expelled; the lease grows if a slow machine needs it."""
-DISK_BYTES = 1 << 20
-
-
-@contextmanager
-def small_disk(directory: Path) -> Iterator[Path | None]:
-    """A disk of one megabyte; None where this process may not mount one."""
-    directory.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "torchyard-test", str(directory)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        yield None
-        return
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 class CoordinatorClock:
@@ -125,9 +110,7 @@ class Faults:
         if self._filler.exists():
             self._filler.unlink()
             return
-        with self._filler.open("wb", buffering=0) as file, suppress(OSError):
-            while file.write(bytes(4096)):
-                pass
+        fill(self._filler)
 
     def run(self, count: int) -> list[str]:
         """Cause `count` faults, and return their names."""

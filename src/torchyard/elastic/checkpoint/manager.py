@@ -247,8 +247,9 @@ class CheckpointManager(RestoreSource):
         """Wait until the checkpoint of the last step is durable: it belongs to the job. Raise if it cannot be saved."""
         self._stager.wait()
         for pause in (*RETRY_AFTER, None):
-            self._writer.close()
+            self._writer.wait_until_saved()
             if self._failed is None:
+                self._writer.close()
                 return
             step, error = self._failed
             staged = newest_staged(self._memory, self._owner)

@@ -77,23 +77,37 @@ class CheckpointWriter:
                 self._continue()
                 self._changed.wait(CONTINUE_EVERY)
 
+    def wait_until_saved(self) -> None:
+        """Wait until every request was answered; the process stays for further ones."""
+        with self._changed:
+            while self._unsaved:
+                self._continue()
+                self._changed.wait(CONTINUE_EVERY)
+
     def _read_replies(self, process: subprocess.Popen[str], replies: IO[str]) -> None:
         for line in replies:
             reply: SaveReply = json.loads(line)
             with self._changed:
                 self._unread = {path: step for path, step in self._unread.items() if step != reply["step"]}
-                if not reply["read"]:
-                    self._unsaved.pop(reply["step"], None)
                 self._changed.notify_all()
             if not reply["read"]:
-                self._on_reply(reply)
+                self._answer(reply)
         code = process.wait()
+        error = f"the writer process ended with code {code}"
         with self._changed:
-            unsaved, self._unsaved, self._unread = list(self._unsaved), {}, {}
+            unsaved, self._unread = list(self._unsaved), {}
             self._changed.notify_all()
         for step in unsaved:
-            error = f"the writer process ended with code {code}"
-            self._on_reply({"step": step, "path": "", "sha256": "", "error": error, "read": False})
+            self._answer({"step": step, "path": "", "sha256": "", "error": error, "read": False})
+
+    def _answer(self, reply: SaveReply) -> None:
+        """Report a reply; only then nothing waits for it any more."""
+        try:
+            self._on_reply(reply)
+        finally:
+            with self._changed:
+                self._unsaved.pop(reply["step"], None)
+                self._changed.notify_all()
 
     def _continue(self) -> None:
         if self._process is not None and self._process.poll() is None:
