@@ -76,8 +76,10 @@ def _busy(library: Any, handle: Any) -> float | None:
 
 
 def _memory(library: Any, handle: Any) -> int | None:
+    # The second version leaves out what the driver has reserved, as nvidia-smi does.
+    version = [library.nvmlMemory_v2] if hasattr(library, "nvmlMemory_v2") else []
     try:
-        return int(library.nvmlDeviceGetMemoryInfo(handle).used)
+        return int(library.nvmlDeviceGetMemoryInfo(handle, *version).used)
     except library.NVMLError:
         return None
 
