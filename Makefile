@@ -88,7 +88,7 @@ $(TRAIN_VENV)/.tried: requirements/train.txt requirements/train-tests.txt requir
 
 # Hugging Face, TRL, Lightning and streaming datasets, on the torch of the training environment. Some of them pin other
 # versions of what is there already: those are installed without their dependencies.
-FRAMEWORKS_TESTS := tests/elastic/test_frameworks.py tests/elastic/test_streaming.py
+FRAMEWORKS_TESTS := tests/elastic/test_frameworks.py tests/elastic/test_examples.py tests/elastic/test_streaming.py
 FRAMEWORKS_PIP := $(FRAMEWORKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 frameworks-venv: $(FRAMEWORKS_VENV)/.tried
 

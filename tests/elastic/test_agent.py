@@ -46,3 +46,22 @@ def test_contradictory_world_limits_are_refused_with_a_hint(options: RunOptions,
 @pytest.mark.parametrize(("code", "description"), [(0, "exited with code 0"), (-9, "was ended by SIGKILL")])
 def test_an_exit_code_is_described_in_words(code: int, description: str) -> None:
     assert describe_exit(code) == description
+
+
+def test_a_missing_torch_is_named_in_one_line_before_the_output_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('torch is hidden')")
+    (tmp_path / "program.py").write_text("import torch")
+    command = [sys.executable, "-m", "torchyard.elastic", "run", "-n", "1", "--dir", str(tmp_path / "job"), "--"]
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [*command, sys.executable, str(tmp_path / "program.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == f"torch cannot be imported: interpreter={sys.executable} error=torch is hidden"
+    assert lines[1].startswith("failed: 3 workers in a row failed right after their start")

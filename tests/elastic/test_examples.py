@@ -1,9 +1,10 @@
-"""PyTorch's own examples, written anew: with at most three changed lines they are elastic, with the same model."""
+"""PyTorch's own examples and one of Accelerate, written anew: with three changed lines they are elastic."""
 
 from __future__ import annotations
 
 import ast
 import difflib
+import importlib.util
 import socket
 from pathlib import Path
 
@@ -14,9 +15,15 @@ from tests.elastic.forked_workers import ForkServer, SmallJob
 from torchyard.elastic.chaos import count_applied_records
 
 pytestmark = pytest.mark.train
-EXAMPLES = ["mnist", "imagenet", "mingpt"]
+EXAMPLES = ["mnist", "imagenet", "mingpt", "accelerated"]
 FOLDER = PROGRAMS / "examples"
 STEPS_PER_EPOCH = 5
+
+
+@pytest.fixture(autouse=True)
+def packages(request: pytest.FixtureRequest) -> None:
+    if "accelerated" in request.node.name and importlib.util.find_spec("accelerate") is None:
+        pytest.skip("the package accelerate is not installed in this environment (see frameworks-venv in the Makefile)")
 
 
 def statements(path: Path) -> list[str]:

@@ -162,9 +162,45 @@ def loss_with_put(batch: Any) -> torch.Tensor:
     return torch.zeros(4, requires_grad=True).clone().put_(torch.tensor([0, 0]), batch[0][0, :2]).sum()
 
 
+class _OwnBatches(torch.utils.data.BatchSampler):
+    """Batches of different sizes."""
+
+
+def loader_with(kind: type[torch.utils.data.BatchSampler]) -> Any:
+    sampler = kind(torch.utils.data.SequentialSampler(DATA), 24, False)
+    return torch.utils.data.DataLoader(DATA, batch_sampler=sampler)
+
+
+def test_the_batch_sampler_of_torch_is_taken_over() -> None:
+    models = []
+    for data, batch in ((DATA, 24), (loader_with(torch.utils.data.BatchSampler), None)):
+        net, optimizer = parts()
+        list(elastic.join(seed=1).train(net, optimizer, loss=loss_with(net), data=data, batch=batch, shuffle=False))
+        models.append(weights(net))
+    assert torch.equal(*models)
+
+
+def test_a_model_that_is_sharded_with_fsdp2_is_refused() -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]  # torch does not export it to mypy
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        net, _ = parts()
+        fully_shard(net, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (1,)))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with pytest.raises(ElasticError, match=r"0\.weight is a part of a parameter") as caught:
+            elastic.join().train(net, optimizer, loss=loss_with(net), data=DATA, batch=8)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert "remove fully_shard" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "hint"),
     [
+        ({"data": loader_with(_OwnBatches), "batch": None}, "BatchSampler", "a sampler instead of the batch_sampler"),
+        ({"also": {"counter": [1]}}, "NotStateful", "optimizers, schedulers, scalers"),
         ({"model": _Wrapped()}, "WrappedModel", "remove the wrapper"),
         ({"data": _Endless()}, "NotReadable", "elastic.Streams"),
         ({"backend": "mpi"}, "BadBackend", "gloo, nccl"),
@@ -175,9 +211,9 @@ def loss_with_put(batch: Any) -> torch.Tensor:
 )
 def test_unsupported_arguments_of_train_are_refused_with_a_hint(changes: dict[str, Any], code: str, hint: str) -> None:
     net, optimizer = parts()
-    arguments = {"model": net, "loss": loss_with(net), "data": DATA} | changes
+    arguments: dict[str, Any] = {"model": net, "loss": loss_with(net), "data": DATA, "batch": 8} | changes
     with pytest.raises(ElasticError) as caught:
-        list(elastic.join().train(arguments.pop("model"), optimizer, batch=8, **arguments))
+        list(elastic.join().train(arguments.pop("model"), optimizer, **arguments))
     assert caught.value.code == code
     assert hint in caught.value.hint
 

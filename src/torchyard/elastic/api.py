@@ -246,7 +246,7 @@ class Job:
             snapshot_every=snapshot_every,
         )
         training = self._begin(model, optimizer, settings)
-        loop = self._loop = OwnLoop(training.trainer, model, optimizer, training.buffers, also or {})
+        loop = self._own_loop(training, model, optimizer, settings)
         return self._remember(close_after(training, self._run(training, loop.batches)))
 
     def epochs(  # noqa: PLR0913  # all settings of a training, as keyword arguments
@@ -299,9 +299,23 @@ class Job:
             snapshot_every=snapshot_every,
         )
         training = self._begin(model, optimizer, settings)
-        loop = self._loop = OwnLoop(training.trainer, model, optimizer, training.buffers, also or {})
+        loop = self._own_loop(training, model, optimizer, settings)
         steps = EpochLoop(training.trainer, loop, getattr(data, "dataset", data))
         return self._remember(close_after(training, self._run(training, steps.epochs)))
+
+    def _own_loop(
+        self, training: Training, model: torch.nn.Module, optimizer: Any, settings: TrainingSettings
+    ) -> OwnLoop:
+        device = getattr(settings.data, "device", None)  # of a loader of Accelerate
+        self._loop = OwnLoop(
+            training.trainer,
+            model,
+            optimizer,
+            training.buffers,
+            also=settings.also or {},
+            device=device if isinstance(device, torch.device) else None,
+        )
+        return self._loop
 
     def host(
         self,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from torchyard.elastic.errors import ElasticError
@@ -134,16 +134,11 @@ def _from_loader(
     seed: int,
 ) -> DataSource:
     _check_dataset(loader.dataset)
-    if loader.batch_size is None:
-        raise ElasticError(
-            "BatchSampler",
-            "the DataLoader has a batch_sampler or batch_size=None: its batches have no fixed number of records",
-            hint="give the DataLoader a batch_size, and a sampler instead of the batch_sampler",
-        )
-    if batch is not None and batch != loader.batch_size:
+    batches = _batches_of(loader)
+    if batch is not None and batch != batches.batch_size:
         raise ElasticError(
             "TwoBatches",
-            f"batch is {batch}, but the DataLoader has batch_size={loader.batch_size}",
+            f"batch is {batch}, but the DataLoader has batch_size={batches.batch_size}",
             hint="pass the number of records in a step once; with DistributedDataParallel it was batch_size x ranks",
         )
     default = torch.utils.data.default_collate
@@ -151,24 +146,40 @@ def _from_loader(
     source = DataSource(
         stream or loader.dataset,
         0 if stream is not None else len(loader.dataset),  # type: ignore[arg-type]  # checked above
-        loader.batch_size,
+        batches.batch_size,
         shuffle=False,
         collate=collate or (None if loader.collate_fn is default else loader.collate_fn),
         loaders=loader.num_workers if loaders is None else loaders,
         on_start=loader.worker_init_fn,
     )
     if stream is not None:
-        if loader.drop_last:
+        if batches.drop_last:
             raise ElasticError(
                 "StreamDropLast",
                 "drop_last cannot be used with a streaming dataset",
                 hint="remove drop_last: the last step of an epoch has the remaining records",
             )
         return _of_shards(source, stream, shuffle=False)
-    source = _with_sampler(source, loader.sampler, seed=seed)
-    if loader.drop_last:
+    source = _with_sampler(source, batches.sampler, seed=seed)
+    if batches.drop_last:
         source = _without_rest(source, seed=seed)
     return source
+
+
+def _batches_of(loader: DataLoader[Any]) -> Any:
+    """Return what has the batch size, the sampler and `drop_last` of a loader.
+
+    Torch's own BatchSampler says the same as these arguments of a loader; Accelerate passes it.
+    """
+    if loader.batch_size is not None:
+        return loader
+    if type(loader.batch_sampler) is BatchSampler:
+        return loader.batch_sampler
+    raise ElasticError(
+        "BatchSampler",
+        "the DataLoader has a batch_sampler of its own or batch_size=None: its batches have no fixed number of records",
+        hint="give the DataLoader a batch_size, and a sampler instead of the batch_sampler",
+    )
 
 
 def _with_sampler(source: DataSource, sampler: Any, *, seed: int) -> DataSource:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.buffers import BufferWatch, MutableBuffers
@@ -41,6 +42,7 @@ class OwnLoop:
         optimizer: the optimizer whose `step` the program calls.
         buffers: the buffers that a step averages.
         also: further objects of the state, by name.
+        device: where the program expects its batches; None leaves them where they were loaded.
     """
 
     def __init__(
@@ -49,13 +51,16 @@ class OwnLoop:
         model: torch.nn.Module,
         optimizer: Any,
         buffers: MutableBuffers,
+        *,
         also: Mapping[str, Any],
+        device: torch.device | None = None,
     ) -> None:
         self._trainer = trainer
         self._model = model
         self._buffers = buffers
         self._intercepted = _InterceptedStep(optimizer, self._on_step)
         self._also = dict(also)
+        self._device = device
         self._watch: BufferWatch | None = BufferWatch(model)
         self._micro: int | None = None
         self._own: list[int] = []
@@ -82,7 +87,7 @@ class OwnLoop:
         for micro in self._own:
             self._add_empty_before(micro)
             self._micro, self._stepped = micro, False
-            batch = trainer.load(step, micro)
+            batch = self._moved(trainer.load(step, micro))
             before = self._versions()
             with self._intercepted:
                 yield batch
@@ -98,6 +103,12 @@ class OwnLoop:
         """Compare, save, and change the world if it is due, unless the world broke in the step."""
         if not self._broken:
             self._trainer.after_body(rendezvous=self._rendezvous)
+
+    def _moved(self, batch: Any) -> Any:
+        """Move a batch to the device, as the loaders of Accelerate do."""
+        if self._device is None:
+            return batch
+        return tree_map_only(torch.Tensor, lambda tensor: tensor.to(self._device, non_blocking=True), batch)
 
     def _raise_if_stopped(self) -> None:
         if self._stopped is not None:
@@ -201,7 +212,8 @@ class OwnLoop:
 def _version(part: Any) -> int:
     if isinstance(part, torch.nn.Module):
         return sum(tensor._version for tensor in (*part.parameters(), *part.buffers()))
-    return int(getattr(part, "last_epoch", 0))  # of a scheduler
+    scheduler = getattr(part, "scheduler", part)  # Accelerate wraps it
+    return int(getattr(scheduler, "last_epoch", 0))
 
 
 class _InterceptedStep:

@@ -69,7 +69,7 @@ def check_optimizers(model: torch.nn.Module, optimizers: Mapping[str, Any]) -> N
 
 def check_schedulers(optimizers: Iterable[Any], parts: Iterable[Any]) -> None:
     """Refuse a scheduler that is not part of the state: a new worker would not know its position."""
-    own = list(optimizers)
+    own = [inner for optimizer in optimizers for inner in (optimizer, getattr(optimizer, "optimizer", None)) if inner]
     if not any(hasattr(getattr(optimizer, "step", None), "_wrapped_by_lr_sched") for optimizer in own):
         return
     known = {id(scheduler) for part in parts for scheduler in _with_inner(part)}
@@ -85,9 +85,11 @@ def check_schedulers(optimizers: Iterable[Any], parts: Iterable[Any]) -> None:
 
 
 def _with_inner(part: Any) -> Iterator[Any]:
+    """Yield a scheduler and those within it: of a sequence, or that Accelerate has wrapped."""
     yield part
-    for inner in getattr(part, "_schedulers", ()):
-        yield from _with_inner(inner)
+    for inner in (*getattr(part, "_schedulers", ()), getattr(part, "scheduler", None)):
+        if inner is not None:
+            yield from _with_inner(inner)
 
 
 def _is_lazy(parameter: Any) -> bool:
