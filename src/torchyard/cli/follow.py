@@ -7,13 +7,14 @@ from contextlib import AsyncExitStack, aclosing
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import PODS
+from torchyard.api.gvr import EVENTS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod.columns import status_of
 from torchyard.api.progress import progress_text_of
 from torchyard.cli.printable import mask_unprintable
 from torchyard.cli.screen import Replica, Screen
 from torchyard.core.run.failure import ContainerFailure, first_failure
+from torchyard.core.run.image_pull import ImagePull, image_pull, is_creating
 from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.progress import TrainingProgress, parse_progress
 from torchyard.core.run.state import RunState, belongs_to, pods_of, run_state, short_name
@@ -21,12 +22,13 @@ from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
 from torchyard.jobs.log_stream import cancel, follow_lines
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
-from torchyard.kube.job_lookup import find_workload
+from torchyard.kube.job_lookup import find_workload, last_seen
 from torchyard.kube.spelling import with_suggestion
 
 # How long to wait for the last log lines of a container that has ended.
 LAST_LINES_TIMEOUT = 30.0
 QUEUE_POLL_SECONDS = 1.0
+PULL_POLL_SECONDS = 2.0
 # How long a pod waits for the same reason until it is reported.
 REASON_SECONDS = 0.7
 
@@ -49,6 +51,7 @@ class Follower:
         self._activity: dict[str, str] = {}
         self._pending_reasons: dict[str, str] = {}
         self._notes: list[asyncio.Task[None]] = []
+        self._pulls: dict[str, asyncio.Task[None]] = {}  # by the uid of the pod
         self._queue_task: asyncio.Task[None] | None = None
 
     async def run(self) -> tuple[RunState, ContainerFailure | None]:
@@ -105,9 +108,12 @@ class Follower:
             self._pending_reasons[name] = reason
             if reason:
                 self._notes.append(asyncio.ensure_future(self._note_waiting(name, reason)))
+        uid = pod["metadata"]["uid"]
+        if is_creating(pod) and uid not in self._pulls:
+            self._pulls[uid] = asyncio.ensure_future(self._watch_pull(name))
         for status in (pod.get("status") or {}).get("containerStatuses") or ():
             state = status.get("state") or {}
-            key = (pod["metadata"]["uid"], status["name"], status.get("restartCount") or 0)
+            key = (uid, status["name"], status.get("restartCount") or 0)
             if ("running" in state or "terminated" in state) and key not in self._logs:
                 is_first = pod["spec"]["containers"][0]["name"] == status["name"]
                 self._logs[key] = asyncio.ensure_future(self._stream(name, status["name"], is_first=is_first))
@@ -117,6 +123,25 @@ class Follower:
         await asyncio.sleep(REASON_SECONDS)
         if self._pending_reasons.get(pod) == reason:
             self._screen.note(f"{pod} is waiting: {await with_suggestion(self._client, reason, self._namespace)}")
+
+    async def _watch_pull(self, pod: str) -> None:
+        """Report an image that takes long to pull, and how large it was."""
+        reported: ImagePull | None = None
+        while True:
+            await asyncio.sleep(PULL_POLL_SECONDS)
+            try:
+                events = await self._client.list(EVENTS, self._namespace, fields=f"involvedObject.name={pod}")
+            except StatusError as error:
+                if error.status != 403:
+                    raise
+                return
+            pull = image_pull(sorted(events.items, key=last_seen), pod)
+            if pull is not None and pull != reported and (reported is not None or not pull.result):
+                self._screen.note(f"{pod}: {pull}")
+                reported = pull
+            current = self._pods.get(self._namespace, pod)
+            if current is None or not is_creating(current):
+                return
 
     async def _watch_queue(self, obj: Object) -> None:
         """Report why the job waits in its queue whenever the reason changes."""
@@ -165,7 +190,12 @@ class Follower:
         self._screen.show(result.state, rows, mask_unprintable(progress))
 
     async def _stop_tasks(self) -> None:
-        for task in (*self._logs.values(), *self._notes, *((self._queue_task,) if self._queue_task else ())):
+        for task in (
+            *self._logs.values(),
+            *self._notes,
+            *self._pulls.values(),
+            *((self._queue_task,) if self._queue_task else ()),
+        ):
             await cancel(task)
 
 

@@ -10,6 +10,7 @@ from torchyard.api.objects import Object
 from torchyard.core.run.changes import changed_paths, content_diff, needs_new_pods, overlay
 from torchyard.core.run.explain import explain
 from torchyard.core.run.failure import first_failure
+from torchyard.core.run.image_pull import image_pull
 from torchyard.core.run.state import default_container
 from torchyard.core.run.waiting import queue_reason
 
@@ -132,3 +133,42 @@ def test_the_log_of_a_failed_init_container_is_named() -> None:
     job = {"kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": {}, "status": {"conditions": conditions}}
     status = {"initContainerStatuses": ended("Error", 3)["containerStatuses"]}
     assert explain(job, [pod("a-worker-0", status=status)], None, [])[-1].endswith("--rank worker-0 -c main --tail 20")
+
+
+def event(reason: str, message: str, seconds: int, pod: str = "a") -> Object:
+    at = f"2026-01-01T00:00:{seconds:02}Z"
+    return {"reason": reason, "message": message, "lastTimestamp": at, "involvedObject": {"name": pod}}
+
+
+PULLING = event("Pulling", 'Pulling image "pytorch/pytorch:2.9"', 1)
+NO_BYTES = "Kubernetes does not report how much has arrived"
+PULLED = 'Successfully pulled image "pytorch/pytorch:2.9" in 61s (61s including waiting). Image size: 3200000000 bytes.'
+
+
+@pytest.mark.parametrize(
+    ("events", "text"),
+    [
+        ([], "None"),
+        ([event("Pulled", 'Container image "x" already present on machine', 1)], "None"),
+        ([event("Pulling", 'Pulling image "x"', 1, pod="b")], "None"),
+        ([PULLING], f"pulling image pytorch/pytorch:2.9 since 2026-01-01T00:00:01Z; {NO_BYTES}"),
+        ([PULLING, event("Pulled", PULLED, 9)], PULLED),
+        ([PULLING, event("Failed", "no such host", 2), event("BackOff", "Back-off", 3)], "no such host"),
+        (
+            [PULLING, event("Pulled", PULLED, 9), event("Pulling", 'Pulling image "y"', 10)],
+            f"pulling image y since 2026-01-01T00:00:10Z; {NO_BYTES}",
+        ),
+    ],
+)
+def test_a_pull_is_reported_until_its_end(events: list[Object], text: str) -> None:
+    assert str(image_pull(events, "a")) == text
+
+
+def test_a_job_whose_pod_pulls_an_image_says_so() -> None:
+    waiting = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    creating = pod("a", status={"phase": "Pending", "containerStatuses": [waiting]})
+    creating["spec"]["nodeName"] = "node"
+    job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {}, "status": {"active": 1}}
+    assert explain(job, [creating], None, [PULLING])[1].startswith("a waits: pulling image pytorch/pytorch:2.9 since")
+    assert len(explain(job, [creating], None, [PULLING, event("Pulled", PULLED, 9)])) == 1
+    assert len(explain(job, [pod("a", status={"phase": "Running"})], None, [PULLING])) == 1

@@ -4,6 +4,7 @@
 - `progress`: the progress that a log line reports.
 - `failure`: the first container that failed; `waiting`: why a pod or a queued job waits; `explain`: both in words.
 - `changes`: what a manifest changes in a job that exists.
+- `image_pull`: which images pods wait for.
 - `tracking`: links to TensorBoard, MLflow and W&B.
 - `script_job`, `script_command`, `requirements`: the manifest of a script, the command of its pods, and the packages
   it needs.

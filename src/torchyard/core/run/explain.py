@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchyard.api.objects import Object
 from torchyard.core.run.failure import OOM_KILLED, first_failure
+from torchyard.core.run.image_pull import image_pull, is_creating
 from torchyard.core.run.ranks import rank_of
 from torchyard.core.run.state import run_state, short_name
 from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
@@ -20,6 +21,8 @@ def explain(job: Object, pods: list[Object], workload: Object | None, events: li
         return lines + _suspension(job, workload)
     waiting = [(pod["metadata"]["name"], pending_reason(pod)) for pod in pods]
     lines += [f"{pod} waits: {reason}" for pod, reason in waiting if reason]
+    pulls = {pod["metadata"]["name"]: image_pull(events, pod["metadata"]["name"]) for pod in pods if is_creating(pod)}
+    lines += [f"{pod} waits: {pull}" for pod, pull in pulls.items() if pull is not None and not pull.result]
     ending = [pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")]
     lines += [f"{pod} is terminating; the job goes on without it when its process has ended" for pod in ending]
     if not pods or len(lines) > 1:
