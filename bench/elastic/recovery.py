@@ -216,8 +216,17 @@ def _goodput(every: float, seconds: float, arguments: Sequence[str], *, workers:
     short = sum(b - a for (a, size), (b, _) in pairwise(rows_by_world) if begun <= a <= ended and size < 4)
     figures = _phases(events, begun) | {"until the next step": common.median(_pauses(rows, kills)) * 1000}
     phases = ", ".join(f"{name} {value:.0f} ms" for name, value in figures.items())
+    disturbed = [b - a for a, b in pairwise(rows) if begun <= a and b <= ended]
+    calm = [[b - a for a, b in pairwise(rows) if first <= a and b <= last] for first, last in calm_periods]
     phases += f"; {len(kills)} kills, {1000 * usual:.1f} ms a step, {short:.1f} s with fewer than four workers"
+    # A mean far above its median, or two calm periods that differ, mean that the machine and not the recovery was slow.
+    phases += "; median/mean ms calm " + ", ".join(map(_median_and_mean, calm))
+    phases += f", disturbed {_median_and_mean(disturbed)}"
     return min(100.0, 100 * applied * usual / (ended - begun)), phases
+
+
+def _median_and_mean(gaps: list[float]) -> str:
+    return f"{1000 * common.median(gaps):.1f}/{1000 * sum(gaps) / max(1, len(gaps)):.1f}"
 
 
 def _pauses(rows: list[float], kills: list[float]) -> list[float]:
