@@ -98,6 +98,10 @@ class Run:
         self._created[name] = time.perf_counter()
 
 
+def cpu_text(spent: dict[str, float]) -> str:
+    return "CPU " + ", ".join(f"{name} {milliseconds:.2f} ms" for name, milliseconds in spent.items()) + " each"
+
+
 async def one_leads(*copies: Operator) -> None:
     await until(lambda: any(copy.figures().leads for copy in copies), "one of them leads")
 
@@ -160,6 +164,9 @@ class Measure:
         self.client = Client(HttpTransport(self.connection, user_agent="bench", limit=AT_ONCE + 8), manager="bench")
         self._cores = Cores([item.pid for item in cluster.processes])
         self._limits = 0
+        # Milliseconds of all processes for each replica, of each run.
+        self.limit_cpu: list[float] = []
+        self.operator_cpu: list[float] = []
 
     async def few(self, jobs: int) -> list[tuple[GroupVersionResource, Object]]:
         """Answers with what the operator made of the first of them."""
@@ -183,7 +190,10 @@ class Measure:
         rate = await limit.rate(space, job if beside else None, share=share)
         subject = "the jobs, their pods and services" if beside else "pods and services alone"
         at_once = f"{AT_ONCE // share} at once"
-        print(f"limit, {subject}, {at_once}: {rate:.0f} replicas/s; {self._cores.spent(jobs * REPLICAS)}", flush=True)
+        spent = self._cores.spent(jobs * REPLICAS)
+        print(f"limit, {subject}, {at_once}: {rate:.0f} replicas/s; {cpu_text(spent)}", flush=True)
+        if beside:
+            self.limit_cpu.append(sum(spent.values()))
         return rate
 
     async def many(self, jobs: int) -> float:
@@ -220,7 +230,8 @@ class Measure:
         self._cores.begin(operator)
         rate = await run.make()
         spent = self._cores.spent(jobs * REPLICAS)
-        print(f"operator: {jobs} jobs x {REPLICAS}: {rate:.0f} replicas/s; {spent}", flush=True)
+        print(f"operator: {jobs} jobs x {REPLICAS}: {rate:.0f} replicas/s; {cpu_text(spent)}", flush=True)
+        self.operator_cpu.append(sum(spent.values()))
         return rate
 
     async def growth(self, jobs: int, others: int) -> None:
@@ -278,6 +289,10 @@ async def measure(server: Server, cluster: Kubernetes, directory: Path, *, jobs:
     rate, best = fmean(rates), max(fmean(all_at_once), fmean(fewer))
     print(f"ratio to the limit: {rate / best:.2f} (goal ≥ 0.9)", end="; ")
     print(f"to pods and services alone: {rate / alone:.2f}", flush=True)
+    limit_cpu, operator_cpu = fmean(it.limit_cpu), fmean(it.operator_cpu)
+    print(
+        f"ratio of the CPU of all processes, for a machine that others use: {limit_cpu / operator_cpu:.2f}", flush=True
+    )
     await it.idle(idle, jobs + few)
     await it.client.close()
 

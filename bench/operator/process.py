@@ -81,13 +81,9 @@ class Cores:
         self._operator = operator
         self._before = self._now()
 
-    def spent(self, count: int) -> str:
-        now = self._now()
-        return (
-            "CPU "
-            + ", ".join(f"{name} {(now[name] - self._before[name]) / count * 1000:.2f} ms" for name in now)
-            + " each"
-        )
+    def spent(self, count: int) -> dict[str, float]:
+        """Milliseconds for each of `count` replicas."""
+        return {name: (seconds - self._before[name]) / count * 1000 for name, seconds in self._now().items()}
 
     def _now(self) -> dict[str, float]:
         seconds = {"server": sum(_seconds(process) for process in self._server), "bench": time.process_time()}
