@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.support import queues
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
@@ -59,8 +60,9 @@ def test_list_shows_jobs_in_queue_order(plane: Yard) -> None:
     assert pending == {0, 1}
     header, *lines = run(plane, "list", "-n", "default").splitlines()
     assert [line[header.index("CLUSTERQUEUE") :].split()[0] for line in lines] == ["team"] * 3
-    rejected = yard("queue", "list", "-o", "yaml", state=plane.state)
-    assert (rejected.returncode, "'yaml' is not one of" in rejected.stderr) == (2, True)
+    assert {row["job"] for row in yaml.safe_load(run(plane, "list", "-o", "yaml"))} == set(rows)
+    rejected = yard("queue", "list", "-o", "xml", state=plane.state)
+    assert (rejected.returncode, "'xml' is not one of" in rejected.stderr) == (2, True)
 
 
 def test_job_is_searched_in_the_namespace_of_the_context(plane: Yard, tmp_path: Path) -> None:
