@@ -79,14 +79,10 @@ class EpochLoop:
         try:
             while True:
                 yield from self._loop.next_step()
-                if self._loop.applied is None:
-                    if not first <= runtime.step < last:
-                        self._keep_received()
+                if self._loop.applied is not None:
+                    if runtime.step == last:
                         return
-                    continue
-                if runtime.step == last:
-                    return
-                self._loop.after_step()
+                    self._loop.after_step()
                 if not first <= runtime.step < last:
                     self._keep_received()
                     return
