@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tests.apiserver.proxy.pods import create_pod_with_address
 
-from torchyard.api.gvr import PODS, SERVICE_ACCOUNTS
 from torchyard.apiserver.service_network.dialer import dial_machine_network
 from torchyard.node.network.addresses import NetworkSettings
 from torchyard.node.network.dialer import ClusterDialer
@@ -73,12 +73,7 @@ async def test_paths_that_are_not_text_are_proxied_as_kubernetes_does(tmp_path: 
     address = pod_server.sockets[0].getsockname()
     async with pod_server, Plane(settings) as plane:
         plane.registry.dialer = lambda _host, _port: dial_machine_network(*address)
-        client = plane.client("test")
-        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, "default")
-        spec = {"containers": [{"name": "main", "image": "busybox"}]}
-        pod = await client.create(PODS, {"metadata": {"name": "web"}, "spec": spec}, "default")
-        pod["status"] |= {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]}
-        await client.update(PODS, pod, subresource="status")
+        await create_pod_with_address(plane.client("test"))
         token = await asyncio.to_thread((tmp_path / "state" / "admin.token").read_text)
         for path, to, status, sent, forwarded, location in CASES:
             response = await fetch(plane.url, token.strip(), POD.encode() + path, to)

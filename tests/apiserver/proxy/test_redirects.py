@@ -6,8 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from tests.apiserver.proxy.pods import create_pod_with_address
+
 from torchyard.api.group_version import GroupVersionKind
-from torchyard.api.gvr import PODS, SERVICE_ACCOUNTS
 from torchyard.apiserver.access.authentication import MASTERS, User
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.subresources.node_proxy import proxy_node
@@ -38,12 +39,7 @@ async def test_a_name_of_a_node_cannot_end_the_head_of_the_redirect() -> None:
 async def test_a_client_in_the_process_gets_the_redirect_of_others(tmp_path: Path) -> None:
     settings = PlaneSettings(state=tmp_path / "state", port=0, controllers="-*", node=False)
     async with Plane(settings) as plane:
-        client = plane.client("test")
-        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, "default")
-        spec = {"containers": [{"name": "main", "image": "busybox"}]}
-        pod = await client.create(PODS, {"metadata": {"name": "web"}, "spec": spec}, "default")
-        pod["status"] |= {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]}
-        await client.update(PODS, pod, subresource="status")
+        await create_pod_with_address(plane.client("test"))
         path = "/api/v1/namespaces/default/pods/web:80/%70roxy"
         response = await plane.server.handle(Request("GET", path, Query("a=b%26c"), {}, b"", ADMIN))
     assert response.proxied is not None
