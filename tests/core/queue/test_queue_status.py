@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.support.queues import QueueSimulation, flavor, local, queue, workload
 
+from torchyard.api.queue import messages
 from torchyard.core.queue.queue_status import cluster_queue_status, local_queue_status
 
 
@@ -69,7 +70,15 @@ def test_status_of_a_local_queue_does_not_look_at_what_waits_or_has_finished() -
     assert sim.run_until_idle() == ["a", "b"]
     reserving = sim.state.cache.by_local_queue.reserving
     assert [info.key[1] for info in reserving(("default", "q"))] == ["a", "b"]
-    sim.finish("a")
+    finished = {"type": messages.FINISHED, "status": "True"}
+    metadata, status = sim.objects["a"]["metadata"], sim.objects["a"]["status"]
+    sim.put(
+        {
+            **sim.objects["a"],
+            "metadata": {**metadata, "resourceVersion": "999999"},
+            "status": {**status, "conditions": [*status["conditions"], finished]},
+        }
+    )
     assert sim.run_until_idle() == ["c"]
     assert {info.key[1] for info in reserving(("default", "q"))} == {"b", "c"}
     sim.state.remove_workload(("default", "b"))
