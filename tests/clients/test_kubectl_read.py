@@ -215,6 +215,16 @@ def test_explain(k: Kubectl) -> None:
     assert 'field "nothing" does not exist' in k.fails("explain", "pod.nothing")
 
 
+def test_explain_shows_what_the_fields_of_every_object_are(k: Kubectl) -> None:
+    """Kubernetes' own tests look for these words."""
+    pod, metadata = k("explain", "pod"), k("explain", "pod.metadata")
+    assert re.search(
+        r"(?s)apiVersion\s+<string>\s+APIVersion defines.*metadata\s+<ObjectMeta>\s+Standard object's", pod
+    )
+    assert "Standard object's metadata" in metadata
+    assert re.search(r"creationTimestamp\s+<string>\s+CreationTimestamp is a timestamp", metadata)
+
+
 def test_version_and_cluster_info(k: Kubectl) -> None:
     assert re.search(r"Server Version: .*v1\.\d+", k("version"))
     assert "is running at" in k("cluster-info")

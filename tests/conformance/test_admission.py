@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.access.webhook_server import WebhookServer, deny, patch_with, respond
-from tests.conformance.objects import Space, config_map, path
+from tests.conformance.objects import Space, config_map, crd, path
 from tests.support.waiting import eventually
 
 from torchyard.api.objects import Object
@@ -121,3 +121,33 @@ def test_a_policy_rejects_by_its_expression(space: Space) -> None:
     finally:
         space.api.delete(f"{at}/validatingadmissionpolicybindings/{name}")
         space.api.delete(f"{at}/validatingadmissionpolicies/{name}")
+
+
+@pytest.mark.parametrize(
+    ("given", "errors"),
+    [
+        ("", []),
+        ("/", []),
+        ("/a/", []),
+        ("a", ["must start with a '/'", "segment[0] may not be empty"]),
+        ("//", ["segment[0] may not be empty"]),
+        ("/a//b", ["segment[1] may not be empty"]),
+    ],
+)
+def test_the_path_of_a_webhooks_service_may_be_empty(space: Space, given: str, errors: list[str]) -> None:
+    """The same rule holds for admission webhooks and conversion webhooks."""
+    client = {"service": {"name": "hook", "namespace": space.name, "path": given}}
+    hook = {"name": "a.b.c", "clientConfig": client, "sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    body = {"metadata": {"name": space.name}, "webhooks": [hook]}
+    definition = crd("pairs", names={"plural": "pairs", "kind": "Pair"})
+    webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    definition["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    for kind, obj in {
+        "mutatingwebhookconfigurations": body,
+        "validatingwebhookconfigurations": body,
+        "customresourcedefinitions": definition,
+    }.items():
+        answer = space.api.post(path(kind), obj, query={"dryRun": "All"})
+        causes = (answer.json.get("details") or {}).get("causes") or []
+        assert [cause["message"] for cause in causes] == [f'Invalid value: "{given}": {error}' for error in errors]
+        assert answer.status == (422 if errors else 201), answer

@@ -110,6 +110,106 @@ def test_a_watch_has_objects_of_its_version(listeners: Listeners) -> None:
     assert {event["object"]["apiVersion"] for event in events} == {f"{GROUP}/v2"}
 
 
+def names(response: Any) -> list[str]:
+    assert response.status == 200, response
+    return [item["metadata"]["name"] for item in response.json["items"]]
+
+
+def test_selectors_apply_to_the_converted_objects(listeners: Listeners) -> None:
+    """The selectable fields of a version are its own, and a webhook may change labels."""
+    api = listeners.api
+
+    def label(answer: Object) -> None:
+        for obj in answer["response"]["convertedObjects"]:
+            obj["metadata"]["labels"] = {"version": obj["apiVersion"].rpartition("/")[2]}
+
+    listeners.webhook.change = changing(label)
+    for name, address in {"a": "h:1", "b": "i:1", "c": "h:2"}.items():
+        listeners.create("v1", name, hostPort=address)
+    for selector, expected in {
+        "spec.host=h": ["a", "c"],
+        "spec.host=h,spec.port!=1": ["c"],
+        "spec.port=1": ["a", "b"],
+        "spec.host=h:1": [],
+        "metadata.name=b,spec.host=i": ["b"],
+    }.items():
+        assert names(api.get(listeners.path("v2"), query={"fieldSelector": selector})) == expected, selector
+    assert names(api.get(listeners.path("v1"), query={"fieldSelector": "spec.hostPort=h:2"})) == ["c"]
+    assert names(api.get(listeners.path("v2"), query={"labelSelector": "version=v2"})) == ["a", "b", "c"]
+    assert names(api.get(listeners.path("v2"), query={"labelSelector": "version=v1"})) == []
+    refused = api.get(listeners.path("v2"), query={"fieldSelector": "spec.hostPort=h:1"})
+    assert (refused.status, refused.message) == (400, "field label not supported: spec.hostPort")
+    page = api.get(listeners.path("v2"), query={"fieldSelector": "spec.host=h", "limit": 1})
+    token = page.json["metadata"]["continue"]
+    rest = api.get(listeners.path("v2"), query={"fieldSelector": "spec.host=h", "limit": 1, "continue": token})
+    assert (names(page), names(rest)) == (["a"], ["c"])
+
+
+def test_a_watch_selects_converted_objects(listeners: Listeners) -> None:
+    api = listeners.api
+    listeners.create("v1", "a", hostPort="h:1")
+    listeners.create("v1", "b", hostPort="i:1")
+    with api.watch(listeners.path("v2"), query={"fieldSelector": "spec.host=h"}) as watch:
+        first = watch.next()
+        listeners.create("v1", "c", hostPort="h:3")
+        api.patch(listeners.path("v1", "b"), {"spec": {"hostPort": "h:2"}})
+        api.patch(listeners.path("v1", "b"), {"spec": {"hostPort": "h:22"}})
+        api.patch(listeners.path("v1", "a"), {"spec": {"hostPort": "j:1"}})
+        api.patch(listeners.path("v1", "a"), {"spec": {"hostPort": "j:2"}})
+        api.delete(listeners.path("v1", "b"))
+        events = watch.take(5)
+    version = first["object"]["metadata"]["resourceVersion"]
+    with api.watch(listeners.path("v2"), query={"fieldSelector": "spec.host=h", "resourceVersion": version}) as watch:
+        again = watch.take(5)
+    assert [(e["type"], e["object"]["metadata"]["name"], e["object"]["spec"]["port"]) for e in [first, *events]] == [
+        ("ADDED", "a", "1"),
+        ("ADDED", "c", "3"),
+        ("ADDED", "b", "2"),
+        ("MODIFIED", "b", "22"),
+        ("DELETED", "a", "1"),
+        ("DELETED", "b", "22"),
+    ]
+    assert [(e["type"], e["object"]["metadata"]["name"]) for e in again] == [
+        (e["type"], e["object"]["metadata"]["name"]) for e in events
+    ]
+
+
+def test_every_version_has_selectable_fields_of_its_own(crds: Definitions, space: Space) -> None:
+    """Without a webhook, too, and they may change: what was read for one version is not used for another."""
+    text = {"type": "string"}
+    versions = [
+        {
+            "name": name,
+            "served": True,
+            "storage": name == "v1",
+            "schema": {
+                "openAPIV3Schema": {
+                    "type": "object",
+                    "description": name,
+                    "properties": {"spec": {"type": "object", "properties": {"a": text, "b": text}}},
+                }
+            },
+            "selectableFields": [{"jsonPath": f".spec.{field}"}],
+        }
+        for name, field in (("v1", "a"), ("v2", "b"))
+    ]
+    crd = {"kind": "Pair", "plural": "pairs"}
+    group = "fields.torchyard.dev"
+    crds.create(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"pairs.{group}"},
+            "spec": {"group": group, "names": crd, "scope": "Namespaced", "versions": versions},
+        }
+    )
+    paths = {version: f"/apis/{group}/{version}/namespaces/{space.name}/pairs" for version in ("v1", "v2")}
+    body = {"apiVersion": f"{group}/v1", "kind": "Pair", "metadata": {"name": "p"}, "spec": {"a": "1", "b": "2"}}
+    assert space.api.post(paths["v1"], body).status == 201
+    for version, selector in (("v1", "spec.a=1"), ("v2", "spec.b=2"), ("v1", "spec.a=1")):
+        assert names(space.api.get(paths[version], query={"fieldSelector": selector})) == ["p"]
+
+
 def test_the_storage_version_can_change(listeners: Listeners, crds: Definitions) -> None:
     listeners.create("v1", "a", hostPort="h:1")
     name = definition(listeners.webhook)["metadata"]["name"]

@@ -112,6 +112,41 @@ def test_a_schema_that_is_not_structural_is_rejected(api: Client, change: Object
 
 
 @pytest.mark.point(45)
+@pytest.mark.parametrize(
+    ("second", "errors"),
+    [
+        ({}, []),
+        ({"selectableFields": [{"jsonPath": ".spec.b"}]}, ["spec.versions[0]", "spec.versions[1]"]),
+        ({"selectableFields": []}, ["spec.versions[0]"]),
+        ({"schema": True}, ["spec"]),
+        ({"schema": True, "selectableFields": [{"jsonPath": ".spec.b"}]}, []),
+        ({"schema": True, "selectableFields": []}, []),
+    ],
+)
+def test_selectable_fields_are_shared_by_the_versions_as_the_schema_is(
+    api: Client, second: Object, errors: list[str]
+) -> None:
+    """What all versions have in common is validated apart from them, and neither finds the other there."""
+    text = {"type": "string"}
+    first = version({"a": text, "b": text}, name="v1", served=True, storage=True)
+    first["selectableFields"] = [{"jsonPath": ".spec.a"}]
+    other = copy.deepcopy(first) | {"name": "v2", "storage": False}
+    if second.get("schema"):
+        other["schema"]["openAPIV3Schema"]["description"] = "Another schema."
+    other |= {key: value for key, value in second.items() if key != "schema"}
+    body = crd("pairs", names={"plural": "pairs", "kind": "Pair"})
+    body["spec"]["versions"] = [first, other]
+    answer = api.post(path("customresourcedefinitions"), body, query={"dryRun": "All"})
+    causes = (answer.json.get("details") or {}).get("causes") or []
+    assert [cause["field"] for cause in causes] == [f"{at}.selectableFields" for at in errors], answer
+    details = {
+        "spec": "may only be set when validations.schema is included",
+        "spec.versions": "may only be set when `version.schema.openAPIV3Schema` is not included",
+    }
+    messages = [f'Invalid value: "": {details[at.partition("[")[0]]}' for at in errors]
+    assert [cause["message"] for cause in causes] == messages
+
+
 def test_unknown_fields_are_pruned_unless_the_schema_keeps_them(space: Space, crds: Definitions) -> None:
     open_ended = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}

@@ -63,6 +63,22 @@ def test_both_event_groups_serve_the_same_objects(space: Space) -> None:
     assert space.gone("events", "old")
 
 
+@pytest.mark.point(57)
+def test_each_event_group_selects_by_its_own_fields(space: Space) -> None:
+    """What one group has read of an event does not hide the fields of the other one."""
+    space.make("newevents", new_event("new", space))
+    for resource, field in (
+        ("events", "reportingComponent"),
+        ("newevents", "reportingController"),
+        ("events", "source"),
+        ("events", "involvedObject.name"),
+        ("newevents", "regarding.name"),
+    ):
+        value = "p" if field.endswith(".name") else "torchyard.dev/agent"
+        selected = space.api.get(space.path(resource), query={"fieldSelector": f"{field}={value}"})
+        assert [event["metadata"]["name"] for event in selected.json["items"]] == ["new"], (resource, field)
+
+
 @pytest.mark.point(58)
 def test_a_repeated_event_is_counted_in_place(space: Space) -> None:
     space.make("events", core_event("e", space))

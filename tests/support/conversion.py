@@ -96,6 +96,7 @@ def definition(webhook: ConversionWebhook, *, storage: str = "v1") -> Object:
     """A CustomResourceDefinition whose versions the webhook converts."""
     text: Object = {"type": "string"}
     status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    fields = {"v1": ["hostPort"], "v2": ["host", "port"]}
     specs: Object = {"v1": {"hostPort": text}, "v2": {"host": text, "port": text, "kind": {**text, "default": "tcp"}}}
     versions = [
         {
@@ -103,6 +104,7 @@ def definition(webhook: ConversionWebhook, *, storage: str = "v1") -> Object:
             "served": True,
             "storage": name == storage,
             "subresources": {"status": {}},
+            "selectableFields": [{"jsonPath": f".spec.{field}"} for field in fields[name]],
             "schema": {
                 "openAPIV3Schema": {
                     "type": "object",

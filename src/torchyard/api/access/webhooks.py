@@ -171,7 +171,7 @@ def _check_service(service: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def _check_path(path: str, field: str, errs: list[FieldError]) -> None:
-    if path == "/":
+    if path in ("", "/"):
         return
     if not path.startswith("/"):
         errs.append(field_errors.invalid(field, path, "must start with a '/'"))

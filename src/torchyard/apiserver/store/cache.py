@@ -7,7 +7,7 @@ thousand pods cost little more than their bytes.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -35,7 +35,7 @@ class Record:
         self.data = data
         self._labels = labels
         self._draft = draft
-        self._selectable: dict[str, str] | None = None
+        self._selectable: tuple[Any, dict[str, str]] | None = None
 
     def object(self) -> Object:
         """A new copy of the object, which the caller owns."""
@@ -57,11 +57,14 @@ class Record:
             self._labels = self.object().get("metadata", {}).get("labels") or {}
         return self._labels
 
-    def selectable(self, fields: Any) -> dict[str, str]:
-        """The values of field selectors, as `fields(object)` returns them; computed once."""
-        if self._selectable is None:
-            self._selectable = fields(self.object())
-        return self._selectable
+    def selectable(self, strategy: Any, fields: Callable[[Any, Object], dict[str, str]]) -> dict[str, str]:
+        """The values of field selectors, as `fields(strategy, object)` returns them; computed once for a strategy.
+
+        The versions of a custom resource, and one version before and after its definition changed, differ in them.
+        """
+        if self._selectable is None or self._selectable[0] is not strategy:
+            self._selectable = (strategy, fields(strategy, self.object()))
+        return self._selectable[1]
 
 
 class Collection:

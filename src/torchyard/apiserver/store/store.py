@@ -333,10 +333,13 @@ class Store:
         *,
         since: int | None,
         matches: Filter | None,
-        encoder: Encoder,
+        encoder: Encoder | None,
         first: Encoder | None = None,
     ) -> Watcher:
-        """Subscribe to the changes below `prefix`. With `since`, the changes after that revision come first."""
+        """Subscribe to the changes below `prefix`. With `since`, the changes after that revision come first.
+
+        The watcher takes encoded events or, without an encoder, the StoreEvents.
+        """
         watcher = Watcher(prefix, matches, encoder, first)
         if since is not None and since < self.revision:
             if since < self.compacted:

@@ -42,11 +42,14 @@ class StoreEvent:
         key = (change, encoder)
         data = self._encoded.get(key)
         if data is None:
-            data = self._encoded[key] = encoder(change, self._visible_record(change))
+            data = self._encoded[key] = encoder(change, self.visible_record(change))
         return data
 
-    def _visible_record(self, change: Change) -> Record:
-        """For an object that stops matching: its state before the change, at the revision of the change."""
+    def visible_record(self, change: Change) -> Record:
+        """The object as this change shows it.
+
+        For an object that stops matching: its state before the change, at the revision of the change.
+        """
         if change == self.change or change != "DELETED" or self.previous is None:
             return self.record
         last = self.previous.object()
@@ -77,7 +80,10 @@ class Watcher:
         "prefix",
     )
 
-    def __init__(self, prefix: str, matches: Filter | None, encoder: Encoder, first: Encoder | None = None) -> None:
+    def __init__(
+        self, prefix: str, matches: Filter | None, encoder: Encoder | None, first: Encoder | None = None
+    ) -> None:
+        """Without an encoder, `take` returns the StoreEvents themselves."""
         self.prefix = prefix
         self.matches = matches
         self._encoder = encoder
@@ -118,7 +124,7 @@ class Watcher:
 
     def _encoded(self, event: StoreEvent, change: Change) -> Any:
         encoder, self._first = self._first or self._encoder, None
-        return event.encoded(change, encoder)
+        return event if encoder is None else event.encoded(change, encoder)
 
     def end(self) -> None:
         """No more events. Queued ones are still delivered, unless the watcher was overrun."""

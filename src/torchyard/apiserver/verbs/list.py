@@ -25,6 +25,8 @@ CONTINUE_EXPIRED = (
     " Continuing with the provided token results in an inconsistent list - objects that were created, modified, or"
     " deleted between the time the first chunk was returned and now may show up in the list."
 )
+# Objects whose webhook is called before the next ones are looked at: a page may need no more of them.
+_CONVERTED_TOGETHER = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ async def _page(registry: Registry, ctx: RequestContext, selection: Selection, s
         return Page(collection.all() if is_whole else list(collection.below(selection.prefix)), revision)
     matching = registry.store.snapshot(revision, selection.prefix, after=after)
     if matches is not None:
-        matching = iter(await _select(list(matching), matches, limit))
+        select_records = _select_converted if ctx.resource.has_conversion_webhook else _select
+        matching = iter(await select_records(registry, ctx, list(matching), matches, limit))
     if not limit:
         return Page(list(matching), revision)
     records = list(islice(matching, limit + 1))
@@ -80,12 +83,29 @@ async def _page(registry: Registry, ctx: RequestContext, selection: Selection, s
     return Page(records[:limit], revision, token, remaining)
 
 
-async def _select(candidates: list[Record], matches: Filter, limit: int) -> list[Record]:
+async def _select(
+    registry: Registry, ctx: RequestContext, candidates: list[Record], matches: Filter, limit: int
+) -> list[Record]:
     """The first `limit` and one records that match, or all of them if `limit` is 0."""
     # the objects are not decoded, as a rule: a match costs about as much as reading a hundred bytes of JSON
     return await compute(
         len(candidates) * 100, lambda: list(islice(filter(matches, candidates), limit + 1 if limit else None))
     )
+
+
+async def _select_converted(
+    registry: Registry, ctx: RequestContext, candidates: list[Record], matches: Filter, limit: int
+) -> list[Record]:
+    """As `_select`, of objects that a webhook converts: the selectors apply to the version of the client."""
+    selected: list[Record] = []
+    step = max(limit, _CONVERTED_TOGETHER)
+    for start in range(0, len(candidates), step):
+        stored = candidates[start : start + step]
+        converted = await registry.converter.to_version(ctx.resource, stored, cached=True)
+        selected += [record for record, view in zip(stored, converted, strict=True) if matches(view)]
+        if limit and len(selected) > limit:
+            return selected[: limit + 1]
+    return selected
 
 
 def parse_revision(text: str, field: str = "resourceVersion") -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
@@ -36,12 +35,11 @@ def select(ctx: RequestContext) -> Selection:
     resource = ctx.resource
     labels = parse_labels(ctx.query.get("labelSelector"))
     fields = parse_fields(ctx.query.get("fieldSelector"))
-    selectable = _selectable(resource.strategy)
     if not fields.everything:
         check_fields(
             fields,
             resource.kind,
-            selectable({}),
+            selectable_fields(resource.strategy, {}),
             custom=resource.custom is not None,
             namespaced=resource.namespaced,
         )
@@ -55,13 +53,13 @@ def select(ctx: RequestContext) -> Selection:
     else:
         prefix = f"{prefix}/{fields.equalities.get('metadata.name', '')}"
     string_fields = _METADATA_FIELDS if resource.custom is not None else _STRING_FIELDS
-    return Selection(prefix, _filter(labels, fields, selectable, string_fields))
+    return Selection(prefix, _filter(labels, fields, resource.strategy, string_fields))
 
 
 def _filter(
     labels: LabelSelector,
     fields: FieldSelector,
-    selectable: Callable[[Object], dict[str, str]],
+    strategy: Strategy,
     string_fields: frozenset[str],
 ) -> Filter | None:
     matches_labels = _label_filter(labels)
@@ -74,7 +72,9 @@ def _filter(
     )
 
     def matches_fields(record: Record) -> bool:
-        return all(text in record.data for text in texts) and fields.matches(record.selectable(selectable))
+        if not all(text in record.data for text in texts):
+            return False
+        return fields.matches(record.selectable(strategy, selectable_fields))
 
     if matches_labels is None:
         return matches_fields
@@ -96,10 +96,8 @@ def _label_filter(labels: LabelSelector) -> Filter | None:
     return lambda record: all(key in record.data for key in keys) and labels.matches(record.labels)
 
 
-def _selectable(strategy: Strategy) -> Callable[[Object], dict[str, str]]:
-    def fields(obj: Object) -> dict[str, str]:
-        metadata = obj.get("metadata") or {}
-        names = {"metadata.name": metadata.get("name", ""), "metadata.namespace": metadata.get("namespace", "")}
-        return names | strategy.selectable(obj)
-
-    return fields
+def selectable_fields(strategy: Strategy, obj: Object) -> dict[str, str]:
+    """The fields of an object that a selector may name, and their values."""
+    metadata = obj.get("metadata") or {}
+    names = {"metadata.name": metadata.get("name", ""), "metadata.namespace": metadata.get("namespace", "")}
+    return names | strategy.selectable(obj)

@@ -43,8 +43,13 @@ class EventEncoder(Protocol[_Chunk_co]):
     def chunk(self, events: list[Any]) -> _Chunk_co: ...
 
 
-def watch(registry: Registry, ctx: RequestContext, encoder: EventEncoder[Chunk]) -> AsyncGenerator[Chunk, None]:
-    """Check the options, subscribe at once, and return the stream. No change after the call is lost."""
+def watch(
+    registry: Registry, ctx: RequestContext, encoder: EventEncoder[Chunk], *, selecting: bool = True
+) -> AsyncGenerator[Chunk, None]:
+    """Check the options, subscribe at once, and return the stream. No change after the call is lost.
+
+    With `selecting=False` the caller applies the selectors, and its encoder gets changes as StoreEvents in `chunk`.
+    """
     query = ctx.query
     initial = _initial_events(ctx)
     selection = select(ctx)
@@ -60,9 +65,9 @@ def watch(registry: Registry, ctx: RequestContext, encoder: EventEncoder[Chunk])
         watcher = registry.store.watch(
             selection.prefix,
             since=since,
-            matches=selection.matches,
-            encoder=encoder.event,
-            first=encoder.first_event,
+            matches=selection.matches if selecting else None,
+            encoder=encoder.event if selecting else None,
+            first=encoder.first_event if selecting else None,
         )
     except Compacted as gone:
         return _single(encoder.chunk([encoder.error(errors.expired(gone.message).body())]))

@@ -24,6 +24,12 @@ _SHARED = {
     "additionalPrinterColumns": "additionalPrinterColumns",
     "selectableFields": "selectableFields",
 }
+# Upstream moves what all versions have in common out of them, and then finds either the schema or the selectable
+# fields without the other. Its messages, by whether the selectable fields are shared:
+_APART_FROM_SCHEMA = {
+    False: "may only be set when `version.schema.openAPIV3Schema` is not included",
+    True: "may only be set when validations.schema is included",
+}
 # The keywords that a root schema may use with a status subresource, in upstream's order and spelling.
 _ROOT_KEYWORDS = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
@@ -144,7 +150,11 @@ def _content_errors(
         for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
             errs += _column_errors(column, f"{path}.{places['additionalPrinterColumns']}[{index}]")
     if "selectableFields" in parts and (fields := version.get("selectableFields")):
-        errs += _selectable_errors(fields, schema or {}, f"{path}.{places['selectableFields']}")
+        at = f"{path}.{places['selectableFields']}"
+        if "schema" in parts:
+            errs += _selectable_errors(fields, schema or {}, at)
+        else:
+            errs.append(field_errors.invalid(at, "", _APART_FROM_SCHEMA[places is _SHARED]))
     return errs
 
 
