@@ -9,6 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.chaos.injected_objects import (
+    NAMESPACE,
+    change_applications,
+    create_applications,
+    report_progress,
+    unsettled_applications,
+)
 from tests.chaos.injection import Injector, injected_request, injected_watch, task_factory
 from tests.support import pytorchjobs, queues, storage
 from tests.support.effort import FULL, rounds
@@ -64,12 +71,17 @@ async def test_exceptions_in_controllers_do_not_change_what_everything_settles_t
         async with Plane(settings) as plane, running_scheduler(plane), _kubelet(plane.client("kubelet")):
             client = plane.client("test")
             await _create_everything(client)
+            await create_applications(client, SETTLE_SECONDS)
+            report_progress(plane)
             await _settle(client)
+            await change_applications(client)
+            await _settle(client, is_changed=True)
             injector.stop()
             await client.delete(JOBS, "queued", "work")
             await first_answer(lambda: _quota_is_free(client), "the release of quota", seconds=SETTLE_SECONDS)
-            await client.delete(NAMESPACES, "work")
-            await _wait_for_end(client)
+            for namespace in ("work", NAMESPACE):
+                await client.delete(NAMESPACES, namespace)
+            await _wait_for_end(client, "work", NAMESPACE)
             await first_answer(lambda: _nothing_is_down(plane), "the restart of all parts", seconds=SETTLE_SECONDS)
     finally:
         loop.set_task_factory(None)
@@ -77,16 +89,16 @@ async def test_exceptions_in_controllers_do_not_change_what_everything_settles_t
     assert len(injector.raised) > injector.points / 2
 
 
-async def _settle(client: Client) -> None:
+async def _settle(client: Client, *, is_changed: bool = False) -> None:
     deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
-    while unsettled := await _unsettled(client):
+    while unsettled := await _unsettled(client) + await unsettled_applications(client, is_changed=is_changed):
         assert asyncio.get_running_loop().time() < deadline, unsettled
         await asyncio.sleep(0.2)
 
 
 @contextlib.asynccontextmanager
 async def _kubelet(client: Client) -> AsyncIterator[None]:
-    """A node on which every pod ends well a moment after it was bound, except those of the service."""
+    """A node on which every pod ends well a moment after it was bound, except those that serve."""
     await create_node(client, NODE)
     task = asyncio.create_task(_run_pods(client))
     try:
@@ -119,7 +131,7 @@ async def _renew_lease(client: Client) -> None:
 
 
 def _pod_status(pod: Object) -> Object:
-    serves = pod["metadata"].get("labels", {}).get("app") == LABEL["app"]
+    serves = pod["metadata"].get("labels", {}).get("app") == LABEL["app"] or pod["spec"]["restartPolicy"] == "Always"
     container = {"name": pod["spec"]["containers"][0]["name"], "image": "i", "imageID": "", "restartCount": 0}
     if serves:
         now = to_rfc3339_micro(datetime.now(UTC))[:19] + "Z"
@@ -267,11 +279,12 @@ async def _quota_is_free(client: Client) -> bool:
     return (status.get("reservingWorkloads"), status.get("admittedWorkloads")) == (0, 0)
 
 
-async def _wait_for_end(client: Client) -> None:
+async def _wait_for_end(client: Client, *names: str) -> None:
     deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
-    while namespace := await client.find(NAMESPACES, "work"):
-        assert asyncio.get_running_loop().time() < deadline, namespace["status"]
-        await asyncio.sleep(0.2)
+    for name in names:
+        while namespace := await client.find(NAMESPACES, name):
+            assert asyncio.get_running_loop().time() < deadline, namespace["status"]
+            await asyncio.sleep(0.2)
 
 
 async def _nothing_is_down(plane: Plane) -> bool:

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.support.waiting import eventually
 from tests.support.yard import Yard
 
 from torchyard.apiserver.metrics.event_loop import EventLoopMetrics
+from torchyard.yard.thread_stack import StackFrame, StackReader, parse_stack
 from torchyard.yard.watchdog import LoopWatchdog
 
 THRESHOLD = 0.2
@@ -71,9 +73,8 @@ def test_a_task_that_blocks_is_recorded_with_its_stack(kind: str, caplog: pytest
         await asyncio.create_task(blocking_task())
 
     metrics = watched(kind, work)
-    assert [name for name in metrics.blocked if name == "blocking_task"] == ["blocking_task"]
-    assert metrics.blocked["blocking_task"].total >= THRESHOLD
-    (record,) = [record for record in caplog.records if "callback=blocking_task" in record.getMessage()]
+    assert metrics.blocked["test_watchdog.blocking_task"].total >= THRESHOLD
+    (record,) = [record for record in caplog.records if "callback=test_watchdog.blocking_task" in record.getMessage()]
     assert record.msg.startswith("event loop was blocked: seconds=%.3f cpu=%.3f callback=%s")
     assert re.search(
         r"test_watchdog.py:\d+ sleep_in_the_loop < test_watchdog.py:\d+ blocking_task", record.getMessage()
@@ -85,7 +86,7 @@ def test_a_plain_callback_that_blocks_is_recorded(kind: str) -> None:
         asyncio.get_running_loop().call_soon(sleep_in_the_loop)
         await asyncio.sleep(0.01)
 
-    assert "sleep_in_the_loop" in watched(kind, work).blocked
+    assert "test_watchdog.sleep_in_the_loop" in watched(kind, work).blocked
 
 
 def test_c_code_that_holds_the_gil_is_recorded(kind: str) -> None:
@@ -167,3 +168,50 @@ def test_the_plane_serves_the_metrics_and_reports_that_it_was_stopped(yard: Yard
     match = re.search(r"torchyard_process_stopped_seconds_total ([\d.]+)", server.admin.get("/metrics").text)
     assert match is not None
     assert float(match[1]) >= 1.0
+
+
+def test_stacks_of_threads_that_go_on_can_be_read(kind: str) -> None:
+    """CPython 3.11 may crash if a thread follows the frames of another one, whose coroutines end and are cancelled."""
+    reader, main, ended = StackReader(), threading.get_ident(), threading.Event()
+    stacks = list[list[StackFrame]]()
+
+    def read() -> None:
+        while not ended.is_set():
+            stacks.append(reader.read(main))
+
+    async def nested(depth: int) -> None:
+        await (nested(depth - 1) if depth else asyncio.sleep(0.001))
+
+    async def work() -> None:
+        for _ in range(100):
+            tasks = [asyncio.ensure_future(nested(depth)) for depth in range(20)]
+            await asyncio.sleep(0)
+            for task in tasks[::2]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        with runner(kind) as loop_runner:
+            loop_runner.run(work())
+    finally:
+        ended.set()
+        thread.join()
+        reader.close()
+    names = {frame.function for stack in stacks for frame in stack}
+    assert "test_stacks_of_threads_that_go_on_can_be_read" in names
+
+
+def test_a_stack_has_the_frames_of_one_thread() -> None:
+    text = (
+        'Thread 0x00007f0000000001 [worker] (most recent call first):\n  File "/a/b.py", line 3 in wait\n\n'
+        'Current thread 0x00007f0000000002 (most recent call first):\n  File "<string>", line 1 in <module>\n'
+        '  File "/x/torchyard/apiserver/store/store.py", line 7 in _flush\n  ...\n'
+    )
+    assert [frame.location for frame in parse_stack(text, 0x7F0000000001)] == ["b.py:3 wait"]
+    assert [frame.location for frame in parse_stack(text, 0x7F0000000002)] == [
+        "<string>:1 <module>",
+        "apiserver/store/store.py:7 _flush",
+    ]
+    assert not parse_stack(text, 0x7F0000000003)

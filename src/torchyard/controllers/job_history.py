@@ -65,7 +65,8 @@ class JobHistoryController:
         while True:
             if self._clock() >= next_prune:
                 await asyncio.to_thread(self._store.prune, self._clock() - self._keep)
-                self._recorded = await asyncio.to_thread(self._store.uids)
+                stored = await asyncio.to_thread(self._store.uids)
+                self._recorded = stored | {record["uid"] for record in self._records}
                 self._sets = {key: job for key, job in self._sets.items() if job["metadata"]["uid"] in self._recorded}
                 self._successors = {key: job for key, job in self._successors.items() if key in self._sets}
                 next_prune = self._clock() + timedelta(seconds=_PRUNE_SECONDS)
@@ -75,9 +76,16 @@ class JobHistoryController:
             except TimeoutError:
                 continue
             self._changed.clear()
-            records, self._records = self._records, []
-            replicas, self._replicas = self._replicas, []
-            await asyncio.to_thread(self._store.write, records, replicas)
+            await self._write()
+
+    async def _write(self) -> None:
+        records, replicas = len(self._records), len(self._replicas)
+        try:
+            await asyncio.to_thread(self._store.write, self._records[:records], self._replicas[:replicas])
+        except BaseException:
+            self._changed.set()  # such as a full disk: all of them are written when this part runs again
+            raise
+        del self._records[:records], self._replicas[:replicas]
 
     def _job_changed(self, kind: str, change: str, job: Object, _before: Object | None) -> None:
         if has_controller(job):

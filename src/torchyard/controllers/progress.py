@@ -160,6 +160,7 @@ class ProgressController:
             self._retry(key, job)
             _log_error(key, error)
         except Exception:
+            self._retry(key, job)  # it may be the last report
             log.exception("progress not written: kind=%s name=%s/%s", key.kind, key.namespace, key.name)
 
     async def _patch_job(self, key: JobReference, job: JobProgress, status: Object) -> None:

@@ -16,12 +16,14 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
+from typing import Any
 
 from torchyard.apiserver.metrics.event_loop import EventLoopMetrics
 from torchyard.yard.settings import THRESHOLD_SECONDS
+from torchyard.yard.thread_stack import StackFrame, StackReader
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +42,15 @@ _CPU_SHARE = 0.25
 _MAX_FRAMES = 14
 _MAX_CALLBACKS = 256
 UNKNOWN, SEVERAL = "unknown", "several"
-_HANDLE_RUN: CodeType = asyncio.Handle._run.__code__
-_RUN_ONCE: CodeType | None = getattr(getattr(asyncio.BaseEventLoop, "_run_once", None), "__code__", None)
+# asyncio's own functions, as they are in a stack: what runs a callback, and what waits for events.
+_HANDLE_RUN = (asyncio.Handle._run.__code__.co_filename, asyncio.Handle._run.__name__)
+_RUN_ONCE = (asyncio.BaseEventLoop.run_forever.__code__.co_filename, "_run_once")
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    root: FrameType  # the outermost frame of the callback
+    task: asyncio.Task[Any] | None
+    callback: str  # the name of its outermost function
     stack: str
 
 
@@ -67,11 +71,14 @@ class LoopWatchdog:
     _limits: dict[str, _LogLimit] = field(default_factory=dict)
     _samples: list[_Sample] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
+    # Held while a sample is taken: C code may leave the thread no time before the end of the callback.
+    _sampling: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._base = _base_frame(sys._getframe())
+        self._base = _base_function(sys._getframe())
+        self._reader = StackReader()
         self._interval = self.threshold / _TICKS
         self._minimum = self.threshold - self._interval
         self._schedule()
@@ -82,7 +89,8 @@ class LoopWatchdog:
         self._stopping.set()
         self._timer.cancel()
         self._thread.join(timeout=5.0)
-        self._base = None
+        if not self._thread.is_alive():
+            self._reader.close()
         self._samples = []
 
     # In the loop
@@ -96,16 +104,18 @@ class LoopWatchdog:
         late = time.monotonic() - self._due
         self.metrics.lag.observe(max(0.0, late))
         if late >= self._minimum:
-            self._was_late(late, time.thread_time() - self._cpu)
+            cpu = time.thread_time() - self._cpu
+            with self._sampling:
+                self._was_late(late, cpu)
         if self._samples:
             self._samples = []
         self._schedule()
 
     def _was_late(self, late: float, cpu: float) -> None:
         samples = self._samples
-        roots = {id(sample.root) for sample in samples}
-        callback = UNKNOWN if not samples else _name(samples[-1].root) if len(roots) == 1 else SEVERAL
-        is_waiting = len(samples) > 1 and len(roots) == 1
+        callbacks = {(id(sample.task), sample.callback) for sample in samples}
+        callback = UNKNOWN if not samples else samples[-1].callback if len(callbacks) == 1 else SEVERAL
+        is_waiting = len(samples) > 1 and len(callbacks) == 1
         if cpu >= late * _CPU_SHARE or is_waiting:
             self.record(callback, samples[-1].stack if samples else "", late, cpu)
         elif late >= _STOPPED_SECONDS:
@@ -136,33 +146,34 @@ class LoopWatchdog:
             if late < self._interval:
                 repeat_at = _REPEAT_SECONDS
                 continue
-            sample = self._sample()
-            if sample is not None and len(self._samples) < _MAX_SAMPLES:
-                self._samples.append(sample)
+            with self._sampling:
+                sample = self._sample()
+                if sample is not None and len(self._samples) < _MAX_SAMPLES:
+                    self._samples.append(sample)
             if sample is not None and late >= repeat_at:
                 repeat_at += _REPEAT_SECONDS
-                callback = _name(sample.root)
-                log.warning("event loop is blocked: seconds=%.1f callback=%s stack=%r", late, callback, sample.stack)
+                log.warning(
+                    "event loop is blocked: seconds=%.1f callback=%s stack=%r", late, sample.callback, sample.stack
+                )
 
     def _sample(self) -> _Sample | None:
         """What the loop's thread executes; None if it waits for events."""
-        frame = sys._current_frames().get(self._thread_id)
-        root = self._root(frame)
-        return None if root is None else _Sample(root, _format_stack(frame, root))
+        task = asyncio.current_task(self._loop)
+        callback = self._callback(self._reader.read(self._thread_id))
+        return _Sample(task, callback[-1].name, _format_stack(callback)) if callback else None
 
-    def _root(self, frame: FrameType | None) -> FrameType | None:
-        """The outermost frame of the callback that runs; None while the loop waits for events."""
-        inner: FrameType | None = None
-        # The loop's thread goes on while this one looks: what a frame calls its caller may be another object by now.
-        while isinstance(frame, FrameType) and frame is not self._base and frame.f_code is not _HANDLE_RUN:
-            if frame.f_code is _RUN_ONCE:
-                return None
-            inner, frame = frame, frame.f_back
-        return inner
+    def _callback(self, stack: Sequence[StackFrame]) -> Sequence[StackFrame]:
+        """The frames of the callback that runs; none while the loop waits for events."""
+        for number, frame in enumerate(stack):
+            if frame.is_in(*_RUN_ONCE):
+                return []
+            if frame.is_in(*_HANDLE_RUN) or (self._base is not None and frame.is_in(*self._base)):
+                return stack[:number]
+        return stack
 
 
-def _base_frame(frame: FrameType | None) -> FrameType | None:
-    """The frame that runs the loop: the one below the outermost coroutine of the caller.
+def _base_function(frame: FrameType | None) -> tuple[str, str] | None:
+    """File and name of what runs the loop: the function below the outermost coroutine of the caller.
 
     Only for loops in C, such as uvloop, whose own calls have no frames. asyncio's loop is recognized by its code.
     """
@@ -171,26 +182,12 @@ def _base_frame(frame: FrameType | None) -> FrameType | None:
         if frame.f_code.co_flags & inspect.CO_COROUTINE:
             base = frame.f_back
         frame = frame.f_back
-    return base
+    return None if base is None else (base.f_code.co_filename, base.f_code.co_name)
 
 
-def _name(root: FrameType) -> str:
-    return root.f_code.co_qualname
-
-
-def _format_stack(frame: FrameType | None, root: FrameType) -> str:
-    """Innermost first: `apiserver/store/store.py:120 Store._flush < …`, up to the callback itself."""
-    lines: list[str] = []
-    while isinstance(frame, FrameType) and len(lines) < _MAX_FRAMES:
-        lines.append(f"{_short_path(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_qualname}")
-        if frame is root:
-            break
-        frame = frame.f_back
-    else:
-        lines.append(f"… {_name(root)}")
+def _format_stack(callback: Sequence[StackFrame]) -> str:
+    """Innermost first: `apiserver/store/store.py:120 _flush < …`, up to the callback itself."""
+    lines = [frame.location for frame in callback[:_MAX_FRAMES]]
+    if len(callback) > _MAX_FRAMES:
+        lines.append(f"… {callback[-1].name}")
     return " < ".join(lines)
-
-
-def _short_path(filename: str) -> str:
-    _, marker, below = filename.rpartition("/torchyard/")
-    return below if marker else Path(filename).name

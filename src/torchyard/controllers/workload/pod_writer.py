@@ -83,9 +83,10 @@ class PodWriter:
         self._deleted.add(metadata["uid"])
         try:
             await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
-        except StatusError as error:
-            self._deleted.discard(metadata["uid"])
-            if error.status not in (404, 409):  # already gone, or another pod has its name
+        except BaseException as error:
+            self._deleted.discard(metadata["uid"])  # whatever failed: the next pass must see it
+            is_gone = isinstance(error, StatusError) and error.status in (404, 409)  # or another pod has its name
+            if not is_gone:
                 raise
 
 
