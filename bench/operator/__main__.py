@@ -4,7 +4,9 @@ First a few jobs whose pods a kubelet moves as they appear: how long a job takes
 `limit`): a client that makes `--jobs` jobs, their pods and services, and decides nothing; and what it does without the
 jobs. Then the operator makes pods and services of as many jobs while these are made; only after that the kubelet moves
 their pods, since the limit has none either. Limit and operator take turns, since a machine is not always as fast: the
-ratio is that of their means. Last, the operator is started again beside `--idle` finished jobs, and left alone.
+ratio is that of their means. Then the operator is started beside as many jobs that nobody has looked at, so that only
+pods, services and statuses are written, and is compared with the client that creates pods and services alone. Last,
+the operator is started again beside `--idle` finished jobs, and left alone.
 Needs the binaries of a real Kubernetes (KUBEBUILDER_ASSETS).
 """
 
@@ -15,7 +17,7 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import fmean
 
@@ -66,17 +68,22 @@ async def namespace(client: Client, name: str) -> str:
 class Run:
     """Jobs of one namespace: made, and then moved to their end by a kubelet."""
 
-    def __init__(self, client: Client, operator: Operator, space: str, jobs: int) -> None:
-        self._client, self._operator, self._space, self._jobs = client, operator, space, jobs
+    def __init__(self, client: Client, space: str, jobs: int) -> None:
+        self._client, self._space, self._jobs = client, space, jobs
         self._kubelet = Kubelet(client, space, replicas=REPLICAS, at_once=OTHERS_AT_ONCE)
         self._created: dict[str, float] = {}
 
     async def make(self) -> float:
         """Replicas a second, from the first job's creation to the last pod's and service's."""
+        return await self._rate(self.create())
+
+    async def created(self) -> float:
+        """The same for jobs that exist, from now on."""
+        return await self._rate()
+
+    async def _rate(self, *works: Awaitable[None]) -> float:
         begun = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.create())
-            group.create_task(wait_until_created(self._client, self._space, self._jobs * REPLICAS))
+        await asyncio.gather(*works, wait_until_created(self._client, self._space, self._jobs * REPLICAS))
         return self._jobs * REPLICAS / (time.perf_counter() - begun)
 
     async def create(self) -> None:
@@ -166,13 +173,14 @@ class Measure:
         self._limits = 0
         # Milliseconds of all processes for each replica, of each run.
         self.limit_cpu: list[float] = []
+        self.alone_cpu: list[float] = []
         self.operator_cpu: list[float] = []
 
     async def few(self, jobs: int) -> list[tuple[GroupVersionResource, Object]]:
         """Answers with what the operator made of the first of them."""
         operator = await self._started()
         print(f"{jobs} jobs with a kubelet from the first moment on", flush=True)
-        few = Run(self.client, operator, await namespace(self.client, "few"), jobs)
+        few = Run(self.client, await namespace(self.client, "few"), jobs)
         await asyncio.gather(few.create(), few.finish())
         await operator.quiet()
         operator.stop()
@@ -192,15 +200,14 @@ class Measure:
         at_once = f"{AT_ONCE // share} at once"
         spent = self._cores.spent(jobs * REPLICAS)
         print(f"limit, {subject}, {at_once}: {rate:.0f} replicas/s; {cpu_text(spent)}", flush=True)
-        if beside:
-            self.limit_cpu.append(sum(spent.values()))
+        (self.limit_cpu if beside else self.alone_cpu).append(sum(spent.values()))
         return rate
 
     async def many(self, jobs: int) -> float:
         """The rate at which all is made; then they are moved to their end."""
         operator = await self._started()
         before = operator.figures()
-        many = Run(self.client, operator, await namespace(self.client, "many"), jobs)
+        many = Run(self.client, await namespace(self.client, "many"), jobs)
         rate = await self._make(many, operator, jobs)
         print(f"  so far {operator.figures().since(before)}", flush=True)
         moved = time.perf_counter()
@@ -220,11 +227,28 @@ class Measure:
     async def again(self, jobs: int) -> float:
         """Only the rate, and nothing of it stays."""
         operator, space = await self._started(), await namespace(self.client, "again")
-        rate = await self._make(Run(self.client, operator, space, jobs), operator, jobs)
+        rate = await self._make(Run(self.client, space, jobs), operator, jobs)
         operator.stop()
+        await self._remove(space)
+        return rate
+
+    async def existing(self, jobs: int) -> tuple[float, float]:
+        """The rate, and the CPU of all processes for each replica, of an operator that starts beside existing jobs."""
+        space = await namespace(self.client, "existing")
+        run = Run(self.client, space, jobs)
+        await run.create()
+        operator = await self._started()
+        self._cores.begin(operator)
+        rate = await run.created()
+        spent = self._cores.spent(jobs * REPLICAS)
+        print(f"operator: {jobs} jobs x {REPLICAS} that existed: {rate:.0f} replicas/s; {cpu_text(spent)}", flush=True)
+        operator.stop()
+        await self._remove(space)
+        return rate, sum(spent.values())
+
+    async def _remove(self, space: str) -> None:
         for ref in (JOBS, PODS, SERVICES):
             await self.client.raw("DELETE", ref.path(space))
-        return rate
 
     async def _make(self, run: Run, operator: Operator, jobs: int) -> float:
         self._cores.begin(operator)
@@ -239,7 +263,7 @@ class Measure:
         operator = await self._started()
         each = []
         for space, count in (("first", jobs), ("others", others), ("last", jobs)):
-            run = Run(self.client, operator, await namespace(self.client, space), count)
+            run = Run(self.client, await namespace(self.client, space), count)
             before = operator.cpu()
             rate = await run.make()
             await operator.quiet()
@@ -289,6 +313,13 @@ async def measure(server: Server, cluster: Kubernetes, directory: Path, *, jobs:
     rate, best = fmean(rates), max(fmean(all_at_once), fmean(fewer))
     print(f"ratio to the limit: {rate / best:.2f} (goal ≥ 0.9)", end="; ")
     print(f"to pods and services alone: {rate / alone:.2f}", flush=True)
+    existing_rate, existing_cpu = await it.existing(jobs)
+    alone = fmean([alone, await it.limit(limit, jobs, beside=False)])
+    print(
+        f"existing jobs: ratio to pods and services alone {existing_rate / alone:.2f} (goal ≥ 0.9), "
+        f"of the CPU of all processes {fmean(it.alone_cpu) / existing_cpu:.2f}",
+        flush=True,
+    )
     limit_cpu, operator_cpu = fmean(it.limit_cpu), fmean(it.operator_cpu)
     print(
         f"ratio of the CPU of all processes, for a machine that others use: {limit_cpu / operator_cpu:.2f}", flush=True
