@@ -397,6 +397,54 @@ def test_versions_without_conversion_differ_only_in_their_api_version(space: Spa
     assert (wrong.status, wrong.reason) == (400, "BadRequest")
 
 
+@pytest.mark.point(49)
+def test_objects_of_an_earlier_storage_version_are_read_and_changed_in_every_version(
+    space: Space, crds: Definitions
+) -> None:
+    entry = version({"old": {"type": "integer"}, "both": {"type": "integer"}}, served=True)
+    new_spec = {"both": {"type": "integer"}, "new": {"type": "integer", "default": 7}}
+    newer = version(new_spec, name="v2", served=True, storage=False)
+    body = crd("gadgets", versions=[entry | {"name": "v1", "storage": True}, newer])
+    name = crds.create(body)["metadata"]["name"]
+    first, second = (space.path("gadgets", group=f"{GROUP}/{each}") for each in ("v1", "v2"))
+    for each in ("patched", "put", "applied", "deleted", "kept"):
+        made = custom("Gadget", each, spec={"old": 1, "both": 2}, metadata={"finalizers": ["test.torchyard.dev/f"]})
+        assert space.api.post(first, made).status == 201
+    current = crds.get(name)
+    entry["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["later"] = {"type": "integer", "default": 5}
+    current["spec"]["versions"] = [entry | {"name": "v1", "storage": False}, newer | {"storage": True}]
+    assert space.api.put(path("customresourcedefinitions", name), current).status == 200
+
+    def is_changed() -> bool:
+        return "later" in space.api.get(f"{first}/kept").json["spec"]
+
+    eventually(is_changed, "the changed definition")
+    assert space.api.get(f"{second}/kept").json["spec"] == {"both": 2}
+    assert space.api.get(f"{first}/kept").json["spec"] == {"both": 2, "old": 1, "later": 5}
+    assert space.api.get(f"{second}/kept").json["apiVersion"] == f"{GROUP}/v2"
+    assert {item["apiVersion"] for item in space.api.get(second).json["items"]} == {f"{GROUP}/v2"}
+    with space.api.watch(second) as watch:
+        assert {watch.next()["object"]["apiVersion"] for _ in range(5)} == {f"{GROUP}/v2"}
+    assert space.api.get(f"{first}/kept").json["apiVersion"] == f"{GROUP}/v1"
+
+    patched = space.api.patch(f"{second}/patched", {"spec": {"both": 3}})
+    assert (patched.status, patched.json["apiVersion"]) == (200, f"{GROUP}/v2"), patched
+    assert (patched.json["spec"], patched.json["metadata"]["generation"]) == ({"both": 3, "new": 7}, 2)
+    applied = space.api.apply(f"{second}/applied", custom("Gadget", "applied") | {"apiVersion": f"{GROUP}/v2"})
+    assert (applied.status, applied.json["apiVersion"]) == (200, f"{GROUP}/v2"), applied
+    before = space.api.get(f"{second}/put").json
+    after = space.api.put(f"{second}/put", before).json
+    assert (after["spec"], after["metadata"]["generation"]) == ({"both": 2, "new": 7}, 2)
+    assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"], "it is stored in the new one"
+    deleted = space.api.delete(f"{second}/deleted")
+    assert (deleted.status, deleted.json["apiVersion"]) == (200, f"{GROUP}/v2")
+    left = space.api.get(f"{second}/deleted").json
+    assert (left["apiVersion"], left["spec"]) == (f"{GROUP}/v2", {"both": 2, "new": 7})
+    for each in ("patched", "put", "applied", "deleted", "kept"):
+        freed = space.api.patch(f"{second}/{each}", {"metadata": {"finalizers": None}})
+        assert freed.status == 200, freed
+
+
 @pytest.mark.point(50)
 def test_printer_columns_shape_the_table(space: Space, crds: Definitions) -> None:
     columns = [

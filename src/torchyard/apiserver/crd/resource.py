@@ -118,16 +118,18 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
     if not is_established(crd):
         return []
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
-    storage_entry = next(entry for entry in spec["versions"] if entry.get("storage"))
-    storage, stored = storage_entry["name"], CustomVersion(names["kind"], storage_entry)
     conversion = spec.get("conversion") or {}
     webhook = conversion["webhook"] if conversion.get("strategy") == "Webhook" else None
+    versions: dict[str, CustomVersion] = {}
+    for entry in spec["versions"]:
+        versions[entry["name"]] = CustomVersion(names["kind"], entry, _deprecation(entry, crd), webhook, versions)
+    storage = next(entry["name"] for entry in spec["versions"] if entry.get("storage"))
     resources: list[Resource] = []
     for entry in spec["versions"]:
         if not entry.get("served"):
             continue
-        version = CustomVersion(names["kind"], entry, _deprecation(entry, crd), webhook)
-        validator = stored if is_converted(spec["group"], entry["name"], names["plural"]) else version
+        version = versions[entry["name"]]
+        validator = versions[storage] if is_converted(spec["group"], entry["name"], names["plural"]) else version
         resources.append(
             Resource(
                 group=spec["group"],

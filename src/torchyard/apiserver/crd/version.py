@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ class CustomVersion:
     spec: Object
     deprecation: str = ""  # the warning for clients of a deprecated version
     conversion: Object | None = None  # spec.conversion.webhook, if a webhook converts the objects
+    siblings: Mapping[str, CustomVersion] = field(default_factory=dict, repr=False, compare=False)  # all versions
 
     @property
     def name(self) -> str:
@@ -93,9 +95,17 @@ class CustomVersion:
         defaulting.default(obj, self.root)
 
     def normalize(self, obj: Object) -> None:
-        """Prune and default, in place, an object that another version's schema accepted."""
-        self.prune(obj)
-        self.default(obj)
+        """Bring an object of any version, or of an earlier schema, into this version, in place.
+
+        As upstream, the schema of the object's own version sets the defaults.
+        """
+        group, _, name = obj["apiVersion"].partition("/")
+        own = self.siblings.get(name, self)
+        own.prune(obj)
+        own.default(obj)
+        if own is not self:
+            obj["apiVersion"] = f"{group}/{self.name}"
+            self.prune(obj)
 
     def validate(self, obj: Object, old: Object | None = None) -> list[FieldError]:
         """The errors of a new object, or of a change from `old`; its own metadata is validated elsewhere."""

@@ -43,16 +43,23 @@ def prune_to_storage(resource: Resource, storage: Resource, obj: Object) -> None
 
 
 def from_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
-    """The stored object in the version of `resource`; of a custom resource, only the fields that both versions have."""
+    """The stored object in the version of `resource`; of a custom resource, only the fields that both versions have.
+
+    An object that was stored before its definition got another storage version still has the earlier one.
+    """
     if resource is storage:
+        if resource.custom is not None and obj["apiVersion"] != resource.api_version:
+            resource.custom.normalize(obj)
         return obj
     pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))
     if resource.custom is not None and storage.custom is not None:
-        storage.custom.normalize(obj)
         if pair:
+            storage.custom.normalize(obj)
             obj = pair[1](obj)
-        obj["apiVersion"] = resource.api_version
-        resource.custom.prune(obj)
+            obj["apiVersion"] = resource.api_version
+            resource.custom.prune(obj)
+        else:
+            resource.custom.normalize(obj)
         return obj
     if pair:
         obj = pair[1](obj)

@@ -12,6 +12,7 @@ from typing import Literal
 from torchyard.api import errors, field_errors
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
+from torchyard.apiserver.registry.conversion import from_storage
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Query
@@ -101,12 +102,14 @@ async def delete(registry: Registry, ctx: RequestContext, options: DeleteOptions
             raise ctx.not_found()
         is_converted = ctx.resource.has_conversion_webhook
         view = await registry.in_version(ctx.resource, record) if is_converted else record
-        old = view.object()
+        storage = registry.catalog.storage(ctx.resource)
+        old = from_storage(storage, storage, view.object())
         check_preconditions(ctx, old, options)
         await registry.admission.validate(registry, ctx, "DELETE", None, old)
-        new = view.object()
+        new = from_storage(storage, storage, view.object())
+        if storage.custom is not None and record.rev < registry.catalog.schema_revision(storage):
+            storage.custom.default(new)  # readers find no more that the object is older than its schema
         outcome = _mark_deleted(ctx, new, options)
-        storage = registry.catalog.storage(ctx.resource)
         new = ordered(storage, new)
         if outcome == "unchanged":
             return Deleted(record, gone=False)

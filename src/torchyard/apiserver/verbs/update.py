@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import orjson
+
 from torchyard.api import field_errors
 from torchyard.api.names import validate_metadata_update
 from torchyard.api.objects import Object
@@ -109,7 +111,8 @@ async def change_draft(
         await _admit_change(registry, ctx, draft, old, managed_fields_set=managed_fields_set, validate=validate)
         new = draft.obj
         is_gone = _is_removable(new)
-        if not await ctx.compute(_finish_change, ctx, storage, draft, old, is_gone):
+        must_write = is_gone or _is_in_older_version(resource, storage, record)
+        if not await ctx.compute(_finish_change, ctx, storage, draft, old, must_write):
             return record
         if resource.has_conversion_webhook:
             draft = Draft(await registry.in_storage_version(resource, draft.obj))
@@ -130,10 +133,10 @@ def _compute_draft(
     """The old object and the new one, in their stored version."""
     resource = ctx.resource
     old = record.object()
-    current = old if replaces and resource is storage else from_storage(resource, storage, record.object())
-    if resource.custom is not None and resource is not storage:
+    if resource.custom is not None:
         # fields that the client's version does not have are neither changed nor counted as a change
         old = to_storage(resource, storage, from_storage(resource, storage, old))
+    current = old if replaces and resource is storage else from_storage(resource, storage, record.object())
     draft = compute(current)
     version = str(draft.obj.setdefault("metadata", {}).get("resourceVersion") or "0")
     if version not in ("0", str(record.rev)):
@@ -144,10 +147,10 @@ def _compute_draft(
     return old, draft
 
 
-def _finish_change(ctx: RequestContext, storage: Resource, draft: Draft, old: Object, is_gone: bool) -> bool:
+def _finish_change(ctx: RequestContext, storage: Resource, draft: Draft, old: Object, must_write: bool) -> bool:
     """Bring an admitted change into its stored form; returns whether it is to be written."""
     prune_to_storage(ctx.resource, storage, draft.obj)
-    if not is_gone and _is_unchanged(draft.obj, old):
+    if not must_write and _is_unchanged(draft.obj, old):
         return False
     draft.obj = ordered(storage, draft.obj)
     return True
@@ -266,6 +269,17 @@ def _is_removable(obj: Object) -> bool:
         and not metadata.get("deletionGracePeriodSeconds")
         and not (obj.get("spec") or {}).get("finalizers")  # namespaces keep theirs in the spec
     )
+
+
+def _is_in_older_version(resource: Resource, storage: Resource, record: Record) -> bool:
+    """Whether an unchanged object is written all the same: this is how clients migrate the objects of a CRD."""
+    if resource.custom is None:
+        return False
+    version = resource.storage_version if resource.has_conversion_webhook else storage.version
+    stored = f"{resource.group}/{version}"
+    # almost always its bytes say so: see `ordered`; what a webhook converted has an order of its own
+    start = orjson.dumps({"kind": resource.kind, "apiVersion": stored})[:-1]
+    return not record.data.startswith(start) and bool(record.object()["apiVersion"] != stored)
 
 
 def _is_unchanged(new: Object, old: Object) -> bool:
