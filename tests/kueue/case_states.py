@@ -49,7 +49,8 @@ def queue_state(obj: Object, prefix: str) -> str:
 
 def holds_evicted_quota(obj: Object) -> bool:
     conditions = {entry["type"]: entry for entry in (obj.get("status") or {}).get("conditions") or ()}
-    return _is_true(conditions, "Evicted") and _is_true(conditions, "QuotaReserved")
+    is_evicted = _is_true(conditions, "Evicted") and not _is_true(conditions, "Finished")
+    return is_evicted and _is_true(conditions, "QuotaReserved")
 
 
 def is_deactivated(obj: Object) -> bool:

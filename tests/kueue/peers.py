@@ -23,15 +23,23 @@ def has_kueue() -> bool:
 @contextmanager
 def kueue(directory: Path, gates: str = "", configuration: Mapping[str, object] | None = None) -> Iterator[Server]:
     """kube-apiserver and Kueue without any other controller. `configuration`: more fields of Kueue's Configuration."""
+    with Kubernetes(directory / "kube") as server, kueue_manager(server, directory, gates, configuration):
+        yield server
+
+
+@contextmanager
+def kueue_manager(
+    server: Server, directory: Path, gates: str = "", configuration: Mapping[str, object] | None = None
+) -> Iterator[Path]:
+    """Kueue on a running API server. Yields the directory of its state, with its configuration and its log."""
     start = START if configuration is None else _configured(directory / "peers", configuration)
-    with Kubernetes(directory / "kube") as server:
-        state = directory / "kueue"
-        options = ["--kubeconfig", str(server.kubeconfig), "--dir", str(state), "--qps", "2000"]
-        subprocess.run([start, "kueue", *options, *(("--feature-gates", gates) if gates else ())], check=True)
-        try:
-            yield server
-        finally:
-            subprocess.run([START, "stop", str(state)], check=True)
+    state = directory / "kueue"
+    options = ["--kubeconfig", str(server.kubeconfig), "--dir", str(state), "--qps", "2000"]
+    subprocess.run([start, "kueue", *options, *(("--feature-gates", gates) if gates else ())], check=True)
+    try:
+        yield state
+    finally:
+        subprocess.run([START, "stop", str(state)], check=True)
 
 
 def _configured(directory: Path, configuration: Mapping[str, object]) -> Path:

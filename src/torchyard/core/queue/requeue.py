@@ -59,7 +59,10 @@ class InadmissibleRequeuer:
         self._decided[root] = None
 
     def head_changed(self, cq: ClusterQueue) -> None:
-        """Less quota may be held for the new head of a StrictFIFO queue."""
+        """Less quota may be held for the new head of a StrictFIFO queue.
+
+        Those that wait take part in the same cycle as that head, since it may be gone after it.
+        """
         if cq.spec.is_strict_fifo and self._preemptors.has_waiting(cq.node.root):
             self._retry[cq.node.root] = True
 
@@ -75,6 +78,8 @@ class InadmissibleRequeuer:
         As in Kueue, the heads that take part in every cycle try the quota first: those of StrictFIFO queues,
         preemptors, those that wait for preemptors, and new ones.
         """
+        for root in self._retry:
+            self._activate_waiting(root)
         released, self._released = self._released, {}
         for root in released:
             self._activate_heads(root)
@@ -91,6 +96,12 @@ class InadmissibleRequeuer:
     def _activate_heads(self, root: QuotaNode) -> None:
         for cq in self._members_of(root):
             if self._preemptors.pop_due(cq) or (cq.spec.is_strict_fifo and cq.retry_head()):
+                self._active[cq.name] = None
+
+    def _activate_waiting(self, root: QuotaNode) -> None:
+        """Preemptors, and the heads that need what preemptors or blocked heads get."""
+        for cq in self._members_of(root):
+            if self._preemptors.pop_due(cq):
                 self._active[cq.name] = None
 
     def _is_active(self, root: QuotaNode) -> bool:
@@ -118,9 +129,8 @@ class InadmissibleRequeuer:
 
     def _requeue(self, root: QuotaNode, *, reclaim: bool, compare_shares: bool) -> None:
         members = self._members_of(root)
-        for cq in members if reclaim else ():
-            if self._preemptors.pop_due(cq):
-                self._active[cq.name] = None
+        if reclaim:
+            self._activate_waiting(root)
         shares = ShareComparison(members) if reclaim and compare_shares and self._is_fair else None
         requeued, is_complete = requeue_inadmissible(
             root, [cq for cq in members if cq not in self._preemptors], reclaim=reclaim, shares=shares
