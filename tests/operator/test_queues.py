@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -54,16 +55,16 @@ async def installed(kube: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
             await installed.admin.delete(MUTATING, "kueue-mutating-webhook-configuration")
 
 
-async def install_webhooks(installed: Installed, *hooks: str) -> None:
-    """Create the webhook configuration by which Kueue is detected; its webhooks are never called."""
+async def install_webhooks(installed: Installed, *hooks: str, frameworks: tuple[str, ...] = ()) -> None:
+    """Create the configurations by which Kueue is detected; its webhooks are never called."""
     config_map = await installed.admin.find(CONFIG_MAPS, "kueue-manager-config", "kueue-system")
     if config_map is None:
         await installed.namespace("kueue-system")
-        settings = f"integrations:\n  externalFrameworks:\n  - {EXTERNAL}\n"
-        data = {"controller_manager_config.yaml": settings}
-        await installed.admin.create(
-            CONFIG_MAPS, {"metadata": {"name": "kueue-manager-config"}, "data": data}, "kueue-system"
-        )
+        metadata = {"name": "kueue-manager-config"}
+        await installed.admin.create(CONFIG_MAPS, {"metadata": metadata}, "kueue-system")
+    listed = {"frameworks": list(frameworks)} if frameworks else {"externalFrameworks": [EXTERNAL]}
+    data = {"controller_manager_config.yaml": json.dumps({"integrations": listed})}
+    await installed.admin.patch(CONFIG_MAPS, "kueue-manager-config", {"data": data}, "kueue-system")
     rule = {"apiGroups": ["none.example"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["nothing"]}
     service = {"name": "kueue-webhook-service", "namespace": "kueue-system"}
     webhooks = [
@@ -164,7 +165,7 @@ async def test_built_in_mode_only_honours_suspend(
     installed: Installed,
 ) -> None:
     admin, namespace = installed.admin, await installed.namespace("kueue-built-in")
-    await install_webhooks(installed, "mjob.kb.io", "mpytorchjob.kb.io")
+    await install_webhooks(installed, "mjob.kb.io", "mpytorchjob.kb.io", frameworks=("kubeflow.org/pytorchjob",))
     async with running(installed, webhook=True) as operator:
 
         async def is_detected() -> bool:

@@ -28,6 +28,7 @@ from torchyard.operator.tasks import run_until_first_exit
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 60.0  # seconds
+_USUAL_NAMESPACE = "kueue-system"
 _CONFIGURATION_KEY = "controller_manager_config.yaml"
 NOT_CHECKED = KueueIntegration(IntegrationMode.NONE, "", (configuration_messages.KUEUE_NOT_CHECKED,))
 
@@ -55,13 +56,16 @@ async def _inspect_webhooks(client: Client, groups: Iterable[Object]) -> KueueIn
 
 
 async def _kueue_configuration(client: Client, webhooks: Iterable[Object]) -> Object | None:
-    """Kueue's configuration, from the namespace of the service behind its webhooks; None if it cannot be read."""
+    """Kueue's configuration, from the namespace of the service behind its webhooks; None if it cannot be read.
+
+    Webhooks that have an address instead of a service do not tell the namespace; then it is the usual one.
+    """
     namespaces = {
         (webhook["clientConfig"].get("service") or {}).get("namespace", "")
         for obj in webhooks
         for webhook in obj.get("webhooks") or ()
     }
-    for namespace in sorted(namespaces - {""}):
+    for namespace in sorted(namespaces - {""}) or [_USUAL_NAMESPACE]:
         try:
             config_map = await client.find(CONFIG_MAPS, KUEUE_CONFIGURATION, namespace)
         except StatusError as error:

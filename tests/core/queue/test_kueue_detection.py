@@ -12,10 +12,13 @@ OLD = {"name": "kueue.x-k8s.io", "versions": [{"version": "v1beta1"}]}
 HOOK = {"webhooks": [{"name": "mjob.kb.io"}, {"name": "mpytorchjob.kb.io"}]}
 OTHER_HOOK = {"webhooks": [{"name": "mjob.kb.io"}]}
 LISTED = {"integrations": {"externalFrameworks": [EXTERNAL]}}
+BUILT_IN = {"integrations": {"frameworks": ["batch/job", "kubeflow.org/pytorchjob"]}}
 
 CASES: dict[str, tuple[list[Object], list[Object], Object | None, IntegrationMode, str]] = {
     "no Kueue": ([{"name": "batch"}], [], None, IntegrationMode.NONE, ""),
     "built-in integration": ([GROUP], [HOOK], None, IntegrationMode.BUILT_IN, "v1beta2"),
+    "built-in integration by its configuration": ([GROUP], [HOOK], BUILT_IN, IntegrationMode.BUILT_IN, "v1beta2"),
+    "built-in integration off, with its webhook": ([GROUP], [HOOK], LISTED, IntegrationMode.EXTERNAL, "v1beta2"),
     "v1beta1 only": ([OLD], [HOOK], None, IntegrationMode.BUILT_IN, "v1beta1"),
     "external integration": ([GROUP], [OTHER_HOOK], LISTED, IntegrationMode.EXTERNAL, "v1beta2"),
     "external integration not listed": ([GROUP], [OTHER_HOOK], {}, IntegrationMode.EXTERNAL, "v1beta2"),

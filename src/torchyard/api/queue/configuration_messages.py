@@ -41,6 +41,14 @@ def webhook_not_found(webhook: str, kind: str) -> str:
     return f"the webhook {webhook} does not exist: Kueue leaves {kind} to an external integration"
 
 
+def framework_on(framework: str, kind: str) -> str:
+    return f"Kueue's configuration lists {framework}: its built-in integration for {kind} is on"
+
+
+def framework_off(framework: str, kind: str) -> str:
+    return f"Kueue's configuration does not list {framework}: Kueue leaves {kind} to an external integration"
+
+
 def configuration_not_readable(framework: str) -> str:
     return f"Kueue's configuration cannot be read; ask the administrator to list {framework} in it"
 

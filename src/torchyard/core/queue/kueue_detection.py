@@ -11,7 +11,17 @@ from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import configuration_messages, names
 
 _WEBHOOK = "mpytorchjob.kb.io"
+_FRAMEWORK = "kubeflow.org/pytorchjob"
 EXTERNAL = f"{pytorchjob.KIND}.{pytorchjob.VERSION}.{pytorchjob.GROUP}"
+# By whether Kueue's built-in integration is on.
+_CONFIGURATION_TEXTS = {
+    True: configuration_messages.framework_on(_FRAMEWORK, pytorchjob.KIND),
+    False: configuration_messages.framework_off(_FRAMEWORK, pytorchjob.KIND),
+}
+_WEBHOOK_TEXTS = {
+    True: configuration_messages.webhook_found(_WEBHOOK, pytorchjob.KIND),
+    False: configuration_messages.webhook_not_found(_WEBHOOK, pytorchjob.KIND),
+}
 
 
 class IntegrationMode(Enum):
@@ -34,6 +44,7 @@ def detect_kueue(
 
     `groups`: its API groups. `webhooks`: its MutatingWebhookConfigurations. `configuration`: Kueue's own, None if it
     cannot be read. `deployed`: whether a Kueue manager runs.
+    The configuration decides: Kueue's installation has the webhooks of all integrations, also of those that are off.
     """
     group = next((group for group in groups if group.get("name") == names.GROUP), None)
     if group is None:
@@ -46,14 +57,17 @@ def detect_kueue(
     if not deployed:
         reasons.append(configuration_messages.NO_KUEUE_MANAGER)
         return KueueIntegration(IntegrationMode.NONE, version, tuple(reasons))
-    names_of_webhooks = {webhook.get("name") for obj in webhooks for webhook in obj.get("webhooks") or ()}
-    if _WEBHOOK in names_of_webhooks:
-        reasons.append(configuration_messages.webhook_found(_WEBHOOK, pytorchjob.KIND))
+    integrations = (configuration or {}).get("integrations") or {}
+    if configuration is not None:
+        is_built_in, texts = _FRAMEWORK in (integrations.get("frameworks") or ()), _CONFIGURATION_TEXTS
+    else:
+        hooks = {webhook.get("name") for obj in webhooks for webhook in obj.get("webhooks") or ()}
+        is_built_in, texts = _WEBHOOK in hooks, _WEBHOOK_TEXTS
+    reasons.append(texts[is_built_in])
+    if is_built_in:
         return KueueIntegration(IntegrationMode.BUILT_IN, version, tuple(reasons))
-    reasons.append(configuration_messages.webhook_not_found(_WEBHOOK, pytorchjob.KIND))
-    listed = ((configuration or {}).get("integrations") or {}).get("externalFrameworks")
     if configuration is None:
         reasons.append(configuration_messages.configuration_not_readable(EXTERNAL))
-    elif EXTERNAL not in (listed or ()):
+    elif EXTERNAL not in (integrations.get("externalFrameworks") or ()):
         reasons.append(configuration_messages.framework_not_listed(EXTERNAL))
     return KueueIntegration(IntegrationMode.EXTERNAL, version, tuple(reasons))
