@@ -6,46 +6,44 @@ latency: the time from creation to admission, one workload after the other, with
 backlog: the time from the end of a workload to the next decision, with up to 50,000 pending ones; see `backlog`.
 
 Except for `backlog`, everything goes through the HTTP API of a `yard up` in a separate process: it creates objects,
-watches for admissions, and writes the Finished condition.
+watches for admissions, and writes the Finished condition. `--peer` drives Kueue on a real API server with the same load
+afterwards, and prints the ratios; it needs the binaries of a real Kubernetes and of Kueue.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
-
-import psutil
-from prometheus_client.parser import text_string_to_metric_families
+from typing import Any, NamedTuple
 
 from bench.queue.backlog import run_backlog
 from bench.queue.load import CLASSES, Arrival, Load, cluster_queue, flavor, local_queue, workload
+from bench.queue.servers import ProcessUsage, QueueServer, kueue, plane
+from torchyard.api.conditions import has_true_condition
+from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
 from torchyard.kube.client import Client
-from torchyard.kube.http import HttpTransport
-from torchyard.kube.kubeconfig import load as connection
 from torchyard.kube.process import prefer_uvloop
 
 CONCURRENT_REQUESTS = 24
-WRITES = ("create", "update", "patch", "delete")
+_CONFLICT = 409
 
 
 class WorkloadRunner:
     """As the runner of Kueue's test: creates workloads, watches them, and finishes them after their run time."""
 
-    def __init__(self, client: Client, *, runtimes: bool) -> None:
-        self._client, self._runtimes = client, runtimes
+    def __init__(self, server: QueueServer, *, runtimes: bool) -> None:
+        self._client: Client = server.client
+        self._releases_quota, self._runtimes = not server.releases_quota, runtimes
         self._request_slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self.created: dict[str, float] = {}
@@ -92,6 +90,8 @@ class WorkloadRunner:
             if timer is not None:
                 timer.cancel()
                 self.evictions += 1
+                if self._releases_quota:
+                    self.spawn(self._release(name, obj))
             return
         if conditions.get("Admitted", {}).get("status") != "True" or name in self._runs:
             return
@@ -100,6 +100,24 @@ class WorkloadRunner:
         loop = asyncio.get_running_loop()
         delay = workload_class.runtime if self._runtimes else 0.0
         self._runs[name] = loop.call_later(delay, lambda: self.spawn(self._finish(name, obj)))
+
+    async def _release(self, name: str, obj: Object) -> None:
+        """As the controller of its job does when all pods have stopped."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        released = {"status": "False", "reason": "Pending", "message": "By test runner", "lastTransitionTime": now}
+        conditions = {condition["type"]: condition for condition in obj["status"]["conditions"]}
+        conditions |= {kind: {"type": kind, **released} for kind in ("QuotaReserved", "Admitted")}
+        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        patch = {"metadata": metadata, "status": {"conditions": list(conditions.values()), "admission": None}}
+        async with self._request_slots:
+            try:
+                await self._client.patch(WORKLOADS, name, patch, "default", subresource="status")
+            except StatusError as error:
+                if error.status != _CONFLICT:
+                    raise
+                obj = await self._client.get(WORKLOADS, name, "default")
+                if has_true_condition(obj, "Evicted"):
+                    self.spawn(self._release(name, obj))
 
     async def _finish(self, name: str, obj: Object) -> None:
         if name not in self._runs:
@@ -119,52 +137,21 @@ class WorkloadRunner:
             self.finished_all.set()
 
 
-class PlaneProcess:
-    """`yard up` in a separate process."""
+class Result(NamedTuple):
+    time: float  # seconds of all workloads, or milliseconds of one with `latency`
+    text: str
+    usages: list[ProcessUsage]
 
-    def __init__(self, state: Path) -> None:
-        self._state = state
-        command = [sys.executable, "-m", "torchyard.cli", "up", "--state", str(state), "--port", "0", "--no-node"]
-        command += ["--controllers", "kueue,namespace-controller,job-controller"]
-        log = (state.parent / "yard.log").open("wb")
-        self._process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
+    @property
+    def megabytes(self) -> int:
+        return sum(usage.megabytes for usage in self.usages)
 
-    async def __aenter__(self) -> PlaneProcess:
-        kubeconfig = self._state / "kubeconfig"
-        while not kubeconfig.exists():
-            if self._process.poll() is not None:
-                raise SystemExit((self._state.parent / "yard.log").read_text())
-            await asyncio.sleep(0.05)
-        self._transport = HttpTransport(connection(kubeconfig), user_agent="bench")
-        self.client = Client(self._transport, manager="bench")
-        self.process = psutil.Process(self._process.pid)
-        return self
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(usage.cpu_seconds for usage in self.usages)
 
-    async def revision(self) -> str:
-        """The current resource version."""
-        workloads = await self.client.raw("GET", f"{WORKLOADS.path()}?limit=1")
-        return str(workloads["metadata"]["resourceVersion"])
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
-        self._process.terminate()
-        self._process.wait()
-
-    async def usage(self) -> str:
-        plane, own = self.process.cpu_times(), resource.getrusage(resource.RUSAGE_SELF)
-        memory = self.process.memory_info().rss >> 20
-        text = (await self._transport.request("GET", "/metrics")).body.decode()
-        writes = Counter[str]()
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name == "apiserver_request_total" and sample.labels["verb"] in WRITES:
-                    kind = sample.labels["resource"] if sample.labels["code"] < "300" else "rejected"
-                    writes[kind] += int(sample.value)
-        summary = ", ".join(f"{count} {kind}" for kind, count in writes.most_common())
-        return (
-            f"plane {memory} MB, {plane.user + plane.system:.1f} s of CPU;"
-            f" runner {own.ru_utime + own.ru_stime:.1f} s of CPU; writes: {summary}"
-        )
+_Start = Callable[[Path], AbstractAsyncContextManager[QueueServer]]
 
 
 async def _prepare(runner: WorkloadRunner, load: Load, *, held: bool) -> None:
@@ -174,11 +161,11 @@ async def _prepare(runner: WorkloadRunner, load: Load, *, held: bool) -> None:
     await asyncio.gather(*(runner.create(LOCAL_QUEUES, local_queue(name, **stop)) for _, name in load.names))
 
 
-async def arrivals(plane: PlaneProcess, load: Load) -> str:
-    runner = WorkloadRunner(plane.client, runtimes=True)
+async def arrivals(server: QueueServer, load: Load) -> Result:
+    runner = WorkloadRunner(server, runtimes=True)
     await _prepare(runner, load, held=False)
     runner.total = load.total
-    watch = asyncio.create_task(runner.watch(await plane.revision()))
+    watch = asyncio.create_task(runner.watch(await server.revision()))
     start = time.perf_counter()
     for arrival in sorted(load.workloads(), key=lambda arrival: arrival.at):
         delay = start + arrival.at - time.perf_counter()
@@ -193,38 +180,39 @@ async def arrivals(plane: PlaneProcess, load: Load) -> str:
         infix = f"-{workload_class.name}-"
         waits = [at - runner.created[name] for name, at in runner.admitted.items() if infix in name]
         means.append(f"{workload_class.name} {statistics.mean(waits):.1f} s")
-    return (
+    text = (
         f"arrivals: {runner.total} workloads in {len(load.names)} queues: {wall:.1f} s, {runner.total / wall:.0f}/s;"
-        f" to admission: {', '.join(means)}; {runner.evictions} preempted; {await plane.usage()}"
+        f" to admission: {', '.join(means)}; {runner.evictions} preempted"
     )
+    return Result(wall, text, server.usage())
 
 
-async def burst(plane: PlaneProcess, load: Load) -> str:
-    runner = WorkloadRunner(plane.client, runtimes=False)
+async def burst(server: QueueServer, load: Load) -> Result:
+    runner = WorkloadRunner(server, runtimes=False)
     await _prepare(runner, load, held=True)
     start = time.perf_counter()
     creates = [runner.create(WORKLOADS, workload(arrival)) for arrival in load.workloads()]
     runner.total = len(creates)
     await asyncio.gather(*creates)
     created = time.perf_counter() - start
-    watch = asyncio.create_task(runner.watch(await plane.revision()))
+    watch = asyncio.create_task(runner.watch(await server.revision()))
     start = time.perf_counter()
     for _, name in load.names:
         runner.spawn(runner.open(name))
     await runner.finished_all.wait()
     wall = time.perf_counter() - start
     watch.cancel()
-    return (
+    text = (
         f"burst: {runner.total} workloads in {len(load.names)} queues: created at {runner.total / created:.0f}/s,"
-        f" admitted and finished in {wall:.1f} s, {runner.total / wall:.0f}/s; {runner.evictions} preempted;"
-        f" {await plane.usage()}"
+        f" admitted and finished in {wall:.1f} s, {runner.total / wall:.0f}/s; {runner.evictions} preempted"
     )
+    return Result(wall, text, server.usage())
 
 
-async def latency(plane: PlaneProcess, load: Load) -> str:
-    runner = WorkloadRunner(plane.client, runtimes=False)
+async def latency(server: QueueServer, load: Load) -> Result:
+    runner = WorkloadRunner(server, runtimes=False)
     await _prepare(runner, load, held=False)
-    watch = asyncio.create_task(runner.watch(await plane.revision()))
+    watch = asyncio.create_task(runner.watch(await server.revision()))
     for number in range(300):
         runner.total = number + 1
         runner.finished_all.clear()
@@ -235,17 +223,30 @@ async def latency(plane: PlaneProcess, load: Load) -> str:
     watch.cancel()
     waits = sorted(at - runner.created[name] for name, at in runner.admitted.items())
     p50, p99 = waits[len(waits) // 2] * 1000, waits[len(waits) * 99 // 100] * 1000
-    return f"latency: created to admitted, {len(load.names)} queues: p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+    text = f"latency: created to admitted, {len(load.names)} queues: p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+    return Result(p50, text, server.usage())
 
 
 BENCHMARKS = {"arrivals": arrivals, "burst": burst, "latency": latency}
 
 
-async def _measure(arguments: argparse.Namespace) -> None:
+async def _measure(arguments: argparse.Namespace, start: _Start) -> Result:
     load = Load(arguments.cohorts, arguments.queues, arguments.per_queue)
     with tempfile.TemporaryDirectory() as directory:
-        async with PlaneProcess(Path(directory) / "state") as plane:
-            print(await BENCHMARKS[arguments.benchmark](plane, load), flush=True)
+        async with start(Path(directory)) as server:
+            before = resource.getrusage(resource.RUSAGE_SELF)
+            result: Result = await BENCHMARKS[arguments.benchmark](server, load)
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            runner = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            usages = "; ".join(map(str, result.usages))
+            print(f"{result.text}; {usages}; runner {runner:.1f} s of CPU; writes: {await server.writes()}", flush=True)
+    return result
+
+
+async def _compare(arguments: argparse.Namespace) -> None:
+    ours, theirs = await _measure(arguments, plane), await _measure(arguments, kueue)
+    memory, cpu = ours.megabytes / theirs.megabytes, ours.cpu_seconds / theirs.cpu_seconds
+    print(f"plane to Kueue with its API server: time {ours.time / theirs.time:.2f}, memory {memory:.2f}, CPU {cpu:.2f}")
 
 
 def main() -> None:
@@ -258,6 +259,7 @@ def main() -> None:
     parser.add_argument("--queues-of-backlog", type=int, default=200, help="ClusterQueues of backlog")
     parser.add_argument("--fair", action="store_true", help="with fair sharing; only for backlog")
     parser.add_argument("--preempt", action="store_true", help="with preemption in cohorts; only for backlog")
+    parser.add_argument("--peer", action="store_true", help="Kueue with the same load, too; not for backlog")
     arguments = parser.parse_args()
     if arguments.benchmark == "backlog":
         run_backlog(
@@ -265,7 +267,7 @@ def main() -> None:
         )
         return
     prefer_uvloop()
-    asyncio.run(_measure(arguments))
+    asyncio.run(_compare(arguments) if arguments.peer else _measure(arguments, plane))
 
 
 if __name__ == "__main__":
