@@ -14,6 +14,7 @@ from torchyard.core.queue.quota import QuotaNode
 from torchyard.core.queue.resources import FlavorResource
 
 _PER_MILLE = 1000.0
+_NOTHING: frozenset[FlavorResource] = frozenset()
 MAX_INT64 = 2**63 - 1
 
 
@@ -45,21 +46,19 @@ class DominantResourceShare(NamedTuple):
 
 
 def dominant_resource_share(node: QuotaNode) -> DominantResourceShare:
-    if node.parent is None:
-        return DominantResourceShare(0.0, node.weight, frozenset())
-    beyond: dict[str, int] = {}
-    borrowed: list[FlavorResource] = []
-    for key, quota in node.subtree_quota.items():
-        amount = node.usage.get(key, 0) - quota
-        if amount > 0:
-            beyond[key[1]] = beyond.get(key[1], 0) + amount
-            borrowed.append(key)
+    parent, usage = node.parent, node.usage
+    if parent is None:
+        return DominantResourceShare(0.0, node.weight, _NOTHING)
+    borrowed = [key for key, quota in node.subtree_quota.items() if usage.get(key, 0) > quota]
     if not borrowed:
-        return DominantResourceShare(0.0, node.weight, frozenset())
-    lendable = node.parent.lendable
-    ratios = (
+        return DominantResourceShare(0.0, node.weight, _NOTHING)
+    beyond: dict[str, int] = {}
+    for key in borrowed:
+        beyond[key[1]] = beyond.get(key[1], 0) + usage[key] - node.subtree_quota[key]
+    lendable = parent.lendable
+    ratios = [
         amount * _PER_MILLE / lendable[resource] for resource, amount in beyond.items() if lendable.get(resource, 0) > 0
-    )
+    ]
     return DominantResourceShare(max(ratios, default=0.0), node.weight, frozenset(borrowed))
 
 

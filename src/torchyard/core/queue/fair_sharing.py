@@ -15,7 +15,7 @@ from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.dominant_resource_share import DominantResourceShare, dominant_resource_share
 from torchyard.core.queue.flavor_assigner import Assignment
 from torchyard.core.queue.quota import NodeUsage, QuotaNode, simulate_addition
-from torchyard.core.queue.workload_info import QueueOrder, WorkloadInfo
+from torchyard.core.queue.workload_info import Key, QueueOrder, WorkloadInfo
 
 _Rank = tuple[bool, tuple[float, float], QueueOrder]
 
@@ -42,22 +42,24 @@ def fair_order(entries: Iterable[_Entry]) -> Iterator[_Entry]:
     for root, members in by_root.items():
         tournament = _Tournament(members)
         while (winner := tournament.nominee(root)) is not None:
+            usage = winner.cq.node.usage
+            before = dict(usage)
             yield winner
-            tournament.remove(winner)
+            tournament.remove(winner, has_changed=usage != before)
 
 
 class _Tournament(Generic[_Entry]):
     """Which workload each node nominates.
 
     A nominee depends on the usage below its node only. So when a workload was processed, those of the nodes above it
-    are chosen anew, and all others stay.
+    are chosen anew, and all others stay. Most workloads get nothing, and then the ranks stay, too.
     """
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
         self._entries: dict[QuotaNode, deque[_Entry]] = {}  # by ClusterQueue, in order
         self._children: dict[QuotaNode, dict[QuotaNode, None]] = {}
         self._nominees: dict[QuotaNode, _Entry | None] = {}
-        self._ranks: dict[QuotaNode, _Rank] = {}  # of a node's nominee, among those of its parent
+        self._ranks: dict[QuotaNode, dict[Key, _Rank]] = {}  # of workloads below a node, among those of its parent
         for entry in sorted(entries, key=lambda entry: entry.info.order):
             node = entry.cq.node
             self._entries.setdefault(node, deque()).append(entry)
@@ -70,13 +72,17 @@ class _Tournament(Generic[_Entry]):
             self._nominees[node] = self._choose(node)
         return self._nominees[node]
 
-    def remove(self, entry: _Entry) -> None:
-        """A workload was processed: the usage of its queue and of all cohorts above it may have changed."""
+    def remove(self, entry: _Entry, *, has_changed: bool) -> None:
+        """A workload was processed.
+
+        `has_changed`: whether that changed the usage of its queue, and so of all cohorts above it.
+        """
         self._entries[entry.cq.node].popleft()
         node: QuotaNode | None = entry.cq.node
         while node is not None:
             self._nominees.pop(node, None)
-            self._ranks.pop(node, None)
+            if has_changed:
+                self._ranks.pop(node, None)
             node = node.parent
 
     def _choose(self, node: QuotaNode) -> _Entry | None:
@@ -86,11 +92,23 @@ class _Tournament(Generic[_Entry]):
         return self.nominee(min(nodes, key=self._rank)) if nodes else None
 
     def _rank(self, node: QuotaNode) -> _Rank:
-        entry = self.nominee(node)
-        if node not in self._ranks and entry is not None:
-            with simulate_addition([NodeUsage(entry.cq.node, entry.assignment.usage)]):
-                self._ranks[node] = _rank(entry, dominant_resource_share(node))
-        return self._ranks[node]
+        entry = self._nominees[node]
+        if entry is None:
+            raise LookupError(f"{node.name} has no nominee")
+        key = entry.info.key
+        if key not in self._ranks.get(node, ()):
+            self._compute_ranks(entry)
+        return self._ranks[node][key]
+
+    def _compute_ranks(self, entry: _Entry) -> None:
+        """At all nodes above a workload: its usage is simulated only once."""
+        key, node = entry.info.key, entry.cq.node
+        with simulate_addition([NodeUsage(node, entry.assignment.usage)]):
+            while node.parent is not None:
+                ranks = self._ranks.setdefault(node, {})
+                if key not in ranks:
+                    ranks[key] = _rank(entry, dominant_resource_share(node))
+                node = node.parent
 
 
 def _rank(entry: Contender, share: DominantResourceShare) -> _Rank:

@@ -139,12 +139,13 @@ class _TargetSearch:
             self._own_candidates(),
             key=lambda candidate: (-cq.consumed_by(candidate.info), _candidate_order(candidate)),
         )
-        self._has_advantage = self._advantages()
+        self._has_advantage: dict[QuotaNode, bool] = {}
         self._common: dict[ClusterQueue, QuotaNode] = {}
         self.shortage: FlavorResourceQuantities = {}
 
     def attempts(self) -> list[bool]:
-        """Whether it may borrow, in the order in which to try it."""
+        """Whether it may borrow, in the order in which to try it. Without fair sharing, and before all else."""
+        self._has_advantage = self._advantages()
         if self._info.lost_borrowed_quota and self._info.has_preempted_often:
             return [False]  # Kueue lets it borrow again, be reclaimed again and preempt again, without end.
         is_forbidden = not self._policy.borrow_within_cohort

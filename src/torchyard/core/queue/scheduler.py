@@ -132,10 +132,12 @@ class SchedulingCycle:
         elif not targeted.isdisjoint(entry.target_keys):
             self._wait_for_preemptors(entry, messages.OVERLAPPING_TARGETS)
         elif not snapshot.fits(entry):
-            # Otherwise another workload was admitted in this cycle, or quota is reserved for this cycle only. Then it
-            # stays active for the next one.
             if snapshot.fits_without_promises(entry):
                 self._wait_for_preemptors(entry, messages.NO_LONGER_FITS)
+            else:
+                # Another workload was admitted in this cycle, or quota is reserved for this cycle only. So it takes
+                # part in the next one, also if it is a preemptor that was not active.
+                self._pending.active[entry.cq.name] = None
         elif entry.targets:
             targeted.update(entry.target_keys)
             self._preempt(entry)
