@@ -17,6 +17,7 @@ from tests.support.yard import Yard
 
 PAGE = (ROOT / "docs" / "trainjobs.md").read_text()
 MANIFESTS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.S)]
+PATCHED = next(manifest for manifest in MANIFESTS if manifest["metadata"]["name"] == "mnist-patched")
 TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
 JOBS = f"{TRAINER}/namespaces/default/trainjobs"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
@@ -51,7 +52,7 @@ def test_a_manifest_of_the_page_makes_a_jobset(server: Server, manifest: dict[st
 
 
 def test_a_suspended_job_takes_patches_and_is_resumed(server: Server) -> None:
-    job = {**MANIFESTS[1], "metadata": {"name": "queued"}, "spec": {**MANIFESTS[1]["spec"], "suspend": True}}
+    job = {**PATCHED, "metadata": {"name": "queued"}, "spec": {**PATCHED["spec"], "suspend": True}}
     assert server.admin.post(JOBS, job).status == 201
     assert jobset_of(server, "queued")["spec"]["suspend"] is True
     pods = {"spec": {"nodeSelector": {"zone": "a"}}}
@@ -60,7 +61,7 @@ def test_a_suspended_job_takes_patches_and_is_resumed(server: Server) -> None:
         "manager": "example.com/queue",
         "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [edit]}}},
     }
-    patches = [*MANIFESTS[1]["spec"]["runtimePatches"], patch]
+    patches = [*PATCHED["spec"]["runtimePatches"], patch]
     assert server.admin.patch(f"{JOBS}/queued", {"spec": {"runtimePatches": patches}}).status == 200
     assert server.admin.patch(f"{JOBS}/queued", {"spec": {"suspend": False}}).status == 200
 

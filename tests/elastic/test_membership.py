@@ -268,6 +268,47 @@ def test_a_restarted_coordinator_adopts_the_world_that_went_on_without_it() -> N
     assert membership.fence == Fence(2, 8)
 
 
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_coordinator_without_the_ledger_goes_on_with_the_state_of_a_worker_that_has_left_its_world(
+    first: str,
+) -> None:
+    """The pod of the coordinator was replaced: `a` is new, and `b` waits for a rendezvous newer than its world."""
+    simulation = Simulation(Membership(1, WorldLimits(max_workers=4, target_workers=4, start_workers=2)))
+    left = WorkerProgress(Fence(1, 16), 114, live=True)
+    simulation.progress["b"] = left
+    for name in (first, "b" if first == "a" else "a"):
+        if name == "b":
+            simulation.execute(simulation.membership.worker_joined(Hello("b", progress=left, members=("a", "b"))))
+        else:
+            simulation.join("a")
+    assert simulation.requests["b"].fence > Fence(1, 16)
+    simulation.report_all()
+    start = simulation.worlds[-1].world_start
+    assert (start.leader, start.step, set(start.members)) == ("b", 114, {"a", "b"})
+
+
+def test_a_worker_with_a_newer_world_joins_a_rendezvous_under_way() -> None:
+    simulation = Simulation(Membership(1, WorldLimits(max_workers=4, target_workers=4, start_workers=1)))
+    simulation.join("a")
+    left = simulation.progress["b"] = WorkerProgress(Fence(3, 16), 114, live=True)
+    simulation.execute(simulation.membership.worker_joined(Hello("b", progress=left, members=("a", "b"))))
+    assert simulation.requests["b"].fence > Fence(3, 16)
+    simulation.report_all()
+    assert simulation.worlds[-1].world_start.step == 114
+
+
+def test_the_first_world_waits_for_as_many_workers_as_there_are_pods_and_later_ones_for_no_more_than_the_least() -> (
+    None
+):
+    simulation = Simulation(Membership(1, WorldLimits(max_workers=4, target_workers=4, start_workers=2)))
+    simulation.join("a")
+    assert not simulation.requests
+    for name in ("b", "c"):
+        simulation.join(name)
+        simulation.report_all()
+    assert [len(world.world_start.members) for world in simulation.worlds] == [2, 3]
+
+
 def test_scaling_retires_nobody_while_members_of_an_adopted_world_are_missing() -> None:
     membership = Membership(2, WorldLimits(target_workers=3))
     membership.adopt(Fence(1, 7), ("a", "b"))

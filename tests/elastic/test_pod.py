@@ -68,11 +68,11 @@ def test_sigterm_reaches_the_program_below_the_shell(runtime: dict[str, str], tm
 
 
 def test_world_limits_that_are_not_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ElasticError, match="MIN:TARGET:MAX"):
+    with pytest.raises(ElasticError, match="MIN:START:MAX"):
         sidecar.sidecar_record("two", "1")
     monkeypatch.setenv("TORCHYARD_ELASTIC_JOB", "n/j")
     monkeypatch.setenv("TORCHYARD_ELASTIC_TOKEN", "t")
-    limits = {"min_workers": 1, "max_workers": 4, "multiple_of": 1, "target_workers": 2}
+    limits = {"min_workers": 1, "max_workers": 4, "multiple_of": 1, "target_workers": 4, "start_workers": 2}
     assert sidecar.sidecar_record("1:2:4", "29400")["limits"] == limits
 
 

@@ -19,6 +19,7 @@ import yaml
 from tests.elastic.test_elasticdl_program import PROGRAM, STANDIN, arguments, result, write_images
 from tests.node.support import need_network
 from tests.support import kubectl as kubectls
+from tests.support.effort import FULL
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import ROOT, Server
 from tests.support.training import interpreter
@@ -81,7 +82,7 @@ def test_a_pytorchjob_with_rdzv_backend_torchyard_survives_a_killed_pod(shell: K
     container = {
         "name": "pytorch",
         "image": "pytorch/pytorch",
-        "command": ["python", "/programs/mlp.py", "--hold", "/share/go", "--epochs", "12"],
+        "command": ["python", "/programs/mlp.py", "--hold", "/share/go", "--hold-pause", "1", "--epochs", "12"],
         "env": [{"name": "PYTHONPATH", "value": "/src"}, {"name": "OMP_NUM_THREADS", "value": "1"}],
         "volumeMounts": [{"name": path[1:], "mountPath": path} for path in mounted],
     }
@@ -115,6 +116,84 @@ def test_a_pytorchjob_with_rdzv_backend_torchyard_survives_a_killed_pod(shell: K
     assert shell("get", "pod", "elastic-worker-0", "-o", "jsonpath={.metadata.uid}") == first, "the survivor stayed"
     digests = re.findall(r"digest (\w+)", log)
     assert digests == re.findall(r"digest (\w+)", alone(str(PROGRAMS / "mlp.py"), "--epochs", "12"))
+
+
+def nodes(shell: Kubectl, job: str) -> dict[str, str]:
+    """The pods of a TrainJob that are not being deleted, by their index."""
+    listed = yaml.safe_load(shell("get", "pods", "-l", f"jobset.sigs.k8s.io/jobset-name={job}", "-o", "yaml"))["items"]
+    return {
+        pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: pod["metadata"]["name"]
+        for pod in listed
+        if not pod["metadata"].get("deletionTimestamp") and pod["status"]["phase"] in ("Pending", "Running")
+    }
+
+
+def trains(shell: Kubectl, job: str, index: str, line: str, other_than: str = "") -> None:
+    """Wait for a line in the log of the node with this index, whose pod is another one than that."""
+
+    def is_printed() -> bool:
+        pod = nodes(shell, job).get(index)
+        return pod is not None and pod != other_than and line in shell.run("logs", pod).stdout.split("elastic: ")[-1]
+
+    eventually(is_printed, f"{line!r} in the log of node {index}", PATIENCE)
+
+
+def test_a_trainjob_of_the_elastic_runtime_is_resized_and_survives_killed_nodes(shell: Kubectl, tmp_path: Path) -> None:
+    """The node of the coordinator is one of those that are killed in the full run."""
+    mounted = {"/src": ROOT / "src", "/programs": PROGRAMS, "/share": tmp_path}
+    patch = {
+        "containers": [
+            {"name": "node", "volumeMounts": [{"name": path[1:], "mountPath": path} for path in mounted]},
+        ],
+        "volumes": [{"name": path[1:], "hostPath": {"path": str(source)}} for path, source in mounted.items()],
+    }
+    replicated_job = {"name": "node", "template": {"spec": {"template": {"spec": patch}}}}
+    job: Object = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "resized"},
+        "spec": {
+            "runtimeRef": {"name": "torchyard-elastic"},
+            "trainer": {
+                "numNodes": 2,
+                "command": ["python", "/programs/mlp.py", "--hold", "/share/go", "--hold-pause", "1", "--epochs", "12"],
+                "env": [{"name": "PYTHONPATH", "value": "/src"}, {"name": "OMP_NUM_THREADS", "value": "1"}],
+            },
+            "runtimePatches": [
+                {
+                    "manager": "tests.torchyard.dev/mounts",
+                    "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [replicated_job]}}},
+                }
+            ],
+        },
+    }
+    eventually(
+        lambda: shell.run("get", "clustertrainingruntime", "torchyard-elastic").returncode == 0, "the runtime", PATIENCE
+    )
+    shell("create", "-f", "-", stdin=yaml.safe_dump(job))
+    eventually(lambda: len(nodes(shell, "resized")) == 2, "the nodes", PATIENCE)
+    trains(shell, "resized", "0", "of world 2")
+    shell("annotate", "trainjob", "resized", "torchyard.dev/num-nodes=3")
+    trains(shell, "resized", "2", "of world 3")
+    for index in ("1", "0") if FULL else ():
+        lost = nodes(shell, "resized")[index]
+        kill(shell, lost)
+        trains(shell, "resized", index, "of world 3", other_than=lost)
+    if FULL:
+        lost = nodes(shell, "resized")["1"]
+        shell("delete", "pod", lost, timeout=120)  # it hands over and leaves, and is replaced
+        trains(shell, "resized", "1", "of world 3", other_than=lost)
+    assert shell.run("annotate", "trainjob", "resized", "--overwrite", "torchyard.dev/num-nodes=17").returncode != 0
+    shell("annotate", "trainjob", "resized", "torchyard.dev/num-nodes-")
+    eventually(lambda: set(nodes(shell, "resized")) == {"0", "1"}, "two nodes", PATIENCE)
+    names = nodes(shell, "resized")
+    (tmp_path / "go").touch()
+    state = ("get", "trainjob", "resized", "-o", "jsonpath={.status.state}")
+    eventually(lambda: shell(*state) in ("Complete", "Failed"), "the end of the job", PATIENCE)
+    logs = [log_of(shell, pod) for pod in names.values()]
+    assert shell(*state) == "Complete", logs
+    digests = set(re.findall(r"digest (\w+)", "".join(logs)))
+    assert digests == set(re.findall(r"digest (\w+)", alone(str(PROGRAMS / "mlp.py"), "--epochs", "12"))), logs
 
 
 def client(name: str) -> list[str]:

@@ -24,8 +24,10 @@ from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import ChildDeletion, PyTorchJobDecision, decide
-from torchyard.core.pytorchjob.token import make_token_secret, needs_token
+from torchyard.core.pytorchjob.environment import needs_token
+from torchyard.core.pytorchjob.replicas import owner_reference
 from torchyard.core.pytorchjob.view import VOLCANO, PyTorchJobSettings, PyTorchJobView
+from torchyard.core.training.elastic import make_token_secret
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
@@ -228,7 +230,7 @@ class PyTorchJobController:
     async def _create_token(self, job: Object, decision: PyTorchJobDecision) -> None:
         """Create the job's token before its pods. One that exists stays; no right to read secrets is needed."""
         try:
-            await self._client.create(SECRETS, make_token_secret(job, secrets.token_urlsafe(24)))
+            await self._client.create(SECRETS, make_token_secret(job, owner_reference(job), secrets.token_urlsafe(24)))
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 decision.events.append(Event("Warning", messages.SECRET_NOT_CREATED, messages.not_created(str(error))))

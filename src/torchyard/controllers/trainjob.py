@@ -13,6 +13,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.jobset import names as jobsets
+from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import messages, names
 from torchyard.controllers.jobset import JOBSETS
@@ -103,6 +104,7 @@ class TrainJobController:
         if needs_objects(job):
             try:
                 jobset = await self._make_objects(job, jobset)
+                await self._resize(job, jobset)
             except Exception as error:  # raised again below, when the job says why it has no pods
                 failed = error
         failure = None if is_finished(job) else await self._failures.find(job, jobset)
@@ -131,6 +133,12 @@ class TrainJobController:
         created = await self._objects.make(job, runtime, jobset)
         self._jobset_cache.record(created)
         return created
+
+    async def _resize(self, job: Object, jobset: Object | None) -> None:
+        if jobset is None or job["spec"].get("suspend") or is_terminating(jobset):
+            return
+        if resized := await self._objects.resize(job, jobset):
+            self.recorder.event(job, "Normal", messages.RESIZED, resized)
 
     async def _runtime(self, job: Object) -> Object:
         """The runtime of the snapshot; for a new job the runtime itself, of which a snapshot is made."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections import OrderedDict
 
 import orjson
@@ -11,13 +12,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import CONFIG_MAPS, SECRETS
+from torchyard.api.gvr import CONFIG_MAPS, JOBS, SECRETS
 from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import messages, names
 from torchyard.api.trainjob.validation import validate, validate_runtime
 from torchyard.controllers.jobset import JOBSETS
+from torchyard.core.training.elastic import make_token_secret
 from torchyard.core.trainjob import mpi
+from torchyard.core.trainjob.elastic import resize, wanted_nodes
 from torchyard.core.trainjob.jobset import make_jobset, pod_counts
 from torchyard.core.trainjob.patches import patched_template
 from torchyard.core.trainjob.pod_groups import pod_groups
@@ -56,6 +59,8 @@ class TrainJobObjects:
             return current
         if names.MPI in policy:
             await self._make_mpi(job, runtime, policy, jobset)
+        if names.ELASTIC_NODES in (jobset["metadata"].get("annotations") or {}):
+            await self._create(make_token_secret(job, names.owner_reference(job), secrets.token_urlsafe(24)))
         authority = None if self._server is None else authority_config_map(self._server, job)
         if authority is not None:
             await self._apply(CONFIG_MAPS, authority)
@@ -71,12 +76,29 @@ class TrainJobObjects:
         metadata = obj["metadata"]
         return await self._client.patch(ref, metadata["name"], obj, metadata["namespace"], kind="apply", force=True)
 
-    async def _make_mpi(self, job: Object, runtime: Object, policy: Object, jobset: Object) -> None:
+    async def _create(self, secret: Object) -> None:
+        """Create a secret. One that exists stays; no right to read secrets is needed."""
         try:
-            await self._client.create(SECRETS, mpi.key_secret(job, *_key_pair()))
+            await self._client.create(SECRETS, secret)
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
+
+    async def resize(self, job: Object, jobset: Object) -> str:
+        """Give the Job of an elastic job its number of nodes. Returns what was changed, for an event."""
+        wanted, namespace = wanted_nodes(job, jobset), job["metadata"]["namespace"]
+        if wanted is None:
+            return ""
+        name, count = wanted
+        child = await self._client.find(JOBS, name, namespace)
+        patch = None if child is None else resize(child, count)
+        if child is None or patch is None:
+            return ""
+        await self._client.patch(JOBS, name, patch, namespace)
+        return messages.resized(name, child["spec"].get("parallelism", 1), count)
+
+    async def _make_mpi(self, job: Object, runtime: Object, policy: Object, jobset: Object) -> None:
+        await self._create(mpi.key_secret(job, *_key_pair()))
         counts = pod_counts(job, runtime, patched_template(runtime, job)["spec"])
         await self._apply(CONFIG_MAPS, mpi.hostfile(job, policy, counts, jobsets.subdomain(jobset)))
 

@@ -19,6 +19,7 @@ class LimitsRecord(TypedDict):
     max_workers: int
     multiple_of: int
     target_workers: int
+    start_workers: NotRequired[int]
 
 
 class JobRecord(TypedDict):

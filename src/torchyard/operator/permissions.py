@@ -66,6 +66,8 @@ def trainjob_permissions() -> list[Permission]:
         Permission(jobset_names.GROUP, jobset_names.PLURAL, (*_READ, "create", "patch", "delete")),
         # the snapshot of the runtime, and the hostfile of MPI
         Permission("", "configmaps", ("get", "create", "patch")),
+        # the number of nodes of an elastic job
+        Permission("batch", "jobs", ("get", "patch")),
         # the end of a failed node's log
         Permission("", "pods/log", ("get",)),
         *(

@@ -11,9 +11,9 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import with_defaults
 from torchyard.core.pytorchjob.environment import elastic_environment
-from torchyard.core.pytorchjob.replicas import make_pod, make_service
-from torchyard.core.pytorchjob.token import make_token_secret
+from torchyard.core.pytorchjob.replicas import make_pod, make_service, owner_reference
 from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView
+from torchyard.core.training.elastic import make_token_secret
 
 M, W = names.MASTER, names.WORKER
 
@@ -159,7 +159,8 @@ def test_the_token_of_the_elastic_runtime_is_in_a_secret() -> None:
     policy = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "torchyard"}
     pod = pod_for((W, 0), master=None, elasticPolicy=policy)
     (token,) = (env for env in pod["spec"]["containers"][0]["env"] if env["name"] == "TORCHYARD_ELASTIC_TOKEN")
-    secret = make_token_secret(view(master=None, elasticPolicy=policy).job, "s3cret")
+    train_job = view(master=None, elasticPolicy=policy).job
+    secret = make_token_secret(train_job, owner_reference(train_job), "s3cret")
     assert token["valueFrom"]["secretKeyRef"] == {"name": secret["metadata"]["name"], "key": "token"}
     assert secret["stringData"] == {"token": "s3cret"}
     assert secret["metadata"]["ownerReferences"] == pod["metadata"]["ownerReferences"]

@@ -115,6 +115,18 @@ def test_a_runtime_that_is_not_in_the_file_is_asked_for() -> None:
     assert conversion.notes == ["ClusterTrainingRuntime mine is not in the file; add it"]
 
 
+def test_a_job_of_the_elastic_runtime_keeps_its_limits() -> None:
+    policy = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "torchyard"}
+    conversion = to_trainjob(pytorchjob(elasticPolicy=policy))
+    train_job = conversion.objects[-1]
+    expected = {"torchyard.dev/elastic": "1:4", "torchyard.dev/rdzv-backend": "torchyard"}
+    assert train_job["metadata"]["annotations"] == expected
+    (back,) = to_pytorchjob(train_job, conversion.objects[:-1]).objects
+    assert back["spec"]["elasticPolicy"] == policy
+    assert "backoffLimit" not in back["spec"].get("runPolicy", {})
+    assert "annotations" not in back["metadata"]
+
+
 def test_the_maximum_of_an_elastic_job_is_its_number_of_nodes() -> None:
     conversion = to_trainjob(pytorchjob(elasticPolicy={"minReplicas": 1, "maxReplicas": 4}))
     (train_job,) = conversion.objects

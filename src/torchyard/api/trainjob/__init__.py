@@ -7,6 +7,7 @@ Modules in reading order:
 - `crd`: the CustomResourceDefinition of TrainJob
 - `runtime_crd`: those of the runtimes
 - `runtimes`: the runtimes that are installed
+- `elastic`: the annotations of elastic jobs
 - `validation`: validation beyond the schema, which needs the runtime of a job
 - `messages`: reasons, messages and events of the controller
 """

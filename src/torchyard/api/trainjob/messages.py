@@ -20,6 +20,39 @@ LOG_LINES, LOG_CHARACTERS = 10, 2000
 RESOURCES_CREATED = "ResourcesCreated"
 
 
+ELASTIC_FORMAT = 'must be "MIN:MAX", the smallest and the largest number of nodes, such as "1:4"'
+ELASTIC_POLICY = (
+    "only torchrun and torchyard.elastic are elastic: use it with spec.mlPolicy.torch of the runtime, or without a"
+    ' policy and with the annotation torchyard.dev/rdzv-backend "torchyard"'
+)
+BACKEND_NEEDS_RANGE = 'an elastic job has a smallest and a largest number of nodes; add the annotation, such as "1:4"'
+RESIZE_NEEDS_COORDINATOR = (
+    "only jobs of the elastic runtime can be resized: use the runtime torchyard-elastic, or the annotation"
+    ' torchyard.dev/rdzv-backend "torchyard"'
+)
+RESIZED = "JobResized"
+
+
+def elastic_maximum(least: int, most: int, nodes: int) -> str:
+    return (
+        f"the maximum must be the number of nodes, which is {nodes}: set spec.trainer.numNodes to {most},"
+        f' or the annotation to "{min(least, nodes)}:{nodes}"'
+    )
+
+
+def elastic_count(least: int, most: int, owner: str) -> str:
+    return f"must be between {least} and {most}, as the annotation torchyard.dev/elastic of the {owner} says"
+
+
+def resize_range(least: int, most: int, elastic_most: int) -> str:
+    reason = "the job's quota is that of numNodes" if most < elastic_most else "the limits of the elastic job"
+    return f"must be a number from {least} to {most}: {reason}"
+
+
+def resized(job: str, before: int, after: int) -> str:
+    return f"Job {job} has {after} nodes instead of {before}"
+
+
 def unsupported_runtime(key: str) -> str:
     return f"unsupported runtime: {key}"
 

@@ -29,6 +29,7 @@ NODE, LAUNCHER = "node", "launcher"
 # The container that each step needs.
 CONTAINERS = {TRAINER: NODE, DATASET_INITIALIZER: DATASET_INITIALIZER, MODEL_INITIALIZER: MODEL_INITIALIZER}
 PORT = 29500
+COORDINATOR_PORT = 29501  # torchrun may use the other one in the same pod
 
 # The plugins of spec.mlPolicy; without one the policy is plain.
 TORCH, MPI, JAX, XGBOOST, FLUX = "torch", "mpi", "jax", "xgboost", "flux"
@@ -41,6 +42,12 @@ SNAPSHOT_LABEL = "torchyard.dev/runtime-snapshot"  # ours, of the ConfigMaps wit
 # Our annotations, of a TrainJob.
 # "1:4": minimum and maximum number of nodes. Of a job, whose maximum is numNodes; or of a runtime, for all its jobs.
 ELASTIC = "torchyard.dev/elastic"
+# Of a job or a runtime: "c10d", torchrun's rendezvous (default), or "torchyard", the coordinator of torchyard.elastic.
+RDZV_BACKEND = "torchyard.dev/rdzv-backend"
+# Of a running job with the coordinator: the number of nodes that it is to have instead of numNodes.
+RESIZED = "torchyard.dev/num-nodes"
+# Ours, of the JobSet of such a job: "1:2:4", the smallest number of nodes, numNodes, and the largest.
+ELASTIC_NODES = "torchyard.dev/elastic-nodes"
 TTL = "torchyard.dev/ttl-seconds-after-finished"
 # Nothing that decoding the path would change: the token is checked for the path as it was sent.
 _status_path = re.compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import names
+from torchyard.api.trainjob.elastic import TORCHYARD
 
 TORCH_DISTRIBUTED = "torch-distributed"
 TORCH_ELASTIC = "torchyard-elastic"
@@ -14,13 +15,17 @@ SYSTEM_NAMESPACE, PUBLIC = "kubeflow-system", "kubeflow-trainer-public"
 
 
 def runtimes() -> list[Object]:
-    """`torch-distributed` as upstream installs it, and one whose jobs of 1 to 16 nodes continue with fewer."""
+    """`torch-distributed` as upstream installs it, and one for programs with `torchyard.elastic` on 1 to 16 nodes.
+
+    The second has no policy: the SDK starts a function with torchrun where the policy is torch, and torchrun starts
+    all processes again when a node is lost.
+    """
     elastic = _runtime(TORCH_ELASTIC)
-    elastic["metadata"]["annotations"] = {names.ELASTIC: "1:16"}
-    return [_runtime(TORCH_DISTRIBUTED), elastic]
+    elastic["metadata"]["annotations"] = {names.ELASTIC: "1:16", names.RDZV_BACKEND: TORCHYARD}
+    return [_runtime(TORCH_DISTRIBUTED, torch={}), elastic]
 
 
-def _runtime(name: str) -> Object:
+def _runtime(name: str, **policy: Object) -> Object:
     job = {
         "name": names.NODE,
         "template": {
@@ -33,7 +38,7 @@ def _runtime(name: str) -> Object:
         "kind": names.CLUSTER_RUNTIME_KIND,
         "metadata": {"name": name, "labels": {names.FRAMEWORK: names.TORCH}},
         "spec": {
-            "mlPolicy": {"numNodes": 1, names.TORCH: {}},
+            "mlPolicy": {"numNodes": 1, **policy},
             "template": {"spec": {"replicatedJobs": [job]}},
         },
     }

@@ -14,12 +14,11 @@ from torchyard.api import names as any_names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.strategy import Strategy
-from torchyard.api.trainjob import environment, messages, names
+from torchyard.api.trainjob import elastic, environment, messages, names
 
 _JOBS = "spec.template.spec.replicatedJobs"
 _PATCHES = "spec.runtimePatches"
 _ENV = "spec.trainer.env"
-_ELASTIC = f"metadata.annotations[{names.ELASTIC}]"
 NOT_SUSPENDED = "RuntimePatches can only be modified when the TrainJob is suspended before or after the update"
 _DEPRECATED = (
     '{kind} "{name}" is deprecated and will be removed in a future release of Kubeflow Trainer. See runtime deprecation'
@@ -74,8 +73,7 @@ def validate_runtime(runtime: Object) -> list[FieldError]:
             detail = f"must contain the required container for the ancestor: {step}"
             errs.append(field_errors.invalid(f"{at}.template.spec.template.spec.containers", shown, detail))
     policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
-    if (written := _elastic_annotation(runtime)) is not None:
-        errs += _annotation_errors(written, policy)
+    errs += elastic.runtime_errors(runtime, policy)
     if names.FLUX in policy:
         errs.append(field_errors.forbidden("spec.mlPolicy.flux", messages.flux_not_supported()))
     return errs
@@ -111,7 +109,7 @@ def validate(
         # The job has a snapshot of a runtime that is deleted later.
         return errs if old is not None else [runtime_missing(job), *errs]
     policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
-    errs += [*_count_errors(job), *_reserved_env(job, policy), *_elastic_errors(job, runtime, policy)]
+    errs += [*_count_errors(job), *_reserved_env(job, policy), *elastic.job_errors(job, runtime, policy)]
     errs += [*_injection_errors(runtime, policy), *_initializer_errors(job, runtime), *_patch_errors(job, runtime)]
     if old is not None:
         errs += _update_errors(job, old, jobset)
@@ -144,50 +142,6 @@ def _reserved_env(job: Object, policy: Object) -> Iterator[FieldError]:
     elif used:
         detail = f"must not have reserved envs, invalid envs configured: [{' '.join(used)}]"
         yield field_errors.invalid(_ENV, env, detail)
-
-
-def _elastic_errors(job: Object, runtime: Object, policy: Object) -> Iterator[FieldError]:
-    """A job has as many pods as nodes, so that torchrun's maximum is this number."""
-    trainer: Object = job["spec"].get("trainer") or {}
-    nodes: int = {"numNodes": 1, **policy, **trainer}["numNodes"]
-    written = _elastic_annotation(job)
-    if written is not None:
-        yield from _annotation_errors(written, policy)
-        limits = elastic_range(written)
-        if limits is not None and limits[1] != nodes:
-            detail = (
-                f"the maximum must be the number of nodes, which is {nodes}: set spec.trainer.numNodes to {limits[1]},"
-                f' or the annotation to "{min(limits[0], nodes)}:{nodes}"'
-            )
-            yield field_errors.invalid(_ELASTIC, written, detail)
-        return
-    limits = elastic_range(_elastic_annotation(runtime) or "")
-    if limits is not None and names.TORCH in policy and not limits[0] <= nodes <= limits[1]:
-        detail = f"must be between {limits[0]} and {limits[1]}, as the annotation {names.ELASTIC} of the runtime says"
-        yield field_errors.invalid("spec.trainer.numNodes", nodes, detail)
-
-
-def _elastic_annotation(obj: Object) -> str | None:
-    text: str | None = (obj["metadata"].get("annotations") or {}).get(names.ELASTIC)
-    return text
-
-
-def _annotation_errors(written: str, policy: Object) -> Iterator[FieldError]:
-    if elastic_range(written) is None:
-        detail = 'must be "MIN:MAX", the smallest and the largest number of nodes, such as "1:4"'
-        yield field_errors.invalid(_ELASTIC, written, detail)
-    if names.TORCH not in policy:
-        yield field_errors.forbidden(
-            _ELASTIC, "only torchrun is elastic: use it with spec.mlPolicy.torch of the runtime"
-        )
-
-
-def elastic_range(text: str) -> tuple[int, int] | None:
-    """The numbers of nodes of the annotation; None if it is not valid."""
-    match = re.fullmatch(r"([1-9][0-9]{0,5}):([1-9][0-9]{0,5})", text)
-    if match is None or int(match[1]) > int(match[2]):
-        return None
-    return int(match[1]), int(match[2])
 
 
 def _injection_errors(runtime: Object, policy: Object) -> Iterator[FieldError]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from torchyard.api import torchrun
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import job_port
-from torchyard.core.pytorchjob.token import TORCHYARD
 from torchyard.core.pytorchjob.view import PyTorchJobView
+from torchyard.core.training.elastic import TORCHYARD, ElasticWorkers, coordinator_variables, worker_variables
 
 Variable = tuple[str, str]
 
@@ -33,17 +34,17 @@ def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> 
     lead = names.MASTER if view.has_master else names.WORKER
     own, first = names.replica_name(view.name, replica_type, index), names.replica_name(view.name, lead, 0)
     port = coordinator_port(view)
-    metadata = view.job["metadata"]
-    variables: list[Variable] = [
-        ("TORCHYARD_ELASTIC_COORDINATOR", f"{policy.get('rdzvHost') or first}:{port}"),
-        ("TORCHYARD_ELASTIC_JOB", f"{metadata.get('namespace', '')}/{view.name}"),
-        ("TORCHYARD_ELASTIC_WORKER", own),
-        ("WORKER_NUM", str(view.total)),
-    ]
+    coordinator = f"{policy.get('rdzvHost') or first}:{port}"
+    variables = worker_variables(view.job, coordinator=coordinator, worker=own, count=view.total)
     if serves_coordinator(view, replica_type, index):
-        world = f"{policy['minReplicas']}:{view.total}:{policy['maxReplicas']}"
-        variables += [("TORCHYARD_ELASTIC_SERVE", port), ("TORCHYARD_ELASTIC_WORLD", world)]
+        workers = ElasticWorkers(policy["minReplicas"], view.total, policy["maxReplicas"])
+        variables += coordinator_variables(port, workers)
     return variables
+
+
+def needs_token(job: Object) -> bool:
+    """Whether the job trains with the elastic runtime."""
+    return (job["spec"].get("elasticPolicy") or {}).get("rdzvBackend") == TORCHYARD
 
 
 def serves_coordinator(view: PyTorchJobView, replica_type: str, index: int) -> bool:

@@ -7,9 +7,9 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import main_container
 from torchyard.core.pytorchjob import gang
-from torchyard.core.pytorchjob.environment import coordinator_port, environment, serves_coordinator
-from torchyard.core.pytorchjob.token import needs_token, token_variable
+from torchyard.core.pytorchjob.environment import coordinator_port, environment, needs_token, serves_coordinator
 from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Slot
+from torchyard.core.training.elastic import token_variable
 
 
 def owner_reference(job: Object) -> Object:

@@ -6,6 +6,7 @@
 - `patches`: the runtime's template with the job's patches.
 - `jobset`: the JobSet of a job: counts, images, commands, variables.
 - `policies`: the variables of the ML policies torch, jax and xgboost.
+- `elastic`: the variables of the elastic runtime, and the size of a running job.
 - `initializers`: the claims of initializers.
 - `status_server`: where the nodes report their progress.
 - `mpi`: hostfile, keys and mounts of the ML policy mpi.

@@ -12,8 +12,10 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob.defaults import main_container, with_defaults
 from torchyard.api.trainjob import environment, names
+from torchyard.api.trainjob.elastic import TORCHYARD, ElasticNodes, elastic_nodes
 from torchyard.api.trainjob.runtimes import TORCH_DISTRIBUTED, runtimes
 from torchyard.api.trainjob.validation import ancestor
+from torchyard.core.training.elastic import VARIABLES
 from torchyard.core.trainjob.convert_input import (
     check_with_runtime,
     checked_pytorchjob,
@@ -21,7 +23,8 @@ from torchyard.core.trainjob.convert_input import (
     checked_trainjob,
     named,
 )
-from torchyard.core.trainjob.jobset import elastic_minimum, make_jobset, pod_counts
+from torchyard.core.trainjob.elastic import BACKOFF_LIMIT
+from torchyard.core.trainjob.jobset import make_jobset, pod_counts
 from torchyard.core.trainjob.patches import patched_template
 
 MANAGER = "torchyard.dev/convert"
@@ -161,13 +164,19 @@ def _elastic(job: Object, annotations: Object, *, nodes: int, result: Conversion
     if policy is None:
         return
     with_limits = with_defaults(job)["spec"]["elasticPolicy"]
-    annotations[names.ELASTIC] = f"{min(with_limits['minReplicas'], nodes)}:{nodes}"
-    if with_limits["maxReplicas"] != nodes:
+    least, most = with_limits["minReplicas"], with_limits["maxReplicas"]
+    if policy.get("rdzvBackend") == TORCHYARD:
+        annotations |= {names.ELASTIC: f"{min(least, nodes)}:{max(most, nodes)}", names.RDZV_BACKEND: TORCHYARD}
+        most = nodes
+    else:
+        annotations[names.ELASTIC] = f"{min(least, nodes)}:{nodes}"
+    if most != nodes:
         result.notes.append(
             f"spec.elasticPolicy.maxReplicas {with_limits['maxReplicas']}: a TrainJob has as many pods as nodes, so the"
             f" maximum is numNodes ({nodes}); to change it, change numNodes and the annotation {names.ELASTIC}"
         )
-    others = sorted(set(policy) - {"minReplicas", "maxReplicas"})
+    known = {"minReplicas", "maxReplicas"} | ({"rdzvBackend"} if names.RDZV_BACKEND in annotations else set())
+    others = sorted(set(policy) - known)
     if others:
         result.notes.append(f"spec.elasticPolicy has no counterpart for {', '.join(others)}")
 
@@ -248,7 +257,9 @@ def to_pytorchjob(job: Object, own_runtimes: list[Object]) -> Conversion:
     others = [each["name"] for each in jobset["spec"]["replicatedJobs"] if ancestor(each) != names.TRAINER]
     if others:
         result.notes.append(f"a PyTorchJob has no steps before the training: {', '.join(others)} are left out")
-    if not trainers or names.TORCH not in (runtime["spec"].get("mlPolicy") or {}):
+    elastic = elastic_nodes(job, runtime)
+    is_torch = names.TORCH in (runtime["spec"].get("mlPolicy") or {}) or (elastic and elastic.uses_coordinator)
+    if not trainers or not is_torch:
         result.notes.append("only a runtime with the policy torch and a trainer can become a PyTorchJob")
         return result
     if job["spec"].get("initializer"):
@@ -280,8 +291,10 @@ def _pytorchjob(job: Object, runtime: Object, trainer: Object, result: Conversio
         policy["suspend"] = True
     if job["spec"].get("activeDeadlineSeconds") is not None:
         policy["activeDeadlineSeconds"] = job["spec"]["activeDeadlineSeconds"]
-    if job_spec.get("backoffLimit") is not None:
-        policy["backoffLimit"] = job_spec["backoffLimit"]
+    elastic = elastic_nodes(job, runtime)
+    limit = job_spec.get("backoffLimit")
+    if limit is not None and not (elastic and elastic.uses_coordinator and limit == BACKOFF_LIMIT):
+        policy["backoffLimit"] = limit
     if (ttl := annotations.pop(names.TTL, None)) is not None:
         if str(ttl).isascii() and str(ttl).isdigit():
             policy["ttlSecondsAfterFinished"] = int(ttl)
@@ -295,19 +308,26 @@ def _pytorchjob(job: Object, runtime: Object, trainer: Object, result: Conversio
     processes = (job["spec"].get("trainer") or {}).get("numProcPerNode")
     if processes is not None:
         spec["nprocPerNode"] = str(processes)
-    if (least := elastic_minimum(job, runtime)) is not None:
-        annotations.pop(names.ELASTIC, None)
+    for name in (names.ELASTIC, names.RDZV_BACKEND, names.RESIZED):
+        annotations.pop(name, None)
+    if elastic is not None:
         # The elastic policy counts workers, so all nodes are workers.
-        spec["elasticPolicy"] = {"minReplicas": min(least, total), "maxReplicas": total}
+        spec["elasticPolicy"] = _elastic_policy(elastic, total)
         spec["pytorchReplicaSpecs"] = {pytorchjob.WORKER: replica(total)}
     metadata: Object = {"annotations": annotations} if annotations else {}
     return {"apiVersion": pytorchjob.API_VERSION, "kind": pytorchjob.KIND, "metadata": metadata, "spec": spec}
 
 
+def _elastic_policy(elastic: ElasticNodes, nodes: int) -> Object:
+    if elastic.uses_coordinator:
+        return {"minReplicas": elastic.least, "maxReplicas": elastic.most, "rdzvBackend": TORCHYARD}
+    return {"minReplicas": min(elastic.least, nodes), "maxReplicas": nodes}
+
+
 def _as_pytorch(container: Object) -> None:
     """Rename the container, and leave out what the policy torch has added."""
     container["name"] = pytorchjob.CONTAINER
-    added = (*environment.RESERVED[names.TORCH], "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT")
+    added = (*environment.RESERVED[names.TORCH], "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", *VARIABLES)
     env = [variable for variable in container.pop("env", ()) if variable["name"] not in added]
     if env:
         container["env"] = env

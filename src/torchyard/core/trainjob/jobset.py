@@ -12,8 +12,9 @@ from typing import Any
 from torchyard.api.jobset import names as jobsets
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import environment, names
-from torchyard.api.trainjob.validation import ancestor, elastic_range
-from torchyard.core.trainjob import mpi
+from torchyard.api.trainjob.elastic import elastic_nodes
+from torchyard.api.trainjob.validation import ancestor
+from torchyard.core.trainjob import elastic, mpi
 from torchyard.core.trainjob.initializers import claim_mount, claim_volume, initializer_claim, initializer_of
 from torchyard.core.trainjob.patches import patched_template
 from torchyard.core.trainjob.pod_groups import pod_metadata
@@ -30,6 +31,8 @@ def make_jobset(job: Object, runtime: Object, server: StatusServer | None = None
     metadata: Object = {"name": name, "namespace": job["metadata"]["namespace"]}
     metadata |= {field: values for field, values in template["metadata"].items() if values}
     metadata["ownerReferences"] = [names.owner_reference(job)]
+    if builder.coordinated is not None:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **builder.coordinated}
     spec = {
         **template["spec"],
         "replicatedJobs": [builder.replicated_job(each) for each in template["spec"]["replicatedJobs"]],
@@ -54,16 +57,6 @@ def pod_counts(job: Object, runtime: Object, jobset_spec: Object) -> dict[str, i
     return counts
 
 
-def elastic_minimum(job: Object, runtime: Object) -> int | None:
-    """The smallest number of nodes of an elastic job; the largest is `numNodes`."""
-    for obj in (job, runtime):
-        written = (obj["metadata"].get("annotations") or {}).get(names.ELASTIC)
-        if written is not None:
-            limits = elastic_range(written)
-            return None if limits is None else limits[0]
-    return None
-
-
 class _Builder:
     """Builds the replicated jobs of one TrainJob."""
 
@@ -75,10 +68,11 @@ class _Builder:
         self._policy: Object = runtime["spec"].get("mlPolicy") or {}
         self._groups: Object = runtime["spec"].get("podGroupPolicy") or {}
         self._trainer: Object = job["spec"].get("trainer") or {}
-        self._elastic = elastic_minimum(job, runtime)
+        self._elastic = elastic_nodes(job, runtime)
         self._subdomain = (jobset_spec.get("network") or {}).get("subdomain") or self._name
         trainer = next((each for each in jobset_spec["replicatedJobs"] if ancestor(each) == names.TRAINER), None)
         self._training = None if trainer is None else self._describe(trainer)
+        self._node_job = "" if trainer is None else trainer["name"]
         targets = ((self._policy.get(names.TORCH) or {}).get("envInjection") or {}).get("targets") or ()
         self._injected = {(each["jobName"], name) for each in targets for name in each["containerNames"]}
 
@@ -91,8 +85,15 @@ class _Builder:
             address,
             self._trainer.get("resourcesPerNode") or node.get("resources") or {},
             self._trainer.get("numProcPerNode"),
-            self._elastic,
+            None if self._elastic is None else self._elastic.least,
         )
+
+    @property
+    def coordinated(self) -> Object | None:
+        """The annotation of a JobSet whose nodes have Torchyard's coordinator; None for others."""
+        if self._elastic is None or self._training is None or not self._elastic.uses_coordinator:
+            return None
+        return elastic.nodes_annotation(self._elastic, self._training.nodes)
 
     def _merged_resources(self, container: Object) -> Object:
         own, runtime = self._trainer.get("resourcesPerNode") or {}, container.get("resources") or {}
@@ -121,6 +122,8 @@ class _Builder:
         template: Object = {**pods, "spec": spec}
         if metadata:
             template["metadata"] = metadata
+        if runtime_job["name"] == self._node_job and self.coordinated is not None:
+            job_spec = {**elastic.job_defaults(), **job_spec}
         replicated: Object = {
             **runtime_job,
             "template": {
@@ -164,13 +167,21 @@ class _Builder:
         if self._trainer.get("resourcesPerNode"):
             container["resources"] = self._merged_resources(container)
         assert self._training is not None
-        variables, own = policy_environment(self._policy, self._training), self._trainer.get("env") or []
+        variables, own = self._variables(self._training), self._trainer.get("env") or []
         # No variable is reserved for JAX, so a job may replace them.
         layers = [variables, own] if names.JAX in self._policy else [own, variables]
         if any(layers):
             container["env"] = _upserted(_upserted(container.get("env") or (), layers[0]), layers[1])
         if variables:
             container["ports"] = _with_port(container.get("ports") or ())
+
+    def _variables(self, training: TrainingParameters) -> list[Object]:
+        if self.coordinated is None or self._elastic is None:
+            return policy_environment(self._policy, training)
+        host = training.address
+        workers = elastic.worker_environment(self._job, self._elastic, training.nodes, host, self._node_job)
+        # Programs that torchrun starts are elastic too, with its own rendezvous.
+        return [*torch_environment(training), *workers]
 
     def _set_initializer(self, step: str, container: Object) -> None:
         initializer = initializer_of(self._job, step)

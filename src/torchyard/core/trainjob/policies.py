@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from torchyard.api import quantity, torchrun
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import environment, names
-
-_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+from torchyard.core.trainjob.elastic import INDEX_FIELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +94,4 @@ def _value(name: str, value: str) -> Object:
 
 
 def _index(name: str) -> Object:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": _INDEX}}}
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": INDEX_FIELD}}}

@@ -109,12 +109,12 @@ def check_finished(name: str, sampler: StepSampler, config: dict[str, Any], ende
 
 def check_workers(limits: WorldLimits, micro_batches: int) -> None:
     """Raise if no world of the job can have the workers that it needs."""
-    if limits.min_workers > micro_batches or (micro_batches == 1 and limits.target_workers > 1):
+    if limits.min_workers > micro_batches or (micro_batches == 1 and limits.first_workers > 1):
         raise ElasticError(
             "TooManyWorkers",
-            f"the job has {max(limits.min_workers, limits.target_workers)} workers, but micro_batches is "
+            f"the job has {max(limits.min_workers, limits.first_workers)} workers, but micro_batches is "
             f"{micro_batches}: a step can be divided among at most {micro_batches} workers",
-            hint=f"pass micro_batches={limits.target_workers} to train (this changes the training), or start "
+            hint=f"pass micro_batches={limits.first_workers} to train (this changes the training), or start "
             f"{micro_batches} workers",
         )
 

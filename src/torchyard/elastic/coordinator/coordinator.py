@@ -180,7 +180,7 @@ class Coordinator:
                 self.ledger_writer.add_event("SettingsChanged", describe(self.config, config))
             self.config = config
             self.ledger_writer.submit(lambda: self.ledger.put_note("config", config))
-            spare = self.membership.limits.target_workers - sampler.micro_batches
+            spare = self.membership.limits.first_workers - sampler.micro_batches
             if spare > 0:
                 text = f"micro_batches is {sampler.micro_batches}: that many workers compute, {spare} stand by"
                 self.ledger_writer.add_event("WorkersStandBy", text)

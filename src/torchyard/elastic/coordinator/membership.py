@@ -32,12 +32,25 @@ REBALANCE_THRESHOLD = 0.9
 
 @dataclass(frozen=True, slots=True)
 class WorldLimits:
-    """How many workers a world may have. The number of micro-batches is an upper bound too."""
+    """How many workers a world may have. The number of micro-batches is an upper bound too.
+
+    Attributes:
+        min_workers: fewer wait for others.
+        max_workers: more stand by.
+        multiple_of: a world has a multiple of so many.
+        target_workers: more stand by until the job is scaled.
+        start_workers: the first world waits for so many; 0 for `target_workers`.
+    """
 
     min_workers: int = 1
     max_workers: int = 1 << 30
     multiple_of: int = 1
     target_workers: int = 1
+    start_workers: int = 0
+
+    @property
+    def first_workers(self) -> int:
+        return self.start_workers or self.target_workers
 
 
 @dataclass(slots=True)
@@ -123,8 +136,15 @@ class Membership:
         self.step = max(self.step, hello.progress.step if hello.progress.live else 0)
         was_expected = name in self.expected
         self.expected.discard(name)
-        if hello.running and hello.progress.fence > self.fence:
-            self.adopt(hello.progress.fence, hello.members)
+        if hello.progress.fence > self.fence:
+            # Another incarnation issued it, perhaps one whose ledger is lost. Workers ignore fences that are not newer.
+            self.incarnation = max(self.incarnation, hello.progress.fence.incarnation + 1)
+            if hello.running:
+                self.adopt(hello.progress.fence, hello.members)
+            else:
+                self.fence = hello.progress.fence
+                if self.forming:
+                    return self._start_rendezvous(self.reason, urgent=self.urgent)
         if hello.running and hello.progress.fence == self.fence and name in self.world and not self.forming:
             return self.update_world("the world is complete again")
         if self.forming and name in self._participants:
@@ -187,7 +207,7 @@ class Membership:
         """Change the world at a step boundary if its members should differ. A rendezvous under way is left alone."""
         needed = self.limits.min_workers
         if not self.started:
-            needed = min(self.limits.target_workers, self.limits.max_workers, self.micro_batches)
+            needed = min(self.limits.first_workers, self.limits.max_workers, self.micro_batches)
             needed = max(needed // self.limits.multiple_of * self.limits.multiple_of, self.limits.min_workers)
         if self.forming or self.expected or len(self.members) < needed:
             return []

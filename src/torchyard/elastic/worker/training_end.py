@@ -61,7 +61,9 @@ def react(training: Training, stop: wire.Stop) -> None:
         return
     if stop.cause in (StopCause.FINISHED, StopCause.RETIRED):
         _dismissed.append(True)
-        raise SystemExit(0) from None
+        # Where a pod that exits with 0 would not be replaced, a worker that leaves exits with another code.
+        code = os.environ.get("TORCHYARD_ELASTIC_RETIRED_CODE", "0") if stop.cause is StopCause.RETIRED else "0"
+        raise SystemExit(int(code)) from None
     raise JobFailed("JobFailed", stop.message) from None
 
 

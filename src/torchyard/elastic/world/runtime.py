@@ -60,6 +60,8 @@ class WorkerConfig:
         if not address:
             return None
         name = get("TORCHYARD_ELASTIC_WORKER") or f"{socket.gethostname()}-{os.getpid()}"
+        if get("LOCAL_WORLD_SIZE", "1") != "1":  # torchrun has started several processes in this pod
+            name = f"{name}.{get('LOCAL_RANK', '0')}"
         node = get("TORCHYARD_ELASTIC_NODE", "")
         return cls(address, get("TORCHYARD_ELASTIC_JOB", "job"), get("TORCHYARD_ELASTIC_TOKEN", ""), name, node)
 
