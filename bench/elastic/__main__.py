@@ -8,7 +8,7 @@ from bench.elastic.coordination import c8, c12, c15
 from bench.elastic.exactly_once import c7
 from bench.elastic.frameworks import c17, c18
 from bench.elastic.overhead import c2, c3, c10, c16
-from bench.elastic.recovery import c1, c4, c5, c6, c9, c11, c13
+from bench.elastic.recovery import c1, c4, c5, c6, c9, c11, c11w, c13
 from bench.elastic.tutorial import c14
 
 BENCHMARKS = {
@@ -23,6 +23,7 @@ BENCHMARKS = {
     "C9": c9,
     "C10": c10,
     "C11": c11,
+    "C11w": c11w,
     "C12": c12,
     "C13": c13,
     "C14": c14,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.elastic.agent.agent import describe_exit, is_exiting
+from torchyard.elastic.agent.agent import REPLACEMENT_DELAY, describe_exit, is_exiting, replacement_delay
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.run import RunOptions
 
@@ -65,3 +65,8 @@ def test_a_missing_torch_is_named_in_one_line_before_the_output_of_the_program(t
     lines = done.stderr.splitlines()
     assert lines[0] == f"torch cannot be imported: interpreter={sys.executable} error=torch is hidden"
     assert lines[1].startswith("failed: 3 workers in a row failed right after their start")
+
+
+def test_a_lost_worker_is_replaced_at_once_if_a_core_is_free() -> None:
+    assert replacement_delay(3, cores=4) == 0
+    assert replacement_delay(3, cores=3) == REPLACEMENT_DELAY

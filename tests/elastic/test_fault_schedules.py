@@ -1,4 +1,4 @@
-"""Random faults on the programs of `programs/zoo.py`, by seed: `-k "[17]"` replays number 17.
+"""Random faults on the programs of `test_programs.py`, by seed: `-k "[17]"` replays number 17.
 
 Where this process may mount a tmpfs, a third of the programs save checkpoints on one that becomes full and empty again.
 The wall clock of the coordinator jumps by hours and days; `test_clock_jumps.py` has that of all programs of a job.
@@ -20,7 +20,7 @@ import pytest
 from tests.elastic.conftest import digest_of
 from tests.elastic.forked_workers import ForkServer, SmallJob
 from tests.elastic.small_disk import fill, small_disk
-from tests.elastic.test_programs import NAMES, TOLERANCE, ZOO, reference  # noqa: F401  # a fixture
+from tests.elastic.test_programs import ALL, TOLERANCE, program, reference  # noqa: F401  # a fixture
 
 from torchyard.elastic.chaos import count_applied_records
 from torchyard.elastic.checkpoint.files import newest_valid
@@ -152,12 +152,12 @@ def test_faults_lose_no_record_and_change_no_bit(
 ) -> None:
     rng = random.Random(seed)
     clock = CoordinatorClock(monkeypatch)
-    name = rng.choice([name for name in NAMES if name != "early_stop"])
+    name = rng.choice([name for name in ALL if name != "early_stop"])
     workers, has_disk = rng.randint(1, 4), rng.random() < 1 / 3
     with small_disk(tmp_path / "disk") as mounted:
         disk = mounted if has_disk else None
         environment = {"ZOO_CHECKPOINTS": str(disk / "checkpoints")} if disk else {}
-        job = SmallJob(fork_server, [str(ZOO), name], tmp_path, workers=workers, lease=LEASE, environment=environment)
+        job = SmallJob(fork_server, program(name), tmp_path, workers=workers, lease=LEASE, environment=environment)
         try:
             job.wait_until(lambda: job.server.coordinator.membership.step >= 1)
             faults = Faults(job, rng, disk, clock)

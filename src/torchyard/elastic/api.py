@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -136,6 +136,7 @@ class Job:
         digest_every: int = 50,
         checkpoints: Checkpoints | None = None,
         snapshot_every: int = 0,
+        unchecked: Collection[str] = (),
     ) -> Iterator[Step]:
         """Train, and yield every step after it was applied.
 
@@ -166,6 +167,8 @@ class Job:
             digest_every: compare the states of all workers every this many steps; 0 never does.
             checkpoints: where and how often to save checkpoints; None saves none.
             snapshot_every: copy the state to shared memory every this many steps; 0 never does.
+            unchecked: names of variables of the program that may change while training, because they do not influence
+                the result.
 
         Returns:
             an iterator over the applied steps.
@@ -194,6 +197,7 @@ class Job:
             digest_every=digest_every,
             checkpoints=checkpoints,
             snapshot_every=snapshot_every,
+            unchecked=unchecked,
         )
         training = self._begin(model, optimizer, settings)
         return self._remember(close_after(training, self._run(training, training.trainer.steps)))

@@ -166,6 +166,10 @@ class StepSampler:
         """Return the seed for what a program draws after a step, in the body of its loop or after it."""
         return mix64(self.seed, step, 0x626F6479) >> 1
 
+    def update_seed(self, step: int) -> int:
+        """Return the seed for what an optimizer draws, which must be the same on every worker."""
+        return mix64(self.seed, step, 0x757064617465) >> 1
+
     def load_seed(self, step: int, micro: int) -> int:
         """Return the seed for the loading of one micro-batch, whichever process loads it."""
         return mix64(self.seed, step, micro, 0x6C6F6164) >> 1

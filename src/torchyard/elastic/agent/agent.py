@@ -32,7 +32,7 @@ QUICK_FAILURES = 3
 BACKOFF = (0.0, 0.5, 2.0)
 POLL_EXITING_EVERY = 0.05
 REPLACEMENT_DELAY = 0.2
-"""Starting a worker occupies a core: the survivors get this long to recover before a lost worker is replaced."""
+"""Starting a worker occupies a core. If the survivors need all cores, they get this long to recover before it."""
 EXIT_WITHIN = 10.0
 """Seconds that the workers of a failed job have to exit."""
 REMIND_EVERY = 60.0
@@ -276,7 +276,9 @@ class ElasticAgent:
     def _mark_exiting(self, process: WorkerProcess) -> None:
         if not process.exiting:
             process.exiting = True
-            self._replace_at = time.monotonic() + REPLACEMENT_DELAY
+            self._replace_at = time.monotonic() + replacement_delay(
+                len(self._live_workers()), cores=len(os.sched_getaffinity(0))
+            )
 
     def _on_exit(self, pid: int, code: int) -> None:
         process = self.processes.pop(pid, None)
@@ -350,6 +352,11 @@ class ElasticAgent:
         for pid in self.processes:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def replacement_delay(live_workers: int, *, cores: int) -> float:
+    """Return how long to wait before a lost worker is replaced. With a free core nobody is slowed down by its start."""
+    return 0.0 if live_workers < cores else REPLACEMENT_DELAY
 
 
 def shared_memory_dir(directory: Path) -> Path:

@@ -24,12 +24,14 @@ class MutableBuffers:
         statistics: floating-point buffers: the step ends with their mean over all micro-batches.
         counters: other buffers: the step ends with the mean of their increments.
         transients: buffers that are not part of the state_dict: every micro-batch starts from their first value.
+        places: the module, the name in it and the tensor of every such buffer.
     """
 
     names: frozenset[str] = frozenset()
     statistics: list[torch.Tensor] = field(default_factory=list)
     counters: list[torch.Tensor] = field(default_factory=list)
     transients: list[torch.Tensor] = field(default_factory=list)
+    places: list[tuple[torch.nn.Module, str, torch.Tensor]] = field(default_factory=list)
 
     @classmethod
     def of_norm_layers(cls, model: torch.nn.Module) -> MutableBuffers:
@@ -46,15 +48,35 @@ class MutableBuffers:
                 continue
             if name not in persistent:
                 transients.append(buffer)
-            elif buffer.is_floating_point():
+            elif buffer.is_floating_point() or buffer.is_complex():
                 statistics.append(buffer)
             else:
                 counters.append(buffer)
-        return cls(frozenset(names), statistics, counters, transients)
+        places = [
+            (module, key, buffer)
+            for prefix, module in model.named_modules()
+            for key, buffer in module.named_buffers(recurse=False)
+            if (f"{prefix}.{key}" if prefix else key) in names
+        ]
+        return cls(frozenset(names), statistics, counters, transients, places)
+
+    def take_assigned(self) -> None:
+        """Copy the value of a buffer to which a forward pass has assigned a new tensor into its first tensor."""
+        for module, key, buffer in self.places:
+            assigned = module._buffers[key]
+            if assigned is buffer:
+                continue
+            if assigned is None or assigned.shape != buffer.shape or assigned.dtype != buffer.dtype:
+                raise _resized(f"{type(module).__name__}.{key}", buffer, assigned)
+            with torch.no_grad():
+                buffer.copy_(assigned)
+            module._buffers[key] = buffer
 
     def check_precision(self, dtype: torch.dtype) -> None:
         """Raise if a statistic would lose precision on its way through a vector of gradients."""
-        wide = {buffer.dtype for buffer in self.statistics if buffer.dtype.itemsize > dtype.itemsize}
+        wide = {
+            buffer.dtype for buffer in self.statistics if buffer.dtype.itemsize > dtype.itemsize or buffer.is_complex()
+        }
         if wide:
             raise ElasticError(
                 "MixedModel",
@@ -83,8 +105,21 @@ class BufferWatch:
         with torch.no_grad():
             for name, buffer in _materialized_buffers(self._model):
                 earlier = self._before.get(name)
-                if earlier is not None and not _same(buffer, earlier):
-                    buffer.copy_(earlier)
+                if earlier is None or _same(buffer, earlier):
+                    continue
+                if buffer.shape != earlier.shape or buffer.dtype != earlier.dtype:
+                    raise _resized(name, earlier, buffer)
+                buffer.copy_(earlier)
+
+
+def _resized(name: str, earlier: torch.Tensor, now: torch.Tensor | None) -> ElasticError:
+    shapes = [f"{tensor.dtype} {tuple(tensor.shape)}" if tensor is not None else "None" for tensor in (earlier, now)]
+    return ElasticError(
+        "BufferResized",
+        f"the forward pass changes the shape or the type of the buffer {name} from {shapes[0]} to {shapes[1]}: its "
+        "values cannot be averaged over the micro-batches",
+        hint="create the buffer in its final size, and fill it; count in another buffer how much of it is used",
+    )
 
 
 def mutable_buffers(model: torch.nn.Module, changed: set[str]) -> MutableBuffers:

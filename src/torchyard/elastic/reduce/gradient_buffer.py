@@ -22,7 +22,7 @@ class GradientBuffer:
         self.vector = torch.zeros(layout.capacity, dtype=layout.dtype, device=layout.device)
         self.used = self.vector[: layout.size]
         self.grads = [
-            self.vector[start : start + parameter.numel()].view_as(parameter)
+            _view(self.vector, start, parameter)
             for parameter, start in zip(layout.parameters, layout.starts, strict=True)
         ]
         self.tail = self.vector[layout.gradient_size : layout.size]
@@ -51,7 +51,7 @@ class GradientLayout:
                 "the model has no parameter that requires a gradient",
                 hint="set requires_grad on some parameters",
             )
-        types = {(parameter.dtype, parameter.device) for parameter in self.parameters}
+        types = {(parameter.dtype.to_real(), parameter.device) for parameter in self.parameters}
         if len(types) > 1:
             raise ElasticError(
                 "MixedModel",
@@ -66,8 +66,9 @@ class GradientLayout:
         self.starts: list[int] = []
         offset = 0
         for parameter in self.parameters:
+            offset += offset % _width(parameter)  # a complex number starts at an even position
             self.starts.append(offset)
-            offset += parameter.numel()
+            offset += _width(parameter) * parameter.numel()
         self.gradient_size = offset
         self.averaged_starts: list[int] = []
         offset = FIXED_TAIL
@@ -80,6 +81,7 @@ class GradientLayout:
 
     def write_buffers(self, into: GradientBuffer, *, weight: float) -> None:
         """Write what a micro-batch has made of the model's buffers."""
+        self.buffers.take_assigned()
         for view, statistic in zip(into.statistics, self.statistics, strict=True):
             torch.mul(statistic, weight, out=view)
         for view, counter, initial in zip(into.increments, self.counters, self.initial_counters, strict=True):
@@ -87,10 +89,24 @@ class GradientLayout:
 
     def add_buffers(self, into: GradientBuffer, *, weight: float) -> None:
         """As `write_buffers`, but add to what is there."""
+        self.buffers.take_assigned()
         for view, statistic in zip(into.statistics, self.statistics, strict=True):
             view.add_(statistic, alpha=weight)
         for view, counter, initial in zip(into.increments, self.counters, self.initial_counters, strict=True):
             view.add_(_growth(counter, initial).to(self.dtype), alpha=weight)
+
+
+def _width(parameter: torch.Tensor) -> int:
+    """Return how many real numbers an element has: gradients travel as real numbers."""
+    return 2 if parameter.is_complex() else 1
+
+
+def _view(vector: torch.Tensor, start: int, parameter: torch.Tensor) -> torch.Tensor:
+    """Return a part of a vector of real numbers as the gradient of a parameter."""
+    part = vector[start : start + _width(parameter) * parameter.numel()]
+    if not parameter.is_complex():
+        return part.view_as(parameter)
+    return torch.view_as_complex(part.view(*parameter.shape, 2))
 
 
 def _growth(counter: torch.Tensor, initial: torch.Tensor) -> torch.Tensor:
@@ -125,6 +141,7 @@ class RunningStatistics:
     def rewind(self) -> None:
         """Go back to the start of the step before a micro-batch."""
         layout = self._layout
+        layout.buffers.take_assigned()
         for buffer, initial in zip(layout.statistics, self._initial, strict=True):
             buffer.copy_(initial)
         for counter, initial in zip(layout.counters, layout.initial_counters, strict=True):

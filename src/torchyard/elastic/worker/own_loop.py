@@ -55,8 +55,16 @@ class OwnLoop:
         also: Mapping[str, Any],
         device: torch.device | None = None,
     ) -> None:
+        if not hasattr(optimizer, "step"):
+            raise ElasticError(
+                "SeveralOptimizers",
+                "a loop of the program's own can have one optimizer only",
+                hint="put the parameters of all optimizers into groups of one, or use job.train, which takes several",
+            )
         self._trainer = trainer
         self._model = model
+        self._parameters = list(model.parameters())
+        self._parameter_versions = 0
         self._buffers = buffers
         self._intercepted = _InterceptedStep(optimizer, self._on_step)
         self._also = dict(also)
@@ -89,6 +97,7 @@ class OwnLoop:
             self._micro, self._stepped = micro, False
             batch = self._moved(trainer.load(step, micro))
             before = self._versions()
+            self._parameter_versions = self._count_parameter_changes()
             with self._intercepted:
                 yield batch
             self._raise_if_stopped()
@@ -113,6 +122,9 @@ class OwnLoop:
     def _raise_if_stopped(self) -> None:
         if self._stopped is not None:
             raise self._stopped
+
+    def _count_parameter_changes(self) -> int:
+        return sum(parameter._version for parameter in self._parameters)
 
     def _versions(self) -> dict[str, int]:
         """Return numbers that change when the program changes an object of the state: they cost next to nothing."""
@@ -168,6 +180,13 @@ class OwnLoop:
                 "SecondStep",
                 "optimizer.step() was called twice for one batch",
                 hint="call it once for every batch of job.batches or job.epochs",
+            )
+        if self._count_parameter_changes() != self._parameter_versions:
+            raise ElasticError(
+                "ForeignStep",
+                "the parameters were changed before optimizer.step(), for example by another optimizer: only gradients "
+                "that the optimizer of this loop applies are averaged over the workers",
+                hint="use one optimizer for all parameters of the model, or job.train with several optimizers",
             )
         self._check_buffers()
         self._stepped = True
@@ -232,7 +251,13 @@ class _InterceptedStep:
     def __enter__(self) -> None:
         self._before = vars(self._optimizer).get("step")  # a scheduler may have replaced it
 
-        def step(*args: Any, **kwargs: Any) -> None:
+        def step(closure: Any = None, **kwargs: Any) -> None:
+            if closure is not None:
+                raise ElasticError(
+                    "NeedsClosure",
+                    "optimizer.step() got a closure, which would compute the loss again",
+                    hint="compute the loss and call backward before optimizer.step(), without a closure",
+                )
             self._optimizer._opt_called = True  # like the next line: without it, schedulers warn
             self._on_step()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,7 @@ class TrainingSettings:
     digest_every: int = 50
     checkpoints: Checkpoints | None = None
     snapshot_every: int = 0
+    unchecked: Collection[str] = ()
 
     @property
     def strict(self) -> bool:

@@ -18,7 +18,9 @@ from torch.optim.lr_scheduler import LRScheduler
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.buffers import BufferWatch, MutableBuffers, mutable_buffers
 from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.worker.data_source import DataSource
 from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.worker.program_state import ProgramState, Values, reaches
 from torchyard.elastic.worker.seeding import seed_generators
 
 TOLERANCE = 1e-3
@@ -55,6 +57,12 @@ def check_optimizers(model: torch.nn.Module, optimizers: Mapping[str, Any]) -> N
                 f"{name} is a {type(optimizer).__name__}, not a torch optimizer",
                 hint="pass a torch.optim.Optimizer, or a list or a dict of them",
             )
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise ElasticError(
+                "NeedsClosure",
+                f"{name} is LBFGS, which computes the loss several times in a step",
+                hint="use an optimizer that computes a step from one gradient, for example AdamW",
+            )
         for index, group in enumerate(groups):
             for parameter in group["params"]:
                 if id(parameter) not in own:
@@ -84,6 +92,17 @@ def check_schedulers(optimizers: Iterable[Any], parts: Iterable[Any]) -> None:
             )
 
 
+def check_dataset(source: DataSource, model: torch.nn.Module) -> None:
+    """Refuse loading processes for records that the model computes: they have its first parameters for ever."""
+    if source.loaders and reaches(source.dataset, model.modules()):
+        raise ElasticError(
+            "ModelInLoaders",
+            f"the dataset {type(source.dataset).__name__} uses the model, but its records are loaded in processes, "
+            "which do not see the model's later parameters",
+            hint="pass loaders=0: the records are then loaded in the training thread, with the present parameters",
+        )
+
+
 def _with_inner(part: Any) -> Iterator[Any]:
     """Yield a scheduler and those within it: of a sequence, or that Accelerate has wrapped."""
     yield part
@@ -105,6 +124,7 @@ class DryRun:
         loader: loads them.
         loss: the program's loss function.
         strict: whether the same bits are required.
+        program: the variables that the loss function and the dataset use; None if they are not compared.
     """
 
     def __init__(
@@ -115,7 +135,9 @@ class DryRun:
         *,
         loss: Callable[[Any], torch.Tensor],
         strict: bool,
+        program: ProgramState | None = None,
     ) -> None:
+        self._program = program
         self._model = model
         self._sampler = sampler
         self._loader = loader
@@ -131,15 +153,41 @@ class DryRun:
             self._check_same("the dataset", batch, self._load())
             versions = self._versions()
             first = self._compute(batch, backward=True)
+            self._check_dense()
             changed = watch.changed()
             self._check_parameters(versions)
             watch.restore()
+            before = self._program.read(values=True) if self._program is not None else {}
             self._check_same("the loss function", first, self._compute(self._load(), backward=False))
+            self._check_variables(before)
         watch.restore()
         for parameter in self._model.parameters():
             parameter.grad = None
         self._check_materialized()
         return mutable_buffers(self._model, changed)
+
+    def _check_dense(self) -> None:
+        for name, parameter in self._model.named_parameters():
+            if parameter.grad is not None and parameter.grad.layout is not torch.strided:
+                raise ElasticError(
+                    "SparseGradient",
+                    f"the gradient of {name} is sparse, but gradients are averaged as dense tensors",
+                    hint="create the embedding with sparse=False, and use an optimizer for dense gradients",
+                )
+
+    def _check_variables(self, before: Values) -> None:
+        """Refuse a variable of the program that the same computation changes every time, such as a counter."""
+        if self._program is None:
+            return
+        name = self._program.first_change(before, self._program.read(values=True))
+        if name is not None:
+            raise ElasticError(
+                "StateOutside",
+                f"loading and computing the same records again changes {name}, which is not part of the state: a "
+                "worker that joins later, or a resumed job, would have another value",
+                hint="count in a buffer of the model, or do it in the loop's body, once for every step; if it does not "
+                f"influence the result, for example a list for a log, pass unchecked=[{name!r}]",
+            )
 
     def _load(self) -> Any:
         try:

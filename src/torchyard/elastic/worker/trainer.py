@@ -103,7 +103,9 @@ class Trainer:
             except GroupBroken as error:
                 self.retry(error)
                 continue
-            yield self.report(total)
+            step = self.report(total)
+            self._program.before_body()
+            yield step
             self.after_body(rendezvous=rendezvous)
         self.end()
 
@@ -205,6 +207,7 @@ class Trainer:
         total, rendezvous = reducer.finish(rendezvous=runtime.rendezvous_pending())
         runtime.set_phase(WorkerPhase.APPLYING)
         self._statistics.apply_mean(total)
+        seed_generators(self.sampler.update_seed(step), self.device)  # for optimizers that add noise
         if self._checkpoint_manager is not None:
             self._checkpoint_manager.before_update()
         return total, rendezvous
@@ -223,13 +226,7 @@ class Trainer:
         try:
             batch = self.load(step, micro)
             weight = self.sampler.weight(step, micro)
-            loss = self._loss(batch)
-            if loss.dim():
-                raise ElasticError(
-                    "NotAScalar",
-                    f"the loss function returned a tensor of shape {tuple(loss.shape)}, not a scalar",
-                    hint="return the mean loss",
-                )
+            loss = require_scalar(self._loss(batch))
             loss = loss * weight if weight != 1 else loss
             torch.autograd.backward(self._update.scale(loss))
         except GroupBroken:
@@ -299,6 +296,21 @@ class Trainer:
         runtime.set_phase(WorkerPhase.OUTSIDE)
         last = span.hi == self.sampler.records
         return Step(runtime.step, span.epoch, last, loss, runtime.group.size, runtime.rank)
+
+
+def require_scalar(loss: Any) -> torch.Tensor:
+    """Return what a loss function has returned, or raise if no gradients can be computed from it."""
+    if not isinstance(loss, torch.Tensor):
+        problem = f"a {type(loss).__name__}, not a tensor"
+    elif loss.dim():
+        problem = f"a tensor of shape {tuple(loss.shape)}, not a scalar"
+    elif loss.is_complex():
+        problem = "a complex number, not a real one"
+    elif not loss.requires_grad:
+        problem = "a tensor without a gradient: it does not depend on a parameter that requires one"
+    else:
+        return loss
+    raise ElasticError("NotAScalar", f"the loss function returned {problem}", hint="return the mean loss, not detached")
 
 
 def _explain(error: Exception) -> Exception:

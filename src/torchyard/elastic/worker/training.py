@@ -19,8 +19,15 @@ from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.worker.data_source import DataSource, read_data
 from torchyard.elastic.worker.fingerprint import apply_changes, describe_training
 from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.worker.program_state import ProgramState
 from torchyard.elastic.worker.settings import MODES, TrainingSettings
-from torchyard.elastic.worker.startup_check import DryRun, check_model, check_optimizers, check_schedulers
+from torchyard.elastic.worker.startup_check import (
+    DryRun,
+    check_dataset,
+    check_model,
+    check_optimizers,
+    check_schedulers,
+)
 from torchyard.elastic.worker.streams import Streams
 from torchyard.elastic.worker.trainer import Trainer
 from torchyard.elastic.worker.unchanged import UnchangedProgram
@@ -106,9 +113,11 @@ def create_training(
     source = _read_source(context, settings)
     sampler = create_sampler(source, settings.micro_batches, epochs=settings.epochs, seed=context.seed)
     loader = MicroBatchLoader(sampler, source, ahead=settings.prefetch)
-    buffers = MutableBuffers.of_norm_layers(model)
+    buffers, variables = MutableBuffers.of_norm_layers(model), None
     if settings.loss is not None:
-        buffers = DryRun(model, sampler, loader, loss=settings.loss, strict=settings.strict).run()
+        variables = _program_state(settings, model, source, parts)
+        check_dataset(source, model)
+        buffers = DryRun(model, sampler, loader, loss=settings.loss, strict=settings.strict, program=variables).run()
     reducer = MODES[settings.mode](model, settings.micro_batches, buffers)
     settings.check_backend(reducer.layout.device)
     facts: dict[str, Any] = {"mode": settings.mode, "clip_norm": settings.clip_norm, **context.position}
@@ -148,7 +157,7 @@ def create_training(
             settings.scaler,
             tuple(schedulers.values()),
         ),
-        program=UnchangedProgram(model, optimizers.values(), parts),
+        program=UnchangedProgram(model, optimizers.values(), parts, variables),
         digest_every=settings.digest_every,
         checkpoint_manager=manager,
     )
@@ -172,6 +181,18 @@ def _read_source(context: JobContext, settings: TrainingSettings) -> DataSource:
         loaders=settings.loaders,
         seed=context.seed,
     )
+
+
+def _program_state(
+    settings: TrainingSettings, model: torch.nn.Module, source: DataSource, parts: Mapping[str, Any]
+) -> ProgramState:
+    """Return the variables that the loss function, the model and the dataset use; objects of the state are none."""
+    inside: list[Any] = list(model.parameters())
+    for name, part in parts.items():
+        if name != "model":
+            inside += [part, *getattr(part, "__dict__", {}).values()]
+    roots = {"loss": settings.loss, "model": model, "dataset": source.dataset}
+    return ProgramState(roots, inside=inside, unchecked=settings.unchecked)
 
 
 def _create_manager(

@@ -7,6 +7,7 @@ on that worker, and what it changes in the set of trained parameters would diffe
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,11 +15,15 @@ from typing import Any
 import torch
 
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.worker.program_state import ProgramState, Values
 from torchyard.elastic.world.comparison import likely_cause
 from torchyard.elastic.world.state import TrainingState
 
 CHECKED_STEPS = frozenset({1, 2, 3, 50, 500})
 """After how many steps of this process modules outside of the state are looked at."""
+
+MOST_TIME = 0.003
+"""The variables of the program are compared as often as this part of the time allows."""
 
 
 class UnchangedProgram:
@@ -28,9 +33,19 @@ class UnchangedProgram:
         model: the model.
         optimizers: its optimizers.
         parts: all objects of the state, by name.
+        variables: the variables that the loss function and the dataset use; None if they are not compared.
     """
 
-    def __init__(self, model: torch.nn.Module, optimizers: Iterable[Any], parts: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizers: Iterable[Any],
+        parts: Mapping[str, Any],
+        variables: ProgramState | None = None,
+    ) -> None:
+        self._variables = variables
+        self._before_body: Values | None = None
+        self._begun, self._spent = time.perf_counter(), 0.0
         self._model = model
         self._optimizers = list(optimizers)
         self._parts = dict(parts)
@@ -76,11 +91,38 @@ class UnchangedProgram:
         modules = [item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module)]
         return [(weakref.ref(module), _version(module)) for module in modules if id(module) not in inside]
 
+    def before_body(self) -> None:
+        """Remember the variables of the program before the body of the loop runs, if the time allows it."""
+        begun = time.perf_counter()
+        due = self._steps + 1 in CHECKED_STEPS or self._spent < MOST_TIME * (begun - self._begun)
+        if self._variables is not None and due:
+            self._before_body = self._variables.read(values=False)
+            self._spent += time.perf_counter() - begun
+
+    def _check_body(self) -> None:
+        """Raise if the body of the loop has changed what the loss function uses and what is not part of the state."""
+        before, self._before_body = self._before_body, None
+        if before is None or self._variables is None:
+            return
+        begun = time.perf_counter()
+        name = self._variables.first_change(before, self._variables.read(values=False))
+        self._spent += time.perf_counter() - begun
+        if name is not None:
+            raise ElasticError(
+                "StateOutside",
+                f"the body of the loop changed {name}, which the computation of a step uses and which is not part of "
+                "the state: a worker that joins later, or a resumed job, would compute with another value",
+                hint="keep it in a buffer of the model, or in an object with a state_dict that you pass in also=; "
+                f"after an evaluation, call model.train(); if it has no influence, pass unchecked=[{name!r}]",
+            )
+
     def check(self) -> None:
-        """Raise if a module outside of the state has changed, for example an average of the model's parameters."""
+        """Raise if the body of the loop has changed what it must not."""
+        self._check_body()
         self._steps += 1
         if self._steps not in CHECKED_STEPS:
             return
+        self._check_parameters()
         for reference, version in self._outside:
             module = reference()
             if module is not None and _version(module) != version and not self._is_state(module):
@@ -90,6 +132,18 @@ class UnchangedProgram:
                     "joins later, or a resumed job, would continue with another one",
                     hint="pass it to train in also=, for example also={'ema': ema}",
                 )
+
+    def _check_parameters(self) -> None:
+        """Raise if the model has other parameters than at the start: nothing would average or apply their gradients."""
+        names = {id(parameter): name for name, parameter in self._model.named_parameters()}
+        new = [name for key, name in names.items() if key not in {id(parameter) for parameter in self._parameters}]
+        if new:
+            raise ElasticError(
+                "TrainableChanged",
+                f"the parameter {new[0]} was replaced while training: the optimizer does not have the new one",
+                hint="replace layers between two trainings, see join(trainings=2); copy values into a parameter with "
+                "copy_ to keep it",
+            )
 
     def _is_state(self, module: torch.nn.Module) -> bool:
         """Return whether all tensors of a module are part of the state, for example inside of a wrapper."""

@@ -1,0 +1,335 @@
+"""Programs that keep state where no other worker can get it are refused, each with the name of the variable."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from torchyard import elastic
+from torchyard.elastic.errors import ElasticError
+
+pytestmark = pytest.mark.train
+INPUTS, LABELS = torch.randn(48, 6), torch.randint(0, 3, (48,))
+DATA = TensorDataset(INPUTS, LABELS)
+calls = 0
+Body = Callable[[elastic.Step], object]
+
+
+def loss_with(net: nn.Module) -> Callable[[Any], torch.Tensor]:
+    return lambda batch: nn.functional.cross_entropy(net(batch[0]), batch[1])
+
+
+def network(*extra: nn.Module) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), *extra, nn.Linear(8, 3))
+
+
+def train(net: nn.Module, body: Body | None = None, **changes: Any) -> str:
+    arguments: dict[str, Any] = {"loss": loss_with(net), "data": DATA, "batch": 8, "micro_batches": 2}
+    optimizer = changes.pop("optimizer", None) or torch.optim.SGD(net.parameters(), lr=0.1)
+    job = elastic.join(seed=1)
+    for step in job.train(net, optimizer, **(arguments | changes)):
+        if body is not None:
+            body(step)
+    return str(job.digest)
+
+
+def _closure() -> Any:
+    net, count = network(), {"calls": 0}
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        count["calls"] += 1
+        return loss_with(net)(batch) * (2 if count["calls"] > 100 else 1)
+
+    return net, {"loss": loss_of}
+
+
+def _global() -> Any:
+    net = network()
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        global calls  # noqa: PLW0603  # the program under test
+        calls += 1
+        return loss_with(net)(batch) * (2 if calls > 10_000 else 1)
+
+    return net, {"loss": loss_of}
+
+
+class _Meter:
+    def __init__(self) -> None:
+        self.net, self.total = network(), 0.0
+
+    def loss_of(self, scale: float, batch: Any) -> torch.Tensor:
+        loss = loss_with(self.net)(batch) * scale
+        self.total += loss.item()
+        return loss
+
+
+def _method() -> Any:
+    meter = _Meter()
+    return meter.net, {"loss": functools.partial(meter.loss_of, 1.0)}
+
+
+def _bank() -> Any:
+    net, bank = network(), list[torch.Tensor]()
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        bank.append(batch[0].detach())
+        loss = loss_with(net)(batch)
+        return loss + net[0](torch.cat(bank[-8:])).mean() if len(bank) > 8 else loss
+
+    return net, {"loss": loss_of}
+
+
+class _Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x if self.calls < 30 else 2 * x
+
+
+class _CountingData:
+    def __init__(self) -> None:
+        self.loaded = 0
+
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> Any:
+        self.loaded += 1
+        return INPUTS[index] * (2 if self.loaded > 1000 else 1), LABELS[index]
+
+
+@pytest.mark.parametrize(
+    ("create", "name"),
+    [
+        (_closure, r"count\['calls'\]"),
+        (_global, "calls"),
+        (_method, "self.total"),
+        (_bank, r"len\(bank\)"),
+        (lambda: (network(_Counting()), {}), "calls"),
+        (lambda: (network(), {"data": _CountingData()}), "dataset.loaded"),
+    ],
+)
+def test_a_variable_that_every_computation_changes_is_refused(create: Any, name: str) -> None:
+    net, changes = create()
+    with pytest.raises(ElasticError, match=f"again changes .*{name}.*, which is not part of the state") as caught:
+        train(net, **changes)
+    assert caught.value.code == "StateOutside"
+    assert "unchecked=" in caught.value.hint
+
+
+def test_an_unchecked_variable_may_change() -> None:
+    net, changes = _closure()
+    plain = network()
+    assert train(net, **changes, unchecked=["count"]) == train(plain)
+
+
+def _weight_of_the_loss() -> Any:
+    net, alpha = network(), 1.0
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        return loss_with(net)(batch) * alpha
+
+    def body(step: elastic.Step) -> None:
+        nonlocal alpha
+        alpha = 0.9**step.number
+
+    return net, body, {"loss": loss_of}
+
+
+def _forgotten_evaluation() -> Any:
+    net = network(nn.Dropout(0.5))
+    return net, lambda step: net.eval(), {}
+
+
+def _scheduled_dropout() -> Any:
+    dropout = nn.Dropout(0.5)
+    return network(dropout), lambda step: setattr(dropout, "p", 0.5 / (1 + step.number)), {}
+
+
+class _Scaled:
+    scale = 1.0
+
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> Any:
+        return INPUTS[index] * self.scale, LABELS[index]
+
+
+def _curriculum() -> Any:
+    data = _Scaled()
+    return network(), lambda step: setattr(data, "scale", 1 + step.number), {"data": data}
+
+
+def _average_in_a_list() -> Any:
+    net = network()
+    average = [parameter.detach().clone() for parameter in net.parameters()]
+
+    def body(step: elastic.Step) -> None:
+        for mean, parameter in zip(average, net.parameters(), strict=True):
+            mean.lerp_(parameter.detach(), 0.1)
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        distances = [(mean - p).pow(2).sum() for mean, p in zip(average, net.parameters(), strict=True)]
+        return loss_with(net)(batch) + torch.stack(distances).sum()
+
+    return net, body, {"loss": loss_of}
+
+
+@pytest.mark.parametrize(
+    ("create", "name"),
+    [
+        (_weight_of_the_loss, "alpha"),
+        (_forgotten_evaluation, "net.*training"),
+        (_scheduled_dropout, r"net\.1\.p"),
+        (_curriculum, "dataset.scale"),
+        (_average_in_a_list, r"average\[0\]"),
+    ],
+)
+def test_what_the_body_changes_and_the_loss_uses_is_refused(create: Any, name: str) -> None:
+    net, body, changes = create()
+    with pytest.raises(ElasticError, match=f"the body of the loop changed {name}") as caught:
+        train(net, body, **changes)
+    assert caught.value.code == "StateOutside"
+
+
+def test_a_layer_that_the_body_replaces_is_refused() -> None:
+    net = network()
+    with pytest.raises(ElasticError, match=r"the parameter 1\.weight was replaced"):
+        train(net, lambda step: net.__setitem__(1, nn.Linear(8, 3)))
+
+
+class _Alpha:
+    """The same weight, as a part of the state."""
+
+    value = 1.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.value = state_dict["value"]
+
+
+def test_an_object_of_the_state_may_change_in_the_body() -> None:
+    net, alpha = network(), _Alpha()
+    train(
+        net,
+        lambda step: setattr(alpha, "value", 0.9**step.number),
+        loss=lambda batch: loss_with(net)(batch) * alpha.value,
+        also={"alpha": alpha},
+    )
+    assert alpha.value == pytest.approx(0.9**6)
+
+
+def test_an_evaluation_in_the_body_is_no_change() -> None:
+    net, history = network(nn.BatchNorm1d(8), nn.Dropout(0.1)), list[float]()
+
+    def body(step: elastic.Step) -> None:
+        net.eval()
+        history.append(loss_with(net)((INPUTS, LABELS)).item() + random.random())
+        net.train()
+
+    train(net, body)
+
+
+class _Growing(nn.Module):
+    memory: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("memory", torch.zeros(0, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.memory = torch.cat([self.memory, x.detach()])
+        return x + self.memory.mean(0)
+
+
+class _Policy:
+    def __init__(self, net: nn.Module) -> None:
+        self._net = net
+
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> Any:
+        return INPUTS[index], self._net(INPUTS[index]).argmax()
+
+
+def _sparse() -> Any:
+    net = nn.Sequential(nn.Embedding(10, 3, sparse=True), nn.Flatten())
+    return net, {"data": TensorDataset(torch.randint(0, 10, (48, 1)), LABELS)}
+
+
+def _with_loss(change: Callable[[torch.Tensor], Any]) -> Any:
+    net = network()
+    return net, {"loss": lambda batch: change(loss_with(net)(batch))}
+
+
+def _policy_in_processes() -> Any:
+    net = network()
+    return net, {"data": _Policy(net), "loaders": 1}
+
+
+def _lbfgs() -> Any:
+    net = network()
+    return net, {"optimizer": torch.optim.LBFGS(net.parameters())}
+
+
+@pytest.mark.parametrize(
+    ("create", "code", "text"),
+    [
+        (lambda: (network(_Growing()), {}), "BufferResized", r"the buffer 1\.memory from .*\(0, 8\) to .*\(4, 8\)"),
+        (_sparse, "SparseGradient", r"the gradient of 0\.weight is sparse"),
+        (_policy_in_processes, "ModelInLoaders", "the dataset _Policy uses the model"),
+        (_lbfgs, "NeedsClosure", "LBFGS"),
+        (lambda: _with_loss(float), "NotAScalar", "a float, not a tensor"),
+        (lambda: _with_loss(lambda loss: None), "NotAScalar", "a NoneType, not a tensor"),
+        (lambda: _with_loss(lambda loss: loss.detach()), "NotAScalar", "a tensor without a gradient"),
+        (lambda: _with_loss(lambda loss: loss + 0j), "NotAScalar", "a complex number"),
+    ],
+)
+def test_what_cannot_be_averaged_is_refused_by_name(create: Any, code: str, text: str) -> None:
+    net, changes = create()
+    with pytest.raises(ElasticError, match=text) as caught:
+        train(net, **changes)
+    assert caught.value.code == code
+
+
+def own_loop(optimizer: Any, net: nn.Module, body: Callable[[Any], None]) -> None:
+    for batch in elastic.join(seed=1).batches(net, optimizer, data=DATA, batch=8, micro_batches=2):
+        body(batch)
+
+
+def test_a_loop_of_its_own_with_a_second_optimizer_is_refused() -> None:
+    net = network()
+    first, second = torch.optim.SGD(net[0].parameters(), lr=0.1), torch.optim.SGD(net[1].parameters(), lr=0.1)
+
+    def body(batch: Any) -> None:
+        loss_with(net)(batch).backward()  # type: ignore[no-untyped-call]
+        second.step()
+        first.step()
+
+    with pytest.raises(ElasticError, match=r"the parameters were changed before optimizer.step\(\)"):
+        own_loop(first, net, body)
+    with pytest.raises(ElasticError, match="can have one optimizer only"):
+        own_loop([first, second], net, body)
+
+
+def test_a_closure_in_a_loop_of_its_own_is_refused() -> None:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.raises(ElasticError, match="got a closure"):
+        own_loop(optimizer, net, lambda batch: optimizer.step(lambda: loss_with(net)(batch)))
