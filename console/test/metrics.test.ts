@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { withMissing } from '../src/pages/job/use_series';
 import { parseMetrics, parseProgress, SeriesBuilder, stepName } from '../src/model/metrics';
 
 describe('metrics of log lines', () => {
@@ -50,4 +51,11 @@ describe('hostile lines', () => {
       parseProgress(line.slice(0, 2000));
     }
   });
+});
+
+it('adds the metrics of replicas to those that the server keeps of the whole job', () => {
+  const series = (name: string, replica: string) => ({ name, replica, unit: '', points: [[1, 1]] as [number, number][] });
+  const kept = [series('loss', ''), series('cpu', 'worker-0')];
+  const read = [series('loss', 'worker-0'), series('cpu', 'worker-0'), series('lr', 'worker-0')];
+  expect(withMissing(kept, read).map((each) => `${each.name} ${each.replica}`)).toEqual(['loss ', 'cpu worker-0', 'loss worker-0', 'lr worker-0']);
 });

@@ -107,6 +107,24 @@ def test_without_progress_the_operator_may_not_read_logs_or_review_tokens() -> N
     assert "status" not in {port["name"] for each in ports for port in each}
 
 
+def test_curves_are_read_through_one_port_and_kept_on_a_claim() -> None:
+    manifests = objects(Installation("image", samples_claim="curves", watched=("a",)))
+    (role,) = (each for each in manifests if each["kind"] == "Role" and each["metadata"]["name"] == f"{NAME}-samples")
+    assert role["metadata"]["namespace"] == NAMESPACE
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["services/proxy"], "verbs": ["get"], "resourceNames": [f"{NAME}:samples"]}
+    ]
+    (deployment,) = (each for each in manifests if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (mount,) = (each["mountPath"] for each in container["volumeMounts"] if each["name"] == "samples")
+    assert f"--samples-directory={mount}" in container["args"] and pod["securityContext"]["fsGroup"] == 65532
+    assert {"name": "samples", "persistentVolumeClaim": {"claimName": "curves"}} in pod["volumes"]
+    without = objects(Installation("image", samples=False))
+    text = as_yaml(without)
+    assert "--no-samples" in text and "metrics.k8s.io" not in text and f"{NAME}-samples" not in text
+
+
 def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks_and_runtimes() -> None:
     manifests = objects(Installation("image", watched=("a", NAMESPACE)))
     cluster = next(item for item in manifests if item["kind"] == "ClusterRole" and item["metadata"]["name"] == NAME)
@@ -116,7 +134,11 @@ def test_watched_namespaces_get_roles_and_the_cluster_role_only_has_webhooks_and
         "clustertrainingruntimes",
         "tokenreviews",
     }
-    roles = {item["metadata"]["namespace"]: item for item in manifests if item["kind"] == "Role"}
+    roles = {
+        item["metadata"]["namespace"]: item
+        for item in manifests
+        if item["kind"] == "Role" and item["metadata"]["name"] == NAME
+    }
     assert set(roles) == {"a", NAMESPACE}
     resources = {
         namespace: {name for rule in item["rules"] for name in rule["resources"]} for namespace, item in roles.items()

@@ -127,7 +127,7 @@ async def running(installed: Installed, **changes: Any) -> AsyncIterator[Operato
 def started(installed: Installed, **changes: Any) -> Operator:
     clock = changes.pop("clock", local)
     settings = OperatorSettings(
-        host="127.0.0.1", webhook=False, metrics_port=0, health_port=0, webhook_port=0, status_port=0
+        host="127.0.0.1", webhook=False, metrics_port=0, health_port=0, webhook_port=0, status_port=0, samples_port=0
     )
     return Operator(installed.account, replace(settings, **changes), clock=clock)
 

@@ -38,7 +38,8 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
   const points = lines.reduce((sum, each) => sum + each.points.length, 0);
   const newest = lines[0]?.points.at(-1)?.[0];
   const data = useMemo(() => prepare(lines, steps, smooth, relative), [points, newest, steps, smooth, lines.length, relative]);
-  const names = lines.map((each) => each.replica || each.name).join('|');
+  const labelOf = (each: Series): string => each.replica || (lines.length > 1 ? 'whole job' : each.name);
+  const names = lines.map(labelOf).join('|');
   const plain = Boolean(steps ?? relative);
   const format = (value: number): string => (unit === 'bytes' ? bytes(value) : short(value));
   const colours = isDark() ? DARK : LIGHT;
@@ -67,7 +68,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
           fmtDate: twentyFourHours(UPlot),
           scales: { x: { time: !plain }, y: { distr: logarithmic ? 3 : 1 } },
           axes: [axis, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }],
-          series: [{}, ...lines.map((each, index) => ({ label: each.replica || each.name, stroke: colours[index % colours.length] as string, width: 1.5, spanGaps: true, points: { show: each.points.length < 3 } }))],
+          series: [{}, ...lines.map((each, index) => ({ label: labelOf(each), stroke: colours[index % colours.length] as string, width: 1.5, spanGaps: true, points: { show: each.points.length < 3 } }))],
         },
         data as unknown as uPlot.AlignedData,
         target,
@@ -95,7 +96,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
       {lines.length > 1 && (
         <div class="legend">
           {lines.map((each, index) => (
-            <span key={each.replica} ref={(node) => { if (node) node.style.color = colours[index % colours.length] as string; }}>{each.replica || each.name}</span>
+            <span key={each.replica} ref={(node) => { if (node) node.style.color = colours[index % colours.length] as string; }}>{labelOf(each)}</span>
           ))}
           {series.length > MAX_LINES && <em>and {series.length - MAX_LINES} more</em>}
         </div>

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from torchyard.api.samples import OPERATOR_NAMESPACE
 from torchyard.cli.options import say
 from torchyard.cli.target import Cluster, with_cluster
 
@@ -35,6 +36,9 @@ def console(
             min=0, max=65535, help=f"Port on 127.0.0.1; 0 takes a free one. Default: {_DEFAULT_PORT} if it is free."
         ),
     ] = None,
+    operator_namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Namespace of the cluster's operator, which keeps curves.")
+    ] = OPERATOR_NAMESPACE,
     direct: Annotated[
         bool,
         typer.Option("--direct", help="Use the console that the plane itself serves, with the plane's certificate."),
@@ -56,12 +60,16 @@ def console(
         raise PagesMissing
     with contextlib.suppress(KeyboardInterrupt):
         serving = _serve(
-            cluster, _DEFAULT_PORT if port is None else port, may_choose=port is None, browser=not no_browser
+            cluster,
+            _DEFAULT_PORT if port is None else port,
+            operator_namespace,
+            may_choose=port is None,
+            browser=not no_browser,
         )
         asyncio.run(serving)
 
 
-async def _serve(cluster: Cluster, port: int, *, may_choose: bool, browser: bool) -> None:
+async def _serve(cluster: Cluster, port: int, operator_namespace: str, *, may_choose: bool, browser: bool) -> None:
     from torchyard.console.app import ConsoleApp
     from torchyard.console.forwarding import OWNER, ForwardingBackend
     from torchyard.console.loopback import LoopbackServer
@@ -75,6 +83,7 @@ async def _serve(cluster: Cluster, port: int, *, may_choose: bool, browser: bool
             context=cluster.connection.context,
             namespace=cluster.namespace,
             read_history=history_reader(cluster),
+            operator_namespace=operator_namespace,
         )
         identity = await backend.identity(OWNER)  # fails here, and not in the browser, if the cluster does not answer
         sessions: ConsoleSessions[Owner] = ConsoleSessions("torchyard-console")

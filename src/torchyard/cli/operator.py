@@ -8,6 +8,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,6 +66,13 @@ def operator(
     webhook: Annotated[bool, typer.Option(help="Serve the webhooks for PyTorchJobs and JobSets.")] = True,
     progress: Annotated[bool, typer.Option(help="Keep the progress of jobs.")] = True,
     log_progress: Annotated[bool, typer.Option(help="Read the progress of jobs from the logs of their pods.")] = True,
+    samples: Annotated[
+        bool, typer.Option(help="Keep curves of jobs, their usage and their progress, for the console.")
+    ] = True,
+    samples_directory: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Where the curves survive a restart. Default: only in memory."),
+    ] = None,
     beside_upstream: Annotated[
         bool, typer.Option("--beside-upstream", help="Start even if another training operator is running.")
     ] = False,
@@ -81,6 +89,9 @@ def operator(
     status_port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="Port where TrainJobs report their progress.")
     ] = defaults.STATUS_PORT,
+    samples_port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port where consoles read curves.")
+    ] = defaults.SAMPLES_PORT,
 ) -> None:
     """Reconcile the PyTorchJobs, JobSets and TrainJobs of a cluster until stopped.
 
@@ -112,6 +123,9 @@ def operator(
         progress=progress,
         log_progress=log_progress,
         status_port=status_port,
+        samples=samples,
+        samples_port=samples_port,
+        samples_directory=samples_directory,
     )
     set_up()
     connection = load(kubeconfig, context=context)
@@ -147,6 +161,17 @@ def install(
     log_progress: Annotated[
         bool, typer.Option(help="Read the progress of jobs from the logs of their pods; needs the right to read them.")
     ] = True,
+    samples: Annotated[
+        bool, typer.Option(help="Keep curves of jobs for the console; needs the right to read metrics.k8s.io.")
+    ] = True,
+    samples_claim: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="PersistentVolumeClaim in the operator's namespace where the curves survive a restart; with more than"
+            " one replica it must be ReadWriteMany. Default: only in memory.",
+        ),
+    ] = "",
     queues: Annotated[
         bool | None,
         typer.Option(help="Create Workloads for Kueue. Default: if Kueue runs and does not do so for PyTorchJobs."),
@@ -185,6 +210,8 @@ def install(
         trainjobs=trainjobs is not False,
         progress=progress,
         log_progress=log_progress,
+        samples=samples,
+        samples_claim=samples_claim,
         queues=bool(queues),
         monitoring=monitoring,
     )

@@ -8,6 +8,12 @@ from urllib.parse import parse_qs, quote
 
 from torchyard import __version__
 from torchyard.api.errors import PageNotFound, StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import JOBS
+from torchyard.api.jobset import names as jobsets
+from torchyard.api.pytorchjob import names as pytorchjobs
+from torchyard.api.samples import OPERATOR_NAMESPACE, proxied_path, samples_path
+from torchyard.api.trainjob import names as trainjobs
 from torchyard.console.cluster_usage import ClusterUsage
 from torchyard.console.request import (
     ConsoleIdentity,
@@ -26,14 +32,34 @@ ReadHistory = Callable[[Client], Awaitable[list[Mapping[str, Any]]]]
 _REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 # Nothing else of a response is passed on: no cookies, which pods may set through a proxy, no credentials, no caching.
 PASSED_HEADERS = ("retry-after",)
+# The jobs of which the operator keeps samples.
+SAMPLED_RESOURCES = {
+    f"{resource.plural}.{resource.group}": resource
+    for resource in (
+        JOBS,
+        *(GroupVersionResource(each.GROUP, each.VERSION, each.PLURAL) for each in (pytorchjobs, jobsets, trainjobs)),
+    )
+}
 _SAFE_TYPES = ("application/json", "text/plain", "application/yaml", "application/vnd.kubernetes.protobuf")
 
 
 class ForwardingBackend:
-    """`read_history` lists the jobs that have ended; `context` is the name that the pages show."""
+    """`read_history` lists the jobs that have ended; `context` is the name that the pages show.
 
-    def __init__(self, transport: HttpTransport, *, context: str, namespace: str, read_history: ReadHistory) -> None:
+    The operator in `operator_namespace` may have curves of a cluster's jobs.
+    """
+
+    def __init__(
+        self,
+        transport: HttpTransport,
+        *,
+        context: str,
+        namespace: str,
+        read_history: ReadHistory,
+        operator_namespace: str = OPERATOR_NAMESPACE,
+    ) -> None:
         self._transport, self._context, self._read_history = transport, context, read_history
+        self._operator_namespace = operator_namespace
         self._client = Client(transport, manager="yard-console")
         self._usage = ClusterUsage(self._client, namespace)
         self._is_plane: bool | None = None
@@ -80,11 +106,29 @@ class ForwardingBackend:
         )
 
     async def samples(self, caller: Owner, query: SampleQuery) -> dict[str, Any]:
-        """The samples that the plane has; of a cluster, those since this process began."""
+        """The samples that the plane has; of a cluster, those of its operator and of this process."""
         parts = "/".join(quote(part, safe="") for part in query[:3])
         if await self.is_plane():
             return await self._client.raw("GET", f"/console/samples/{parts}?since={query.since}")
-        return self._usage.document(*query)
+        own = self._usage.document(*query)
+        kept = await self._operator_samples(query)
+        if kept is None or not kept["series"]:
+            return own
+        names = {series["name"] for series in kept["series"]}
+        others = [series for series in own["series"] if series["name"] not in names]
+        return {**kept, "series": [*kept["series"], *others]}
+
+    async def _operator_samples(self, query: SampleQuery) -> dict[str, Any] | None:
+        """What the cluster's operator has kept of a job that the user may read; None without one."""
+        resource = SAMPLED_RESOURCES.get(query.resource)
+        if resource is None:
+            return None
+        try:
+            obj = await self._client.get(resource, query.name, query.namespace)
+            path = samples_path(query[:3], query.since, obj["metadata"]["uid"])
+            return await self._client.raw("GET", proxied_path(self._operator_namespace, path))
+        except (StatusError, PageNotFound):
+            return None  # no operator, one without samples, or no right to ask it
 
     async def history(self, caller: Owner) -> list[Mapping[str, Any]]:
         if await self.is_plane():

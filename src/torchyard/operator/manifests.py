@@ -17,6 +17,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.names import QUEUE_NAME
+from torchyard.api.samples import PORT_NAME, PROXIED_NAME
 from torchyard.api.trainjob import names as trainjob
 from torchyard.api.trainjob.crd import definition_object as trainjob_definition
 from torchyard.api.trainjob.runtime_crd import definition_objects as runtime_definitions
@@ -29,6 +30,7 @@ from torchyard.operator.settings import (
     METRICS_PORT,
     NAME,
     NAMESPACE,
+    SAMPLES_PORT,
     STATUS_PORT,
     TRAINJOB_DEFAULTS_WEBHOOK,
     WEBHOOK,
@@ -46,6 +48,8 @@ _RUNTIMES = (trainjob.GROUP, trainjob.VERSION, trainjob.RUNTIME_PLURAL)
 _CLUSTER_RUNTIMES = (trainjob.GROUP, trainjob.VERSION, trainjob.CLUSTER_RUNTIME_PLURAL)
 _RBAC_GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_RBAC_GROUP}/v1"
+_USER = 65532
+_SAMPLES_DIRECTORY = "/var/lib/torchyard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class Installation:
     monitoring: bool = False  # with a ServiceMonitor, alerts and dashboards
     progress: bool = True  # with the progress of jobs
     log_progress: bool = True  # also from what programs print
+    samples: bool = True  # with curves of jobs for the console
+    samples_claim: str = ""  # a PersistentVolumeClaim in the operator's namespace, where the curves survive a restart
     queues: bool = False  # with the integration into Kueue, where Kueue leaves PyTorchJobs to the operator
 
 
@@ -123,6 +129,7 @@ def _roles(to: Installation) -> list[Object]:
         jobs += permissions.progress_permissions()
         jobs += permissions.LOG_PERMISSIONS if to.log_progress and not to.trainjobs else []
         webhooks += permissions.TOKEN_REVIEWS if to.trainjobs else []
+    jobs += permissions.USAGE_PERMISSIONS if to.samples else []
     own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
     roles = []
     if to.watched:
@@ -133,7 +140,21 @@ def _roles(to: Installation) -> list[Object]:
             roles += _role(to, NAME, granted, namespace)
     if to.namespace not in to.watched:
         roles += _role(to, NAME, own, to.namespace)
+    if to.samples:
+        roles += _samples_role(to)
     return [*_role(to, NAME, webhooks if to.watched else [*jobs, *webhooks]), *roles]
+
+
+def _samples_role(to: Installation) -> list[Object]:
+    """Every user may ask the operator for curves, through the API server; it answers those who know a job's uid."""
+    rule = {"apiGroups": [""], "resources": ["services/proxy"], "resourceNames": [PROXIED_NAME], "verbs": ["get"]}
+    name = f"{NAME}-samples"
+    reference = {"apiGroup": _RBAC_GROUP, "kind": "Role", "name": name}
+    users = {"apiGroup": _RBAC_GROUP, "kind": "Group", "name": "system:authenticated"}
+    return [
+        _object(_RBAC, "Role", name, to.namespace, rules=[rule]),
+        _object(_RBAC, "RoleBinding", name, to.namespace, roleRef=reference, subjects=[users]),
+    ]
 
 
 def _role(to: Installation, name: str, granted: list[permissions.Permission], namespace: str = "") -> list[Object]:
@@ -205,11 +226,17 @@ def _deployment(to: Installation) -> Object:
         arguments.append("--no-progress")
     elif not to.log_progress:
         arguments.append("--no-log-progress")
+    if not to.samples:
+        arguments.append("--no-samples")
+    elif to.samples_claim:
+        arguments.append(f"--samples-directory={_SAMPLES_DIRECTORY}")
     arguments += [f"--namespace={namespace}" for namespace in to.watched]
     ports = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhook": WEBHOOK_PORT}
+    if to.samples:
+        ports[PORT_NAME] = SAMPLES_PORT
     if _serves_reports(to):
         ports["status"] = STATUS_PORT
-    container = {
+    container: Object = {
         "name": "operator",
         "image": to.image,
         "args": arguments,
@@ -226,14 +253,18 @@ def _deployment(to: Installation) -> Object:
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a volume of its own
     }
     spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
-    pod = {
+    pod: Object = {
         "serviceAccountName": NAME,
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "seccompProfile": {"type": "RuntimeDefault"}},
         "topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": _SELECTOR}}],
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}],
         "terminationGracePeriodSeconds": 10,
     }
+    if to.samples and to.samples_claim:
+        pod["securityContext"]["fsGroup"] = _USER
+        container["volumeMounts"].append({"name": "samples", "mountPath": _SAMPLES_DIRECTORY})
+        pod["volumes"].append({"name": "samples", "persistentVolumeClaim": {"claimName": to.samples_claim}})
     spec = {
         "replicas": to.replicas,
         "selector": {"matchLabels": _SELECTOR},
@@ -263,6 +294,8 @@ def _service(to: Installation) -> Object:
     ]
     if _serves_reports(to):
         ports.append({"name": "status", "port": STATUS_PORT, "targetPort": "status"})
+    if to.samples:
+        ports.append({"name": PORT_NAME, "port": SAMPLES_PORT, "targetPort": PORT_NAME})
     return _object("v1", "Service", NAME, to.namespace, spec={"selector": _SELECTOR, "ports": ports})
 
 
@@ -273,6 +306,7 @@ def _disruption_budget(to: Installation) -> Object:
 
 def _network_policy(to: Installation) -> Object:
     numbers = [METRICS_PORT, HEALTH_PORT, WEBHOOK_PORT, *([STATUS_PORT] if _serves_reports(to) else ())]
+    numbers += [SAMPLES_PORT] if to.samples else []
     ports = [{"port": port, "protocol": "TCP"} for port in numbers]
     spec = {"podSelector": {"matchLabels": _SELECTOR}, "policyTypes": ["Ingress"], "ingress": [{"ports": ports}]}
     return _object("networking.k8s.io/v1", "NetworkPolicy", NAME, to.namespace, spec=spec)

@@ -18,7 +18,7 @@ from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.trainjob import names as trainjob
 from torchyard.controllers.job_metrics import JobStateMetrics
 from torchyard.controllers.job_traces import JobTraceExporter, OtlpSettings
-from torchyard.controllers.jobset import JobSetController
+from torchyard.controllers.jobset import JOBSETS, JobSetController
 from torchyard.controllers.jobset_metrics import JobSetMetrics
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.controllers.trainjob import TRAINJOBS, TrainJobController
@@ -46,6 +46,7 @@ from torchyard.operator.metrics import OperatorMetrics
 from torchyard.operator.part_checks import PartChecks, without_parts
 from torchyard.operator.progress import OperatorProgress
 from torchyard.operator.queues import KueueWatcher
+from torchyard.operator.samples import OperatorSamples
 from torchyard.operator.settings import LEASE, NAME, OperatorSettings
 from torchyard.operator.tasks import Runnable, run_until_first_exit
 from torchyard.operator.trainjob_reviews import TrainJobReviews, review_runtime
@@ -101,6 +102,7 @@ class Operator:
         self._token_client = Client(tokens, manager=NAME)
         self._checks = PartChecks(self._client, settings)
         self._unpermitted: dict[str, MissingPermissions] = {}
+        self._samples: OperatorSamples | None = None
         self.starts_again = False
         self.ports: dict[str, int] = {}
 
@@ -169,6 +171,12 @@ class Operator:
     async def _serve(self, closing: contextlib.AsyncExitStack) -> list[Runnable]:
         """Serve admission reviews and reports, which every replica does; returns everything that runs."""
         settings = self._settings
+        if settings.samples:
+            self._samples = OperatorSamples(self._client, settings, leads=lambda: self.leads)
+            await self._samples.load()
+            self.ports["samples"] = await serve(
+                self._samples.app(), settings.host, settings.samples_port, closing=closing
+            )
         if not settings.webhook and not settings.serves_reports:
             return self._runnables()
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=f"{NAME}-")))
@@ -217,6 +225,7 @@ class Operator:
         jobsets: list[JobSetController] = []
         trainjobs: list[TrainJobController] = []
         counted: dict[str, list[Informer]] = {}
+        sampled: dict[str, list[Informer]] = {}
         for namespace in settings.namespaces or ("",):
             informers = InformerFactory(self._client, namespace=namespace, packed=True)
             controllers.append(
@@ -236,6 +245,8 @@ class Operator:
             counted.setdefault(pytorchjob.KIND, []).append(job_cache)
             if settings.jobsets:
                 jobsets.append(self._jobset_controller(informers))
+                selector = "" if settings.trainjobs else settings.selector  # as the controller's
+                sampled.setdefault(jobset.KIND, []).append(informers.for_resource(JOBSETS, labels=selector))
             if settings.trainjobs:
                 trainjobs.append(self._trainjob_controller(informers, status_server))
                 trainjob_cache = informers.for_resource(TRAINJOBS, labels=settings.selector)
@@ -270,6 +281,9 @@ class Operator:
             )
 
         works = [runnable.run() for runnable in caches]
+        if self._samples is not None:
+            self._samples.follow({**counted, **sampled})
+            works.append(self._samples.run())
         if traces is not None:
             works.append(traces.run())
         return [

@@ -34,11 +34,12 @@ from torchyard.operator.settings import (
     OperatorSettings,
 )
 
-JOBSETS, TRAINJOBS, PROGRESS, LOG_PROGRESS = (
+JOBSETS, TRAINJOBS, PROGRESS, LOG_PROGRESS, SAMPLES = (
     "jobsets",
     "trainjobs",
     "progress",
     "log_progress",
+    "samples",
 )  # fields of the settings
 
 
@@ -51,6 +52,7 @@ class PartChecks:
             TRAINJOBS: self._check_trainjobs,
             PROGRESS: self._check_progress,
             LOG_PROGRESS: self._check_log_progress,
+            SAMPLES: self._check_samples,
         }
 
     async def check_required(self) -> None:
@@ -117,6 +119,9 @@ class PartChecks:
     async def _check_log_progress(self, settings: OperatorSettings) -> None:
         if settings.progress:
             await check_permissions(self._client, permissions.LOG_PERMISSIONS, self._namespaces)
+
+    async def _check_samples(self, settings: OperatorSettings) -> None:
+        await check_permissions(self._client, permissions.USAGE_PERMISSIONS, self._namespaces)
 
 
 def without_parts(settings: OperatorSettings, parts: Iterable[str]) -> OperatorSettings:

@@ -85,6 +85,8 @@ def progress_permissions(*, jobsets: bool = True) -> list[Permission]:
     return rights
 
 
+# To measure what pods use.
+USAGE_PERMISSIONS = [Permission("metrics.k8s.io", "pods", ("list",))]
 # To read what programs print.
 LOG_PERMISSIONS = [Permission("", "pods/log", ("get",))]
 # To check the tokens of pods that report.

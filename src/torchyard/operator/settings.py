@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass, field
+from pathlib import Path
 
-NAME = "torchyard-operator"
-NAMESPACE = "torchyard-system"
+from torchyard.api.samples import OPERATOR_NAMESPACE, OPERATOR_SERVICE
+
+NAME = OPERATOR_SERVICE
+NAMESPACE = OPERATOR_NAMESPACE
 IMAGE = "torchyard/operator:latest"
 LEASE = "operator.torchyard.dev"
 WEBHOOK = "validator.torchyard.dev"
@@ -17,7 +20,7 @@ JOBSET_DEFAULTS_WEBHOOK = "jobset-defaults.torchyard.dev"
 WEBHOOK_SECRET = f"{NAME}-webhook"
 HOST = "0.0.0.0"  # noqa: S104 - probes and the API server come from outside the pod
 WORKERS, MOST_REQUESTS = 16, 50  # a quarter of the mutating requests that an API server accepts at once by default
-METRICS_PORT, HEALTH_PORT, WEBHOOK_PORT, STATUS_PORT = 8080, 8081, 9443, 10443
+METRICS_PORT, HEALTH_PORT, SAMPLES_PORT, WEBHOOK_PORT, STATUS_PORT = 8080, 8081, 8082, 9443, 10443
 
 
 def identity() -> str:
@@ -47,6 +50,9 @@ class OperatorSettings:
     progress: bool = True  # whether the progress of jobs is kept
     log_progress: bool = True  # also from what programs print
     status_port: int = STATUS_PORT  # of the endpoint where TrainJobs report
+    samples: bool = True  # whether the curves of jobs are kept, and served to consoles
+    samples_port: int = SAMPLES_PORT
+    samples_directory: Path | None = None  # where they survive a restart
     identity: str = field(default_factory=identity)
 
     @property

@@ -60,6 +60,7 @@ from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.routing.router import Router
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.verbs.pod_template_cache import PodTemplateCache
+from torchyard.controllers.sample_store import SampleStore
 from torchyard.kube.client import JSON, Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.local import HandlerResponse, LocalTransport
@@ -73,7 +74,6 @@ from torchyard.yard.lock import PlaneProcess, StateLock
 from torchyard.yard.open_files import open_file_limit
 from torchyard.yard.plane_setup import check_settings, node_parts, owned_objects, served_resources
 from torchyard.yard.sample_collector import SampleCollector
-from torchyard.yard.sample_store import SampleStore
 from torchyard.yard.selection import KNOWN, SCHEDULER, select_controllers
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 from torchyard.yard.status import PARTS_PATH, PlanePart

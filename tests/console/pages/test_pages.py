@@ -176,3 +176,19 @@ def test_ten_thousand_jobs_draw_only_what_is_in_sight(console: Console) -> None:
 def test_links_to_what_does_not_exist_say_so(console: Console, route: str) -> None:
     page = console.open(route)
     page.locator(".empty", has_text="There is no").wait_for()
+
+
+def test_a_replica_shows_how_much_of_its_gpus_it_uses(console: Console) -> None:
+    series = [
+        {"name": name, "replica": "master-0", "unit": unit, "points": [[1_700_000_000, value], [1_700_000_010, value]]}
+        for name, unit, value in (("gpu", "gpus", 0.75), ("gpu_memory", "bytes", 4 << 30), ("cpu", "cores", 0.5))
+    ]
+    page = console.window()
+    page.route("**/samples/**", lambda route: route.fulfill(json={"series": series, "lostBefore": None}))
+    console.go(page, "/job/default/pytorchjobs.kubeflow.org/training")
+    cell = page.locator("tr", has_text="master-0").locator("text=0.75 of 0")
+    cell.wait_for()
+    assert "GPU memory" in cell.get_attribute("title")
+    page.keyboard.press("m")
+    for name in ("gpu", "gpu_memory"):
+        page.locator("section[aria-label=Use] .card", has_text=name).locator("canvas").first.wait_for()

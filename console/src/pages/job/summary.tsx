@@ -113,7 +113,7 @@ function Replica({ pod, job, series, now, to }: ReplicaProps): JSX.Element {
   const name = shortName(pod.metadata.name, job);
   const state = runState({ ...pod, kind: 'Pod' });
   const last = (metric: string): number | undefined => series.find((each) => each.replica === name && each.name === metric)?.points.at(-1)?.[1];
-  const [cpu, memory] = [last('cpu'), last('memory')];
+  const [cpu, memory, gpu, gpuMemory] = [last('cpu'), last('memory'), last('gpu'), last('gpu_memory')];
   const started = startedAt(pod);
   const finished = (pod.status?.containerStatuses ?? []).map((each) => toMs(each.state?.terminated?.finishedAt)).find((time) => time !== undefined);
   const word = pod.metadata.deletionTimestamp ? 'Terminating' : state.word;
@@ -131,7 +131,7 @@ function Replica({ pod, job, series, now, to }: ReplicaProps): JSX.Element {
       <td class="right number">{restartsOf(pod)}</td>
       <td class="right number">{cpu === undefined ? '–' : short(cpu)}</td>
       <td class="right number">{memory === undefined ? '–' : bytes(memory)}</td>
-      <td class="right number">{gpusOf(pod)}</td>
+      <td class="right number">{gpu === undefined ? gpusOf(pod) : <span title={gpuMemory === undefined ? undefined : `${bytes(gpuMemory)} of GPU memory`}>{short(gpu)} of {gpusOf(pod)}</span>}</td>
       <td class="right number">{started === undefined ? '–' : duration((finished ?? now) - started)}</td>
     </tr>
   );

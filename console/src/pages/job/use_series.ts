@@ -48,9 +48,12 @@ export function useSeries(data: JobData, logs: Logs): SeriesData {
   }, [samples.value, logs.built.version, use.version]);
 }
 
-/** Metrics that the server has no samples of yet come from the lines that this page has read. */
-function withMissing(kept: Series[], read: Series[]): Series[] {
-  const names = new Set(kept.map((each) => each.name));
+/**
+ * Metrics that the server has no samples of yet come from the lines that this page has read. So do those of replicas
+ * where the server has only the metric of the whole job.
+ */
+export function withMissing(kept: Series[], read: Series[]): Series[] {
+  const names = new Set(kept.filter((each) => each.replica).map((each) => each.name));
   return [...kept, ...read.filter((each) => !names.has(each.name))];
 }
 
@@ -67,12 +70,15 @@ function useUsage(data: JobData, enabled: boolean): SeriesBuilder {
           for (const item of list.items ?? []) {
             if (!names.current.has(item.metadata.name)) continue;
             const replica = shortName(item.metadata.name, data.name);
-            const add = (name: string, unit: string): void => {
-              const value = (item.containers ?? []).reduce((sum, each) => sum + parseQuantity(each.usage?.[name]), 0);
-              ref.current.put(replica, name, unit, Date.now() / 1000, value);
+            const add = (name: string, resource: string, unit: string): void => {
+              const known = (item.containers ?? []).map((each) => each.usage?.[resource]).filter((each) => each !== undefined);
+              if (!known.length) return; // a driver that does not say: that is not zero
+              ref.current.put(replica, name, unit, Date.now() / 1000, known.reduce((sum, each) => sum + parseQuantity(each), 0));
             };
-            add('cpu', 'cores');
-            add('memory', 'bytes');
+            add('cpu', 'cpu', 'cores');
+            add('memory', 'memory', 'bytes');
+            add('gpu', 'nvidia.com/gpu', 'gpus');
+            add('gpu_memory', 'nvidia.com/gpu.memory', 'bytes');
           }
           draw();
         })

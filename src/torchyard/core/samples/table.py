@@ -26,7 +26,8 @@ class SeriesKey(NamedTuple):
 class SampleTable:
     """`lost_before`: when this table began, if earlier samples may have existed; None if it was loaded whole."""
 
-    def __init__(self, lost_before: float | None = None) -> None:
+    def __init__(self, lost_before: float | None = None, *, max_series: int | None = None) -> None:
+        self._max_series = MAX_SERIES if max_series is None else max_series
         self._jobs: dict[SampledJob, dict[SeriesKey, Series]] = {}  # the job with the oldest sample first
         self._lost_before = lost_before
         self._size = 0
@@ -69,6 +70,17 @@ class SampleTable:
         self._runs[job] = uid, current
         return True
 
+    def has_room(self, job: SampledJob, before: float) -> bool:
+        """Whether samples of a job can be recorded without removing those of a job that had one since then."""
+        if job in self._jobs or self._size < self._max_series:
+            return True
+        oldest = next(iter(self._jobs.values()), {})
+        return max((series.last_time for series in oldest.values()), default=0.0) < before
+
+    def run_uid(self, job: SampledJob) -> str:
+        """The uid of the job that the samples are of; empty if it is unknown."""
+        return self._runs.get(job, ("", ""))[0]
+
     def put(self, job: SampledJob, key: SeriesKey, series: Series) -> None:
         """Add a whole curve that was saved."""
         self._jobs.setdefault(job, {})[key] = series
@@ -101,7 +113,7 @@ class SampleTable:
 
     def _make_room(self) -> None:
         """Remove the jobs that have not had a sample for the longest time, but never the one that is being added to."""
-        while self._size > MAX_SERIES and len(self._jobs) > 1:
+        while self._size > self._max_series and len(self._jobs) > 1:
             job = next(iter(self._jobs))
             last = max((series.last_time for series in self._jobs[job].values()), default=0.0)
             self._lost_before = max(self._lost_before or 0.0, last)

@@ -11,12 +11,15 @@ from torchyard.core.samples.table import SampleTable
 _GPU_CURVES = (("gpu", GPUS, "gpus"), ("gpu_memory", GPU_MEMORY, "bytes"))
 
 
-def record_usage(table: SampleTable, metrics: Object, time: float) -> None:
-    """Record PodMetrics of metrics.k8s.io, which have the labels of their pod."""
+def record_usage(table: SampleTable, metrics: Object, time: float, *, uid: str = "") -> None:
+    """Record PodMetrics of metrics.k8s.io, which have the labels of their pod.
+
+    `uid` is that of the job, if it is known from elsewhere than these labels.
+    """
     metadata = metrics["metadata"]
     labels = metadata.get("labels") or {}
     job, replica = sampled_replica(metadata["namespace"], metadata["name"], labels)
-    if not table.accept_run(job, run_uid(labels)):
+    if not table.accept_run(job, uid or run_uid(labels)):
         return
     usages = [container.get("usage") or {} for container in metrics.get("containers") or ()]
     cpu = sum(quantity.parse(usage.get("cpu", 0)).nano / 1e9 for usage in usages)

@@ -1,4 +1,4 @@
-"""The samples of a plane's jobs on disk, beside the store: one row a curve, replaced as a whole."""
+"""The samples of jobs on disk: one row a curve, replaced as a whole."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from torchyard.core.samples.series import Series
 from torchyard.core.samples.table import SampledJob, SampleTable, SeriesKey
@@ -25,12 +26,14 @@ Snapshot = tuple[SampledJob, SeriesKey, Series]
 
 
 class SampleStore:
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    """`journal`: `DELETE` for a file on a network filesystem, where SQLite's write-ahead log does not work."""
+
+    def __init__(self, path: Path, *, journal: Literal["WAL", "DELETE"] = "WAL", max_series: int | None = None) -> None:
+        self._path, self._journal, self._max_series = path, journal, max_series
 
     def load(self) -> SampleTable:
         """The saved curves. A damaged file is replaced, and one that cannot be read now is kept: a plane must start."""
-        table = SampleTable()
+        table = SampleTable(max_series=self._max_series)
         try:
             with self._opened() as database:
                 rows = database.execute("SELECT * FROM series ORDER BY last")
@@ -39,12 +42,12 @@ class SampleStore:
                     table.put(SampledJob(namespace, kind, job), SeriesKey(replica, name, unit), series)
         except (sqlite3.OperationalError, OSError) as error:  # the disk is full, or another process has a lock
             log.warning("samples not read: path=%s error=%r", self._path, str(error))
-            return SampleTable(lost_before=time.time())
+            return SampleTable(lost_before=time.time(), max_series=self._max_series)
         except (sqlite3.DatabaseError, ValueError) as error:
             log.warning("samples were lost: path=%s error=%r", self._path, str(error))
             for suffix in ("", "-wal", "-shm"):
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-            return SampleTable()
+            return SampleTable(max_series=self._max_series)
         return table
 
     def save(self, changed: list[Snapshot], removed: list[SampledJob]) -> None:
@@ -57,7 +60,7 @@ class SampleStore:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite follows the umask
         with contextlib.closing(sqlite3.connect(self._path, timeout=30)) as database:
-            database.execute("PRAGMA journal_mode = WAL")
+            database.execute(f"PRAGMA journal_mode = {self._journal}")
             database.execute("PRAGMA synchronous = NORMAL")
             database.executescript(_SCHEMA)
             with database:
