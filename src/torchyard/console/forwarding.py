@@ -111,12 +111,12 @@ class ForwardingBackend:
         if await self.is_plane():
             return await self._client.raw("GET", f"/console/samples/{parts}?since={query.since}")
         own = self._usage.document(*query)
-        kept = await self._operator_samples(query)
-        if kept is None or not kept["series"]:
+        stored = await self._operator_samples(query)
+        if stored is None or not stored["series"]:
             return own
-        names = {series["name"] for series in kept["series"]}
+        names = {series["name"] for series in stored["series"]}
         others = [series for series in own["series"] if series["name"] not in names]
-        return {**kept, "series": [*kept["series"], *others]}
+        return {**stored, "series": [*stored["series"], *others]}
 
     async def _operator_samples(self, query: SampleQuery) -> dict[str, Any] | None:
         """What the cluster's operator has kept of a job that the user may read; None without one."""
