@@ -21,7 +21,9 @@ export const lastSeen = (event: KubeEvent): string =>
 export function explain(job: KubeObject, pods: Pod[], workload: KubeObject | undefined, events: KubeEvent[]): string[] {
   const state = runState(job);
   const name = job.metadata.name;
-  const lines = [`${job.kind} ${name} is ${state.word}${state.message ? `: ${state.message}` : ''}`];
+  const headline = `${job.kind} ${name} is ${state.word}`;
+  const says = state.message && !repeats(state.message, headline) ? `: ${state.message}` : '';
+  const lines = [`${headline}${says}`];
   if (state.done) return state.phase === 'succeeded' ? lines : [...lines, ...failureLines(pods)];
   const queue = job.metadata.labels?.[QUEUE_LABEL] ?? '';
   if (state.word === 'Suspended' || (queue && !pods.length)) return [...lines, ...suspension(queue, workload)];
@@ -36,6 +38,9 @@ export function explain(job: KubeObject, pods: Pod[], workload: KubeObject | und
   if (!pods.length && lines.length === 1) lines.push('it has no pods yet, and no event says why; is its controller running?');
   return lines;
 }
+
+/** Whether a message of a condition only says the state again, as `PyTorchJob mnist is running.` does. */
+const repeats = (message: string, headline: string): boolean => message.replace(/\.$/, '').toLowerCase() === headline.toLowerCase();
 
 function failureLines(pods: Pod[]): string[] {
   const failure = firstFailure(pods);

@@ -25,11 +25,13 @@ export interface ChartProps {
   smooth?: number;
   logarithmic?: boolean;
   height?: number;
+  /** Whole numbers that change from one moment to the next, such as a number of workers. */
+  stepped?: boolean;
   /** The x values are not times: plain numbers. */
   relative?: ((series: Series) => number) | undefined;
 }
 
-export function Chart({ title, series, steps, smooth = 0, logarithmic = false, height = 170, relative }: ChartProps): JSX.Element {
+export function Chart({ title, series, steps, smooth = 0, logarithmic = false, height = 170, stepped = false, relative }: ChartProps): JSX.Element {
   const element = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const [theme, setTheme] = useState(0);
@@ -67,8 +69,8 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
           cursor: { y: false },
           fmtDate: twentyFourHours(UPlot),
           scales: { x: { time: !plain }, y: { distr: logarithmic ? 3 : 1 } },
-          axes: [axis, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }],
-          series: [{}, ...lines.map((each, index) => ({ label: labelOf(each), stroke: colours[index % colours.length] as string, width: 1.5, spanGaps: true, points: { show: each.points.length < 3 } }))],
+          axes: [axis, { ...axis, size: 62, ...(stepped ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}), values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }],
+          series: [{}, ...lines.map((each, index) => ({ label: labelOf(each), stroke: colours[index % colours.length] as string, width: 1.5, spanGaps: true, ...(stepped ? { paths: (UPlot.paths.stepped as uPlot.Series.SteppedPathBuilderFactory)({ align: 1 }) } : {}), points: { show: each.points.length < 3 } }))],
         },
         data as unknown as uPlot.AlignedData,
         target,
@@ -81,7 +83,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
       plot.current?.destroy();
       plot.current = undefined;
     };
-  }, [names, plain, logarithmic, unit, theme, height]);
+  }, [names, plain, logarithmic, unit, theme, height, stepped]);
 
   useEffect(() => {
     plot.current?.setData(data as unknown as uPlot.AlignedData);

@@ -119,7 +119,7 @@ def test_a_job_shows_ranks_metrics_events_and_why(console: Console) -> None:
 def test_an_elastic_job_shows_recoveries_with_their_phases_records_and_checkpoints(console: Console) -> None:
     page = console.open("/job/default/jobs.batch/elastic")
     page.locator("nav.tabs a", has_text="Elastic").click()
-    page.locator("text=2 worlds, 1 workers lost, 1 checkpoints, 1,280 records committed.").wait_for()
+    page.locator("text=2 worlds, 1 worker lost, 1 checkpoint, 1,280 records committed.").wait_for()
     recovery = page.locator("tr", has_text="1 workers from step 40")
     recovery.locator("text=worker-1 died <b>").wait_for()
     recovery.locator("text=detect 12 ms · leave 1.0 ms · form the group 20 ms").wait_for()

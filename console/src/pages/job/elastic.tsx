@@ -37,6 +37,7 @@ export function workersOverTime(data: JobData, now: number): [number, number][] 
 }
 
 const series = (name: string, points: [number, number][]): Series => ({ name, replica: '', unit: '', points });
+const counted = (count: number, noun: string): string => `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;
 const milliseconds = (value: number): string => (value >= 1000 ? `${(value / 1000).toFixed(2)} s` : `${value.toFixed(value < 10 ? 1 : 0)} ms`);
 
 export const isElastic = (job: KubeObject | undefined, events: number): boolean => Boolean(job && elasticBounds(job)) || events > 0;
@@ -54,10 +55,10 @@ export function ElasticTab({ data, logs, series: sampled }: Body): JSX.Element {
     <div class="stack">
       <section class="card" aria-labelledby="elastic-workers">
         <h2 id="elastic-workers">Workers</h2>
-        {workers.length > 1 ? <Chart title="Workers" series={[series('workers', workers)]} height={140} /> : <Empty>No worker has started.</Empty>}
+        {workers.length > 1 ? <Chart title="Workers" series={[series('workers', workers)]} height={140} stepped /> : <Empty>No worker has started.</Empty>}
         <p class="muted">
           {elastic.events.length
-            ? `${recoveries.length} worlds, ${elastic.losses()} workers lost, ${checkpoints.length} checkpoints, ${last.toLocaleString('en')} records committed.`
+            ? `${counted(recoveries.length, 'world')}, ${counted(elastic.losses(), 'worker')} lost, ${counted(checkpoints.length, 'checkpoint')}, ${counted(last, 'record')} committed.`
             : 'From the pods: the log that the page has read has no events of the elastic runtime.'}
         </p>
       </section>
@@ -122,7 +123,7 @@ export function ElasticCard({ data, logs, to }: Body & { to: (tab: string) => st
   return (
     <section class="card" aria-labelledby="elastic">
       <h2 id="elastic">Elastic{elasticBounds(job) ? `: ${elasticBounds(job)} workers` : ''}</h2>
-      {points.length > 1 && <Chart title="Workers" series={[series('workers', points)]} height={120} />}
+      {points.length > 1 && <Chart title="Workers" series={[series('workers', points)]} height={120} stepped />}
       <p><a href={to('elastic')}>Recoveries, records and checkpoints</a></p>
     </section>
   );

@@ -1,0 +1,1 @@
+"""What metrics and traces cost: `python -m bench.monitoring`."""
