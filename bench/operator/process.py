@@ -42,6 +42,10 @@ class Operator:
     def kill(self) -> None:
         self._process.kill()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def cpu(self) -> float:
         """Seconds of a core so far."""
         return _seconds(self._looked_at)

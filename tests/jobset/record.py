@@ -21,7 +21,7 @@ from tests.jobset.run_cases import Runner, refused, run, settle_by_silence
 from tests.support.kubernetes import from_kubeconfig
 
 RECORDED = Path(__file__).parent / "recorded.json.xz"
-_SILENCE = 5.0
+_SILENCE = 12.0
 
 
 def load() -> dict[str, Any]:

@@ -52,7 +52,9 @@ def decide(view: JobSetView) -> JobSetDecision:
 def _advance(view: JobSetView, draft: StatusDraft, decision: JobSetDecision) -> None:
     decision.delete_jobs = _present(view.previous)
     counts = {entry["name"]: entry for entry in draft.values.get("replicatedJobsStatus") or ()}
-    if draft.is_restarting and all(has_started(job, counts) for job in view.replicated_jobs):
+    # A restart that a suspension has ended is followed by this, too.
+    may_be_ready = draft.is_restarting or not view.is_suspended
+    if may_be_ready and all(has_started(job, counts) for job in view.replicated_jobs):
         draft.end_restart(messages.RESTART_READY)
     if view.failed:
         apply_failure_policy(view, draft)
