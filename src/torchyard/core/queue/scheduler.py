@@ -92,6 +92,7 @@ class SchedulingCycle:
                     self._process(entry, targeted)
             except Exception as error:  # what was decided for the other queues is already counted, and must be written
                 self._fail(entry.cq, error)
+        self._snapshot.drop_transient_promises()
         self._pending.requeuer.requeue_retries(self._snapshot.promised_roots)
         return self._decisions
 

@@ -36,7 +36,8 @@ class QuotaSnapshot:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
     ) -> None:
-        for usages in (*self._promised.values(), *self._transient.values()):
+        self.drop_transient_promises()
+        for usages in self._promised.values():
             for node, quantities in usages:
                 node.remove_usage(quantities)
 
@@ -50,6 +51,13 @@ class QuotaSnapshot:
     def promised_roots(self) -> Collection[QuotaNode]:
         """The roots under which usage includes promises."""
         return self._promised.keys() | self._transient.keys()
+
+    def drop_transient_promises(self) -> None:
+        """At the end of the cycle: the next one may give that quota to others."""
+        for usages in self._transient.values():
+            for node, quantities in usages:
+                node.remove_usage(quantities)
+        self._transient = {}
 
     def promise(self, entry: NominatedWorkload) -> None:
         """Count what a preemptor will get as used."""
