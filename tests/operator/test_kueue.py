@@ -163,8 +163,8 @@ class Queue:
             ]
             return [*pods, {}] if len(pods) == count else None  # a list that is not empty
 
-        found: list[Object] = await self.installed.until(reached, seconds=_SECONDS)
-        return found[:-1]
+        pods: list[Object] = await self.installed.until(reached, seconds=_SECONDS)
+        return pods[:-1]
 
     async def complete(self, pods: list[Object]) -> None:
         for pod in pods:
