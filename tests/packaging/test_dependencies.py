@@ -48,7 +48,10 @@ def requirement_files() -> Iterator[str]:
 
 
 def imported(directory: Path) -> dict[str, Path]:
-    """The top-level modules that the files of a directory import, each with one file that does."""
+    """The top-level modules that the files of a directory import, each with one file that does.
+
+    Without those that lie beside the file: a program imports them by their name alone.
+    """
     modules: dict[str, Path] = {}
     for path in directory.rglob("*.py"):
         for node in ast.walk(parse(path)):
@@ -58,7 +61,8 @@ def imported(directory: Path) -> dict[str, Path]:
                 names = [node.module]
             else:
                 continue
-            modules.update((name.partition(".")[0], path) for name in names)
+            tops = (name.partition(".")[0] for name in names)
+            modules.update((name, path) for name in tops if not path.with_name(f"{name}.py").exists())  # programs
     return {name: path for name, path in modules.items() if name not in sys.stdlib_module_names | OWN}
 
 
@@ -75,5 +79,6 @@ def test_every_imported_distribution_is_declared(directory: str) -> None:
 
 
 def test_an_undeclared_import_is_found(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("import os\nfrom httpx import Client\nfrom . import sibling\n")
+    (tmp_path / "program.py").write_text("import os, helper\nfrom httpx import Client\nfrom . import sibling\n")
+    (tmp_path / "helper.py").touch()
     assert imported(tmp_path) == {"httpx": tmp_path / "program.py"}
