@@ -13,9 +13,9 @@ from typing import Any, cast
 import pytest
 
 from torchyard.apiserver.registry.registry import Registry
-from torchyard.controllers.sample_store import SampleStore, put_back, take_changes
 from torchyard.core.progress.reports import LOG, JobReference, ProgressReport, ProgressReports
 from torchyard.core.samples.table import SampledJob, SampleTable
+from torchyard.kube.sample_store import SampleStore, put_back, take_changes
 from torchyard.yard.sample_collector import SampleCollector
 
 JOB = SampledJob("default", "PyTorchJob", "mnist")
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_read_now_is_kept(
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr("torchyard.controllers.sample_store.sqlite3.connect", fail)
+        patched.setattr("torchyard.kube.sample_store.sqlite3.connect", fail)
         assert len(store.load()) == 0
     assert len(store.load()) == 1
 

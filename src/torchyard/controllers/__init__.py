@@ -10,7 +10,6 @@ Start with `loop`, the contract of every controller. Then, in reading order:
 - `trainjob`, `trainjob_objects`, `trainjob_failures`, `trainjob_runtimes`: TrainJobs and their runtimes.
 - `job_metrics`, `job_traces`: the number of jobs by state, for Prometheus; traces of jobs, for OpenTelemetry.
 - `progress`, `progress_logs`: the progress that trainings report, written into their jobs; from logs on a cluster.
-- `sample_store`: the curves of jobs on disk.
 - `job`, `job_pods`, `cronjob`, `ttl_after_finished`: batch jobs.
 - `orphans`, `workload`: Deployments, ReplicaSets, StatefulSets, DaemonSets and PodDisruptionBudgets.
 - `scheduler`, `scheduler_writes`: pods to nodes.

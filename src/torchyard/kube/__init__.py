@@ -24,5 +24,6 @@ Modules in reading order:
 - `event_recorder`: recording events
 - `leader_election`: one active process among several
 - `log_limit`: a limit on repeated log lines
+- `sample_store`: the curves of jobs on disk
 - `process`: event loop and garbage collector of a long-running process
 """

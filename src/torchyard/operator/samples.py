@@ -28,13 +28,13 @@ from torchyard.api.progress import trainer_status_of
 from torchyard.api.pytorchjob import names as pytorchjobs
 from torchyard.api.samples import PATH
 from torchyard.api.times import TimeError, parse_rfc3339
-from torchyard.controllers.sample_store import SampleStore, put_back, take_changes
 from torchyard.core.progress.trainer_status import metrics_by_name
 from torchyard.core.samples.owners import sampled_jobs, sampled_replica
 from torchyard.core.samples.table import SampledJob, SampleTable
 from torchyard.core.samples.usage import record_usage
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
+from torchyard.kube.sample_store import SampleStore, put_back, take_changes
 from torchyard.operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)

@@ -60,10 +60,10 @@ from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.routing.router import Router
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.verbs.pod_template_cache import PodTemplateCache
-from torchyard.controllers.sample_store import SampleStore
 from torchyard.kube.client import JSON, Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.local import HandlerResponse, LocalTransport
+from torchyard.kube.sample_store import SampleStore
 from torchyard.kube.supervisor import Part, PartFailure, Supervisor, describe
 from torchyard.yard import python_choice
 from torchyard.yard.console_mount import ConsoleMount

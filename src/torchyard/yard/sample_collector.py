@@ -10,11 +10,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from torchyard.apiserver.registry.registry import Registry
-from torchyard.controllers.sample_store import SampleStore, Snapshot, put_back, take_changes
 from torchyard.core.progress.reports import ProgressReport
 from torchyard.core.run.state import short_name
 from torchyard.core.samples.table import SampledJob, SampleTable
 from torchyard.core.samples.usage import record_usage
+from torchyard.kube.sample_store import SampleStore, Snapshot, put_back, take_changes
 
 log = logging.getLogger(__name__)
 
