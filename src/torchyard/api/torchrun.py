@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Rendezvous backends: torchrun's own, and the coordinator of torchyard.elastic.
+C10D, TORCHYARD = "c10d", "torchyard"
+
 NNODES = "PET_NNODES"
 NPROC_PER_NODE = "PET_NPROC_PER_NODE"
 NODE_RANK = "PET_NODE_RANK"

@@ -14,9 +14,9 @@ from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.queue.names import QUEUE_NAME
+from torchyard.api.torchrun import C10D, TORCHYARD
 from torchyard.api.trainjob import messages, names
 
-C10D, TORCHYARD = "c10d", "torchyard"
 _ELASTIC, _BACKEND, _RESIZED = (
     f"metadata.annotations[{name}]" for name in (names.ELASTIC, names.RDZV_BACKEND, names.RESIZED)
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torchyard.api.objects import Object
+from torchyard.api.torchrun import TORCHYARD
 from torchyard.api.trainjob import names
-from torchyard.api.trainjob.elastic import TORCHYARD
 
 TORCH_DISTRIBUTED = "torch-distributed"
 TORCH_ELASTIC = "torchyard-elastic"

@@ -7,7 +7,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import job_port
 from torchyard.core.pytorchjob.view import PyTorchJobView
-from torchyard.core.training.elastic import TORCHYARD, ElasticWorkers, coordinator_variables, worker_variables
+from torchyard.core.training.elastic import ElasticWorkers, coordinator_variables, worker_variables
 
 Variable = tuple[str, str]
 
@@ -21,7 +21,7 @@ def environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Var
         variables.append((torchrun.NPROC_PER_NODE, view.spec["nprocPerNode"]))
     if view.elastic is None:
         variables.append((torchrun.NNODES, str(view.total)))
-    elif view.elastic["rdzvBackend"] == TORCHYARD:
+    elif view.elastic["rdzvBackend"] == torchrun.TORCHYARD:
         variables += runtime_environment(view, replica_type, index)
     else:
         variables += elastic_environment(view)
@@ -44,14 +44,18 @@ def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> 
 
 def needs_token(job: Object) -> bool:
     """Whether the job trains with the elastic runtime."""
-    return (job["spec"].get("elasticPolicy") or {}).get("rdzvBackend") == TORCHYARD
+    return (job["spec"].get("elasticPolicy") or {}).get("rdzvBackend") == torchrun.TORCHYARD
 
 
 def serves_coordinator(view: PyTorchJobView, replica_type: str, index: int) -> bool:
     """Whether this replica runs the coordinator of the elastic runtime."""
     policy = view.elastic or {}
     lead = names.MASTER if view.has_master else names.WORKER
-    return policy.get("rdzvBackend") == TORCHYARD and not policy.get("rdzvHost") and (replica_type, index) == (lead, 0)
+    return (
+        policy.get("rdzvBackend") == torchrun.TORCHYARD
+        and not policy.get("rdzvHost")
+        and (replica_type, index) == (lead, 0)
+    )
 
 
 def coordinator_port(view: PyTorchJobView) -> str:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from torchyard.api.objects import Object
 
-TORCHYARD = "torchyard"
-"""The rendezvous backend that means our own runtime."""
 TOKEN = "TORCHYARD_ELASTIC_TOKEN"  # noqa: S105 - a variable's name
 COORDINATOR = "TORCHYARD_ELASTIC_COORDINATOR"
 JOB = "TORCHYARD_ELASTIC_JOB"

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob.defaults import main_container, with_defaults
+from torchyard.api.torchrun import TORCHYARD
 from torchyard.api.trainjob import environment, names
-from torchyard.api.trainjob.elastic import TORCHYARD, ElasticNodes, elastic_nodes
+from torchyard.api.trainjob.elastic import ElasticNodes, elastic_nodes
 from torchyard.api.trainjob.runtimes import TORCH_DISTRIBUTED, runtimes
 from torchyard.api.trainjob.validation import ancestor
 from torchyard.core.training.elastic import VARIABLES
