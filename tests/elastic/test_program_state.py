@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torch is not installed in this environment", allow_module_level=True)
+
 import torch
 from torch import nn
 from torch.utils.data import TensorDataset
