@@ -11,6 +11,7 @@ import pytest
 from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError, Rejected
 from torchyard.elastic.wire import NO_FENCE, Fence, StartRendezvous, StartWorld, StopCause, StoreValue, WorkerPhase
+from torchyard.elastic.world import coordinator_wait
 from torchyard.elastic.world.coordinator_client import CoordinatorClient, Superseded, WorkerStopped, parse_address
 
 AGREED, NEXT = Fence(1, 1), Fence(1, 2)
@@ -126,6 +127,16 @@ def test_an_unexpected_error_of_the_clients_thread_ends_every_wait(monkeypatch: 
         client.pending_rendezvous(NO_FENCE)
     client.close()
     assert aborts == ["abort"]
+
+
+def test_a_worker_that_waited_too_long_for_its_first_coordinator_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator_wait, "JOIN_WITHIN", 0.0)
+    client, _ = create_client()
+    client.start()
+    with pytest.raises(ElasticError, match=r"no coordinator has answered at 127\.0\.0\.1:1 ") as caught:
+        client.wait_rendezvous(NO_FENCE)
+    assert caught.value.code == "NoCoordinator"
+    client.close()
 
 
 def test_an_expelled_worker_with_a_working_connection_rejoins() -> None:

@@ -104,7 +104,13 @@ def test_a_pytorchjob_with_rdzv_backend_torchyard_survives_a_killed_pod(shell: K
     running(shell, "elastic-worker-0", "step 10 of world 2")
     first = shell("get", "pod", "elastic-worker-0", "-o", "jsonpath={.metadata.uid}")
     kill(shell, "elastic-worker-1")
+    uid = ("get", "pod", "elastic-worker-1", "-o", "jsonpath={.metadata.uid}")
     running(shell, "elastic-worker-1", "of world 2")
+    if FULL:
+        lost = shell(*uid)
+        shell("delete", "pod", "elastic-worker-1", timeout=120)  # it hands over and leaves, and is replaced
+        eventually(lambda: shell.run(*uid).stdout not in ("", lost), "another pod", PATIENCE)
+        running(shell, "elastic-worker-1", "of world 2")
     (tmp_path / "go").touch()
     eventually(
         lambda: shell("get", "pytorchjob", "elastic", "--no-headers").split()[1] in ("Succeeded", "Failed"),

@@ -14,11 +14,12 @@ from torchyard.api.times import parse_rfc3339
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob import failure_events, gang
 from torchyard.core.pytorchjob.autoscaler import desired_autoscaler
+from torchyard.core.pytorchjob.environment import needs_token
 from torchyard.core.pytorchjob.failures import Failures, is_past_backoff
 from torchyard.core.pytorchjob.replicas import make_pod, make_service, owner_reference
 from torchyard.core.pytorchjob.status import PyTorchJobStatus
 from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Restarts, Slot
-from torchyard.core.training.pods import phase
+from torchyard.core.training.pods import phase, runs_since_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ class _PyTorchJobSync:
             self.status.count_active_as_succeeded()
         policy = self.view.run_policy["cleanPodPolicy"]
         for slot, pod in self.view.pods.items():
-            if policy == names.CLEAN_ALL or (policy == names.CLEAN_RUNNING and phase(pod) in ("Running", "Pending")):
+            is_cleaned = policy == names.CLEAN_RUNNING and phase(pod) in ("Running", "Pending")
+            if policy == names.CLEAN_ALL or is_cleaned or self._came_too_late(pod):
                 self._remove(slot)
         if policy != names.CLEAN_NONE and self.status.holds(messages.FAILED):
             self.status.clear_active()
@@ -118,6 +120,13 @@ class _PyTorchJobSync:
             self.decision.wake(seconds_left)
         else:
             self.decision.delete_job = True
+
+    def _came_too_late(self, pod: Object) -> bool:
+        """Whether a worker of the elastic runtime would wait for a coordinator that has ended with the training."""
+        ended = self.status.completion_time
+        if ended is None or not (self.status.holds(messages.SUCCEEDED) and needs_token(self.view.job)):
+            return False
+        return phase(pod) in ("Running", "Pending") and not runs_since_before(pod, names.CONTAINER, ended)
 
     def _suspend(self) -> None:
         view, status = self.view, self.status

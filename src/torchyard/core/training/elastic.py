@@ -19,6 +19,9 @@ SERVE = "TORCHYARD_ELASTIC_SERVE"
 WORLD = "TORCHYARD_ELASTIC_WORLD"
 RETIRED_CODE = "TORCHYARD_ELASTIC_RETIRED_CODE"
 VARIABLES = (TOKEN, COORDINATOR, JOB, WORKER, WORKER_NUM, INDEX, SERVE, WORLD, RETIRED_CODE)
+LEFT_CODE = "143"
+"""The exit code of a worker that leaves before the training is complete: with 0 its job would count as succeeded, and
+its pod would not be replaced. As a shell reports SIGTERM."""
 _KEY = "token"
 
 
@@ -39,6 +42,7 @@ def worker_variables(job: Object, *, coordinator: str, worker: str, count: int) 
         (JOB, f"{metadata.get('namespace', '')}/{metadata['name']}"),
         (WORKER, worker),
         (WORKER_NUM, str(count)),
+        (RETIRED_CODE, LEFT_CODE),
     ]
 
 

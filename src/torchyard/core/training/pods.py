@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from torchyard.api.objects import Object
+from torchyard.api.times import parse_rfc3339
 
 
 def phase(pod: Object) -> str:
@@ -25,3 +28,13 @@ def container_statuses(pod: Object) -> list[Object]:
 
 def container_restarts(pod: Object) -> int:
     return sum(int(container.get("restartCount") or 0) for container in container_statuses(pod))
+
+
+def runs_since_before(pod: Object, container: str, time: datetime) -> bool:
+    """Whether a container runs, and was started before a time or within its second. Started again, it counts anew."""
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        running = (status.get("state") or {}).get("running")
+        if status.get("name") == container and running is not None:
+            started = running.get("startedAt")
+            return started is None or parse_rfc3339(started) <= time
+    return False

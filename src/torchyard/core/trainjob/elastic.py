@@ -20,8 +20,6 @@ from torchyard.core.training.elastic import ElasticWorkers
 INDEX_FIELD = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 # A job may lose nodes for months; Kubernetes counts a lost pod as a failure, and gives up after six by default.
 BACKOFF_LIMIT = 100
-# A node that leaves is not done: its Job must replace it. As a shell reports SIGTERM.
-_LEFT = "143"
 _nodes = re.compile(r"([0-9]+):([0-9]+):([0-9]+)").fullmatch
 
 
@@ -32,7 +30,6 @@ def worker_environment(job: Object, nodes: ElasticNodes, count: int, host: str, 
     variables = [
         *elastic.worker_variables(job, coordinator=f"{host}:{port}", worker=worker, count=count),
         *elastic.coordinator_variables(port, ElasticWorkers(nodes.least, count, nodes.most)),
-        (elastic.RETIRED_CODE, _LEFT),
     ]
     return [
         {"name": elastic.INDEX, "valueFrom": {"fieldRef": {"fieldPath": INDEX_FIELD}}},

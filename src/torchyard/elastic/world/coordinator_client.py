@@ -22,6 +22,7 @@ from typing import TypeVar, cast
 from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError, Rejected
 from torchyard.elastic.wire import AppliedRow, Fence, Message, StopCause, WorkerPhase
+from torchyard.elastic.world.coordinator_wait import CoordinatorWait
 
 UNACKNOWLEDGED_MS = 20_000
 """How long heartbeats may go without the acknowledgement of the coordinator's machine before the worker reconnects."""
@@ -93,6 +94,7 @@ class CoordinatorClient:
         self._leave: wire.LeaveRequest | None = None
         self._done: wire.TrainingDone | None = None
         self._closing = False
+        self._wait = CoordinatorWait(address)
         self.heartbeat_state = HeartbeatState()
         self.stop: wire.Stop | None = None
         self.rejection: wire.Rejection | None = None
@@ -123,8 +125,9 @@ class CoordinatorClient:
         while not self._closing:
             try:
                 connection = socket.create_connection(self._address, timeout=5)
-            except OSError:
+            except OSError as error:
                 self.lost_at = self.lost_at or time.monotonic()
+                self._wait.failed(error)
                 time.sleep(pause * _jitter.uniform(0.7, 1.3))
                 pause = min(pause * 2, BACKOFF[1])
                 continue
@@ -134,8 +137,8 @@ class CoordinatorClient:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
             try:
                 self._run_connection(connection)
-            except (OSError, EOFError):
-                pass
+            except (OSError, EOFError) as error:
+                self._wait.failed(error)
             except ElasticError as error:
                 sys.stderr.write(f"coordinator sent an invalid message, reconnecting: error={error.message}\n")
             finally:
@@ -165,6 +168,7 @@ class CoordinatorClient:
                 chunk = connection.recv(1 << 16)
                 if not chunk:
                     raise EOFError
+                self._wait.answered()
                 received += chunk
                 self._handle_frames(received)
             if time.monotonic() >= heartbeat_at:
@@ -389,6 +393,8 @@ class CoordinatorClient:
         return self.stop is not None or self.rejection is not None or self._failure is not None
 
     def _raise_failure(self) -> None:
+        if isinstance(self._failure, ElasticError):
+            raise self._failure
         if self._failure is not None:
             text = f"the connection to the coordinator cannot be kept: {type(self._failure).__name__}: {self._failure}"
             raise ElasticError("ClientFailed", text) from self._failure
