@@ -85,8 +85,8 @@ async def accuracy(kubeconfig: Path) -> str:
 def demo(state: Path, python: Path, manifest: Path) -> int:
     before = time.monotonic()
     say(run_checked(yard("up", "--detach", "--port", "0", "--python", python, state=state)).splitlines()[0])
-    say(f"yard run {manifest}")
-    code = subprocess.run(yard("run", manifest, state=state), check=False).returncode
+    say(f"yard run {manifest} --yes")
+    code = subprocess.run(yard("run", manifest, "--yes", state=state), check=False).returncode
     if code == 0:
         result = asyncio.run(accuracy(state / "kubeconfig"))
         say(f"\n{result} after one epoch on four replicas, {time.monotonic() - before:.0f} s in total")
