@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import threading
 
 from rich.console import Console
 
@@ -34,3 +36,23 @@ def test_a_file_gets_a_line_for_each_state_and_none_for_progress() -> None:
     for progress in ("", "45%", "46%"):
         screen.show("Running", ROWS, progress)
     assert out.getvalue() == "-- the job is Running\n-- worker-0 is Running\n"
+
+
+def test_one_thread_writes_the_log_and_the_table() -> None:
+    """A second one may draw the table between the erasing of the old one and the line that takes its place."""
+    before = threading.active_count()
+    screen = TerminalScreen(Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None))
+    screen.show("Running", ROWS)
+    assert threading.active_count() == before
+    screen.close()
+
+
+async def test_a_burst_of_changes_is_drawn_seldom_and_ends_with_the_last() -> None:
+    out = io.StringIO()
+    screen = TerminalScreen(Console(file=out, force_terminal=True, width=100, color_system=None))
+    for percent in range(100):
+        screen.show("Running", ROWS, f"{percent}%")
+    while "99%" not in out.getvalue():
+        await asyncio.sleep(0.01)
+    assert len([percent for percent in range(100) if f"Running: {percent}%" in out.getvalue()]) < 10
+    screen.close()

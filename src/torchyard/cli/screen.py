@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.progress import TrainingProgress
 
 OVERWRITTEN_SECONDS = 5.0
+REFRESH_SECONDS = 1 / 8
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
 
@@ -78,13 +80,19 @@ class PlainScreen:
 
 
 class TerminalScreen:
-    """For terminals: the table stays below the log and disappears at the end."""
+    """For terminals: the table stays below the log and disappears at the end.
+
+    One thread writes both: rich's own refresh, in a thread, may draw the table between the steps in which a line of
+    the log takes its place, and the table would stay in the log.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = Live(console=console, auto_refresh=True, refresh_per_second=8, transient=True)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
         self._order: list[str] = []
+        self._refreshed_at = -REFRESH_SECONDS
+        self._refresh: asyncio.TimerHandle | None = None
 
     def note(self, text: str) -> None:
         self._console.print(Text(text, style="bold"))
@@ -106,9 +114,27 @@ class TerminalScreen:
             detail = Text(replica.activity or (str(share) if share else ""), no_wrap=True, overflow="ellipsis")
             table.add_row(name, replica.status, bar, detail)
         self._live.update(table)
+        self._draw_soon()
 
     def close(self) -> None:
+        if self._refresh is not None:
+            self._refresh.cancel()
         self._live.stop()
+
+    def _draw_soon(self) -> None:
+        """Draw the table now, or, if it was drawn just now, a little later with what has changed until then."""
+        if self._refresh is not None:
+            return
+        wait = self._refreshed_at + REFRESH_SECONDS - time.monotonic()
+        if wait > 0:
+            self._refresh = asyncio.get_running_loop().call_later(wait, self._draw)
+        else:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._refresh = None
+        self._refreshed_at = time.monotonic()
+        self._live.refresh()
 
     def _colour(self, replica: str) -> str:
         name = replica.partition("/")[0]
