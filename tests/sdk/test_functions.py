@@ -120,12 +120,17 @@ async def test_a_slow_history_does_not_block_the_event_loop(monkeypatch: pytest.
     assert await past_jobs.list_runs(cast(Any, None), cast(Any, None), "default") == []
 
 
-async def test_tail_and_follow_exclude_each_other() -> None:
-    job = AsyncJob(
-        cast(Any, None), cast(Any, JobHandle(PODS, {"kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}))
-    )
-    with pytest.raises(YardError, match="tail cannot be combined with follow"):
-        await anext(job.logs(follow=True, tail=10))
+async def test_follow_begins_with_the_tail_of_a_running_replica() -> None:
+    class OnePod:
+        async def find(self, *_: object) -> Object:
+            return {**pod, "status": {"phase": "Running"}}
+
+        async def logs(self, *_: object, **options: object) -> AsyncGenerator[bytes, None]:
+            yield f"{options['follow']} {options['tail_lines']}\n".encode()
+
+    pod = {"kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}
+    job = AsyncJob(cast(Any, OnePod()), JobHandle(PODS, pod))
+    assert [line async for line in job.logs(container="main", follow=True, tail=10)] == ["True 10"]
 
 
 async def test_the_metrics_of_a_shown_job_are_followed_once_for_each_start() -> None:

@@ -16,7 +16,9 @@ from torchyard.cli.output import Output, OutputOption, Quiet
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
+    from torchyard.api.objects import Object
     from torchyard.core.run.line_splitter import LogLine
+    from torchyard.core.run.record import RunRecord
     from torchyard.jobs.follow_logs import ShowLine
     from torchyard.jobs.log_selection import LogSelection
     from torchyard.kube.client import Client
@@ -37,8 +39,12 @@ def logs(
     previous: Annotated[
         bool, typer.Option("-p", "--previous", help="The log of the container before its last restart.")
     ] = False,
-    since: Annotated[str, typer.Option(metavar="DURATION", help="Only lines newer than 30s, 5m or 2h.")] = "",
-    tail: Annotated[int, typer.Option(min=-1, metavar="LINES", help="Only the last lines of each replica.")] = -1,
+    since: Annotated[
+        str, typer.Option(metavar="DURATION", help="Only lines newer than 30s, 5m or 2h; with -f, and what comes.")
+    ] = "",
+    tail: Annotated[
+        int, typer.Option(min=-1, metavar="LINES", help="Only the last lines of each replica; with -f, and what comes.")
+    ] = -1,
     grep: Annotated[str, typer.Option(metavar="REGEX", help="Only lines that match a regular expression.")] = "",
     until: Annotated[
         str,
@@ -59,8 +65,8 @@ def logs(
     """
     from torchyard.jobs.log_selection import LogSelection, parse_since
 
-    if follow and (previous or since or tail >= 0):
-        raise YardError("--follow shows a log from its start", hint="leave out --previous, --since and --tail")
+    if follow and previous:
+        raise YardError("--previous shows a log that has ended", hint="leave out -f", code="BadOption")
     if until and not follow:
         raise YardError("--until waits for a line", hint="add -f", code="BadOption")
     pattern = _compile("--grep", grep)
@@ -75,27 +81,72 @@ def logs(
 
     printer = LinePrinter(selection, output, quiet=quiet)
 
-    async def show(client: Client, chosen: JobHandle) -> None:
-        if follow:
-            await _follow(client, chosen, selection, printer, _compile("--until", until) if until else None)
-        else:
-            await _print(client, chosen, selection, printer)
+    end = _compile("--until", until) if until else None
+
+    async def show(client: Client, chosen: JobHandle) -> RunRecord | None:
+        """Show the logs of the pods. Returns the record of a job whose pods were deleted when it was suspended."""
+        from torchyard.core.run.state import run_state
+        from torchyard.jobs.past_jobs import suspended_record
+        from torchyard.kube.job_lookup import pods_of_job
+
+        pods = await pods_of_job(client, chosen)
+        if not pods and run_state(chosen.object).done:  # the history of a plane has their logs
+            raise YardError(f"{chosen.qualified_name} has ended and its pods are deleted", code="NotFound")
+        if not pods and not follow:
+            return await suspended_record(client, chosen)
+        await (_follow(client, chosen, selection, printer, end) if follow else _print(client, chosen, pods, printer))
+        return None
 
     try:
-        cluster.run_with_job(job, show)
+        record = cluster.run_with_job(job, show)
     except YardError as error:
-        if error.code != "NotFound" or follow:
+        if error.code != "NotFound":
             raise
-        from torchyard.jobs.past_jobs import find_recorded, print_recorded_logs
+        from torchyard.jobs.past_jobs import find_recorded
 
         record = find_recorded(cluster, job, error)
-        if previous:
-            raise YardError(
-                f"{job} was deleted: only the last log of each of its containers is kept",
-                hint="leave out --previous",
-                code="BadOption",
-            ) from error
-        print_recorded_logs(cluster, record, selection, printer)
+    else:
+        if record is None:
+            return
+        _require_kept_logs(cluster, job, record)
+    _print_recorded(cluster, record, printer, end)
+
+
+def _require_kept_logs(cluster: Cluster, job: str, record: RunRecord) -> None:
+    """The logs of a suspended job are those of its last pods, where a plane has kept them."""
+    from torchyard.jobs.past_jobs import kept_logs
+
+    if not kept_logs(cluster, record):
+        hint = f"`yard why {job}` says why; -f waits until they start"
+        raise YardError(f"{record['kind']} {record['name']} has no pods", hint=hint, code="NoPods")
+    typer.echo(f"-- {record['name']} has no pods: the last logs of those that were deleted --", err=True)
+
+
+def _print_recorded(cluster: Cluster, record: RunRecord, printer: LinePrinter, until: re.Pattern[str] | None) -> None:
+    from torchyard.jobs.past_jobs import print_recorded_logs
+
+    if printer.selection.previous:
+        raise YardError(
+            f"the pods of {record['name']} were deleted: only the last log of each of their containers is kept",
+            hint="leave out --previous",
+            code="BadOption",
+        )
+
+    def show(label: str, line: LogLine) -> None:
+        printer(label, line)
+        if until is not None and until.search(line.text):
+            raise _MatchedError
+
+    try:
+        print_recorded_logs(cluster, record, printer.selection, show)
+    except _MatchedError:
+        return
+    if until is not None:
+        raise _no_match(record["name"], until)
+
+
+class _MatchedError(Exception):
+    """The line of --until was shown."""
 
 
 def _compile(option: str, text: str) -> re.Pattern[str]:
@@ -117,23 +168,17 @@ async def _follow(
             if until is not None and until.search(line.text):
                 return
     if until is not None:
-        raise YardError(f"{job.qualified_name} has ended without a line that matches {until.pattern}", code="NoMatch")
+        raise _no_match(job.qualified_name, until)
 
 
-async def _print(client: Client, job: JobHandle, selection: LogSelection, show: ShowLine) -> None:
-    from torchyard.core.run.state import run_state
+def _no_match(job: str, until: re.Pattern[str]) -> YardError:
+    return YardError(f"{job} has ended without a line that matches {until.pattern}", code="NoMatch")
+
+
+async def _print(client: Client, job: JobHandle, pods: list[Object], show: LinePrinter) -> None:
     from torchyard.jobs.log_stream import read_lines
-    from torchyard.kube.job_lookup import pods_of_job
 
-    pods = await pods_of_job(client, job)
-    if not pods and run_state(job.object).done:  # the history of a plane has their logs
-        raise YardError(f"{job.qualified_name} has ended and its pods are deleted", code="NotFound")
-    if not pods:
-        raise YardError(
-            f"{job.qualified_name} has no pods",
-            hint=f"`yard why {job.name}` says why; -f waits until they start",
-            code="NoPods",
-        )
+    selection = show.selection
     for pod in selection.pods(pods, job.name):
         for label, container in selection.containers(pod, job.name):
             try:
@@ -155,14 +200,14 @@ async def _print(client: Client, job: JobHandle, selection: LogSelection, show: 
 
 
 class LinePrinter:
-    """Prints the lines that match, in the format that was asked for."""
+    """Prints the lines of a selection that match, in the format that was asked for."""
 
     def __init__(self, selection: LogSelection, output: Output, *, quiet: bool) -> None:
-        self._pattern, self._output, self._quiet = selection.pattern, output, quiet
+        self.selection, self._output, self._quiet = selection, output, quiet
         self._named: set[str] = set()
 
     def __call__(self, label: str, line: LogLine) -> None:
-        if line.overwritten or not self._pattern.search(line.text):
+        if line.overwritten or not self.selection.pattern.search(line.text):
             return
         match self._output:
             case Output.json:

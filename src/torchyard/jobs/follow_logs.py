@@ -65,6 +65,7 @@ async def stream_logs(
 class LogFollower:
     """One stream for each container that has started, among those that are chosen.
 
+    The selection's tail and period apply to what was written before; containers that start later are shown whole.
     Without `show_error`, the error of a log that cannot be read is raised when the job has finished.
     """
 
@@ -80,6 +81,7 @@ class LogFollower:
         self._show, self._show_error = show, show_error
         self._uid = job.object["metadata"]["uid"]
         self._streams: dict[ContainerKey, asyncio.Task[None]] = {}
+        self._shows_whole_logs = False
 
     async def run(self) -> None:
         job = self._job
@@ -99,6 +101,7 @@ class LogFollower:
                 for pod in pods.all():
                     if belongs_to(pod, self._uid) and self._selection.matches(pod, job.name):
                         self._start_streams(pod)
+                self._shows_whole_logs = True
                 if self._is_done(objects.get(job.namespace, job.name)):
                     break
                 await changed.wait()
@@ -120,17 +123,18 @@ class LogFollower:
         for label, container in self._selection.containers(pod, self._job.name):
             key = ContainerKey(pod["metadata"]["uid"], container, started.get(container, 0))
             if container in started and key not in self._streams:
-                stream = self._stream(pod["metadata"]["name"], container, label)
+                stream = self._stream(pod["metadata"]["name"], container, label, whole=self._shows_whole_logs)
                 self._streams[key] = asyncio.ensure_future(stream)
 
-    async def _stream(self, pod: str, container: str, label: str) -> None:
+    async def _stream(self, pod: str, container: str, label: str, *, whole: bool) -> None:
         try:
             stream = follow_lines(
                 self._client,
                 pod,
                 self._job.namespace,
                 container,
-                tail_lines=self._selection.tail_lines,
+                since_seconds=None if whole else self._selection.since_seconds,
+                tail_lines=None if whole else self._selection.tail_lines,
                 timestamps=self._selection.timestamps,
             )
             async with aclosing(stream) as lines:

@@ -19,13 +19,14 @@ async def follow_lines(
     namespace: str,
     container: str,
     *,
+    since_seconds: int | None = None,
     tail_lines: int | None = None,
     timestamps: bool = False,
 ) -> AsyncGenerator[LogLine, None]:
     """Yield every line until the container ends. After a broken connection, continue where it broke.
 
-    With `tail_lines`, begin with the last lines; how many bytes were before them is unknown, so what a broken
-    connection is followed by begins with the last lines again, after a line that says so.
+    With `tail_lines` or `since_seconds`, begin with the last lines; how many bytes were before them is unknown, so what
+    a broken connection is followed by begins with the last lines again, after a line that says so.
     """
     received, lines = 0, LineSplitter()
     while True:
@@ -37,6 +38,7 @@ async def follow_lines(
                 namespace,
                 container=container,
                 follow=True,
+                since_seconds=since_seconds,
                 tail_lines=tail_lines,
                 timestamps=timestamps,
             )
@@ -50,9 +52,10 @@ async def follow_lines(
             break
         except Unreachable:
             await asyncio.sleep(RETRY_SECONDS)
-            if tail_lines is not None:
+            if tail_lines is not None or since_seconds is not None:
                 received, lines = 0, LineSplitter()
-                yield LogLine(f"-- the connection broke: the last {tail_lines} lines again --")
+                again = f"last {tail_lines} lines" if tail_lines is not None else f"lines of the last {since_seconds} s"
+                yield LogLine(f"-- the connection broke: the {again} again --")
     if lines.rest:
         yield LogLine(lines.rest)
 

@@ -16,6 +16,7 @@ from torchyard.api.times import to_rfc3339
 from torchyard.core.pod.logs import LogOptions
 from torchyard.core.run.line_splitter import LineSplitter, LogLine
 from torchyard.core.run.program import pod_specs
+from torchyard.core.run.ranks import rank_by_name
 from torchyard.core.run.record import RunRecord, build_record
 from torchyard.core.run.state import default_container, run_state, short_name
 from torchyard.jobs.follow_logs import ShowLine
@@ -24,7 +25,7 @@ from torchyard.jobs.log_selection import LogSelection
 from torchyard.jobs.log_stream import read_lines
 from torchyard.jobs.target import Target
 from torchyard.kube.client import Client
-from torchyard.kube.job_lookup import JobHandle, find_job, list_jobs, pods_of_job
+from torchyard.kube.job_lookup import JobHandle, find_job, list_jobs, parts_of, pods_of_job
 from torchyard.node.logs import reader
 from torchyard.yard.history import HistoryStore, log_files
 
@@ -111,12 +112,19 @@ async def read_pod_log(client: Client, cluster: Target, record: RunRecord, pod: 
     return []
 
 
+async def suspended_record(client: Client, job: JobHandle) -> RunRecord:
+    """A suspended job, with the controllers whose pods have left logs in the history of a plane."""
+    record = build_record(job.object, [], datetime.now(UTC))
+    return {**record, "controllers": [str(part["metadata"]["uid"]) for part in await parts_of(client, job)]}
+
+
 def kept_logs(cluster: Target, record: RunRecord) -> list[tuple[str, str, Path]]:
     """The logs that the history has of a job: (pod, container, file), by the controllers of its pods."""
     history = plane_history(cluster)
     if history is None:
         return []
-    controllers = [record["uid"], *(replica.get("controller", "") for replica in record["replicas"])]
+    controllers = [record["uid"], *record.get("controllers", ())]
+    controllers += [replica.get("controller", "") for replica in record["replicas"]]
     # Records of earlier versions have what a user wrote as the uid of a controller.
     return [log for uid in dict.fromkeys(controllers) if is_uid(uid) for log in log_files(history.logs / uid)]
 
@@ -136,6 +144,10 @@ async def read_log_file(path: Path, selection: LogSelection | None = None) -> As
         yield LogLine(lines.rest)
 
 
+def _names(record: RunRecord, pod: str) -> set[str]:
+    return {short_name(pod, record["name"]), str(rank_by_name(record["object"], pod))}
+
+
 def print_recorded_logs(cluster: Target, record: RunRecord, selection: LogSelection, show: ShowLine) -> None:
     """Show the logs of a job that only the history has."""
     logs = kept_logs(cluster, record)
@@ -143,7 +155,7 @@ def print_recorded_logs(cluster: Target, record: RunRecord, selection: LogSelect
     chosen = [
         (pod, container, path)
         for pod, container, path in logs
-        if (not selection.ranks or ranks.get(pod, {short_name(pod, record["name"])}) & set(selection.ranks))
+        if (not selection.ranks or (ranks.get(pod) or _names(record, pod)) & set(selection.ranks))
         and (not selection.container or container == selection.container)
     ]
     if not chosen:

@@ -128,7 +128,7 @@ async def pods_of_job(client: Client, job: JobHandle) -> list[Object]:
 async def events_of(client: Client, job: JobHandle) -> list[Object]:
     """The events of a job, its workload, its Jobs and its pods, oldest first."""
     workload = await find_workload(client, job.object)
-    owners = [job.object, *([workload] if workload else []), *await _jobs_of(client, job)]
+    owners = [job.object, *([workload] if workload else []), *await parts_of(client, job)]
     owners += await pods_of_job(client, job)
     uids = {owner["metadata"]["uid"] for owner in owners}
     events = (await client.list(EVENTS, job.namespace)).items
@@ -136,7 +136,7 @@ async def events_of(client: Client, job: JobHandle) -> list[Object]:
     return sorted(own, key=last_seen)
 
 
-async def _jobs_of(client: Client, job: JobHandle) -> list[Object]:
+async def parts_of(client: Client, job: JobHandle) -> list[Object]:
     """The JobSet of a TrainJob, and the Jobs of a JobSet: what hinders their pods is in their events."""
     kind = job.object["kind"]
     if kind not in (trainjob.KIND, jobset.KIND):

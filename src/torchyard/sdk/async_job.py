@@ -135,17 +135,18 @@ class AsyncJob:
 
         `replica` is a name such as `master-0`, or a rank; the default is the first replica. With `follow`, wait until
         the replica runs and yield its lines until it ends. `container` is by default the pod's default container, or
-        its first. `tail` is the number of last lines, without `follow`.
+        its first. `tail` is the number of last lines; with `follow`, of those that a running replica has written.
         """
-        if follow and tail is not None:
-            raise YardError("tail cannot be combined with follow", hint="leave out one of them", code="BadOption")
         pod = await self._pod_name(replica)
         if follow:
-            await self._wait_for(PODS, pod, lambda obj: obj is not None and _has_started(obj))
+            current = await self._client.find(PODS, pod, self.namespace)
+            if current is None or not _has_started(current):
+                tail = None  # all of its lines are new
+                await self._wait_for(PODS, pod, lambda obj: obj is not None and _has_started(obj))
         if not container:
             container = default_container(await self._client.get(PODS, pod, self.namespace))
         lines = (
-            follow_lines(self._client, pod, self.namespace, container)
+            follow_lines(self._client, pod, self.namespace, container, tail_lines=tail)
             if follow
             else read_lines(self._client, pod, self.namespace, container, tail_lines=tail)
         )

@@ -22,6 +22,20 @@ def rank_of(pod: Object) -> int | None:
     return int(index) if index.isdigit() else None
 
 
+def rank_by_name(job: Object, pod: str) -> int | None:
+    """The rank of a pod that no longer exists, from its name; None if its job does not name pods by rank."""
+    kind, name = job["kind"], short_name(pod, str(job["metadata"]["name"]))
+    if kind == "Job" and job["spec"].get("completionMode") == "Indexed":
+        index = name.partition("-")[0]
+        return int(index) if index.isdigit() else None
+    if kind == "PyTorchJob":
+        role, _, index = name.rpartition("-")
+        masters = 1 if "Master" in job["spec"]["pytorchReplicaSpecs"] else 0
+        first = {"master": 0, "worker": masters}.get(role)
+        return first + int(index) if first is not None and index.isdigit() else None
+    return None
+
+
 def is_named(pod: Object, job: str, names: Collection[str]) -> bool:
     """Whether one of the names is the pod's rank or its replica, such as `worker-0`."""
     return any(name in _names(pod, job) for name in names)

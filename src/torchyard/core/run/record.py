@@ -37,7 +37,10 @@ class ReplicaRecord(TypedDict):
 
 
 class RunRecord(TypedDict):
-    """A job that has ended. Times are RFC 3339, empty if unknown; `object` is the job without its status."""
+    """A job that has ended. Times are RFC 3339, empty if unknown; `object` is the job without its status.
+
+    `controllers` are the uids of those that own its pods, if the replicas do not name them.
+    """
 
     uid: str
     namespace: str
@@ -51,6 +54,7 @@ class RunRecord(TypedDict):
     gpuSeconds: int
     replicas: list[ReplicaRecord]
     object: Object
+    controllers: NotRequired[list[str]]
 
 
 def build_record(job: Object, pods: list[Object], now: datetime, *, deleted: bool = False) -> RunRecord:
