@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -22,6 +23,7 @@ CREATE TABLE IF NOT EXISTS series (
     PRIMARY KEY (namespace, kind, job, replica, name, unit)
 ) WITHOUT ROWID;
 """
+_MAX_SAVED_CURVES = 500  # at a time; 9 MB if they are long
 Snapshot = tuple[SampledJob, SeriesKey, Series]
 
 
@@ -81,6 +83,29 @@ def take_changes(table: SampleTable, max_curves: int | None = None) -> tuple[lis
     removed = list(table.removed)
     table.removed.clear()
     return changed, removed
+
+
+async def save_some(store: SampleStore, table: SampleTable) -> None:
+    """Save a part of what has changed; what cannot be saved is tried again the next time."""
+    changes = take_changes(table, _MAX_SAVED_CURVES)
+    try:
+        await asyncio.to_thread(store.save, *changes)
+    except (sqlite3.Error, OSError) as error:
+        _not_saved(error, table, *changes)
+
+
+def save_all(store: SampleStore, table: SampleTable) -> None:
+    """Save all that has changed, before the process ends."""
+    changes = take_changes(table)
+    try:
+        store.save(*changes)
+    except (sqlite3.Error, OSError) as error:
+        _not_saved(error, table, *changes)
+
+
+def _not_saved(error: Exception, table: SampleTable, changed: list[Snapshot], removed: list[SampledJob]) -> None:
+    log.warning("samples not saved: curves=%d error=%r", len(changed), str(error))
+    put_back(table, changed, removed)
 
 
 def put_back(table: SampleTable, changed: list[Snapshot], removed: list[SampledJob]) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -34,7 +33,7 @@ from torchyard.core.samples.table import SampledJob, SampleTable
 from torchyard.core.samples.usage import record_usage
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
-from torchyard.kube.sample_store import SampleStore, put_back, take_changes
+from torchyard.kube.sample_store import SampleStore, save_some
 from torchyard.operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,6 @@ _USAGE_SECONDS = 15.0  # as metrics-server measures
 _RETRY_SECONDS = 300.0  # where there is no metrics-server
 _SAVE_SECONDS = 60.0
 _KEEP_SECONDS = 7 * 86400.0
-_MAX_SAVED_CURVES = 500  # at a time
 _FILE = "samples.db"
 # The pods of PyTorchJobs, and those of Jobs, to which the ones of JobSets belong.
 _SELECTORS = (pytorchjobs.JOB_NAME, "batch.kubernetes.io/job-name")
@@ -149,15 +147,9 @@ class OperatorSamples:
             self.table.record(job, "", name, reported, value, unit=unit)
 
     async def save(self) -> None:
-        """Save a part of what has changed, on the leader; what cannot be saved is tried again the next time."""
-        if self._store is None or not self._leads():
-            return
-        changed, removed = take_changes(self.table, _MAX_SAVED_CURVES)
-        try:
-            await asyncio.to_thread(self._store.save, changed, removed)
-        except (sqlite3.Error, OSError) as error:
-            log.warning("samples not saved: curves=%d error=%r", len(changed), str(error))
-            put_back(self.table, changed, removed)
+        """Save a part of what has changed, on the leader."""
+        if self._store is not None and self._leads():
+            await save_some(self._store, self.table)
 
     def app(self) -> web.Application:
         app = web.Application()

@@ -11,7 +11,7 @@
 - `process`: the plane as a process: foreground, detached, stopped.
 - `status`: what `yard status` reports.
 - `history`: the jobs that ended, and their logs.
-- `sample_store`, `sample_collector`: curves of jobs for the console.
+- `sample_collector`: curves of jobs for the console.
 - `console_mount`, `plane_console`: the console below `/console` of the API server.
 - `backups`: backup and restore of the store.
 - `controller_log`: the log of the pod that represents the controllers.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import sqlite3
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,13 +12,10 @@ from torchyard.core.progress.reports import ProgressReport
 from torchyard.core.run.state import short_name
 from torchyard.core.samples.table import SampledJob, SampleTable
 from torchyard.core.samples.usage import record_usage
-from torchyard.kube.sample_store import SampleStore, Snapshot, put_back, take_changes
-
-log = logging.getLogger(__name__)
+from torchyard.kube.sample_store import SampleStore, save_all, save_some
 
 _USAGE_SECONDS = 10.0
 _SAVE_EVERY = 3  # measurements
-_MAX_SAVED_CURVES = 500  # at a time; 9 MB if they are long
 
 
 class SampleCollector:
@@ -46,23 +41,11 @@ class SampleCollector:
                 self.table.remove_older(self._clock() - self._keep.total_seconds())
                 await self.save()
         finally:
-            changes = take_changes(self.table)
-            try:
-                self._store.save(*changes)
-            except (sqlite3.Error, OSError) as error:
-                self._put_back(error, *changes)
+            save_all(self._store, self.table)
 
     async def save(self) -> None:
-        """Save a part of what has changed; what cannot be saved is tried again the next time."""
-        changes = take_changes(self.table, _MAX_SAVED_CURVES)
-        try:
-            await asyncio.to_thread(self._store.save, *changes)
-        except (sqlite3.Error, OSError) as error:
-            self._put_back(error, *changes)
-
-    def _put_back(self, error: Exception, changed: list[Snapshot], removed: list[SampledJob]) -> None:
-        log.warning("samples not saved: curves=%d error=%r", len(changed), str(error))
-        put_back(self.table, changed, removed)
+        """Save a part of what has changed."""
+        await save_some(self._store, self.table)
 
     def record_report(self, report: ProgressReport) -> None:
         """Record what a training printed or reported about itself."""
