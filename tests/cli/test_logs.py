@@ -31,7 +31,8 @@ def test_a_replica_that_starts_while_a_tail_is_followed_is_shown_whole(plane: Ya
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment()) as following:
         assert following.stdout is not None
         assert following.stdout.readline() == "2\n"
-        assert call(plane, "exec", "later-index", "--rank", "0", "--", "touch", "/tmp/go")[0] == 0
+        code = call(plane, "exec", "later-index", "--rank", "0", "--", "touch", "/tmp/go")[0]
+        assert code in {0, 137}  # the file ends the container, which may end the command before it has returned
         assert following.communicate(timeout=240)[0] == "1\n2\n"
     assert following.returncode == 0
 
