@@ -154,10 +154,71 @@ def test_only_the_beginning_of_a_long_line_is_searched(monkeypatch: pytest.Monke
         searched.append(len(text))
         return {}
 
-    monkeypatch.setattr(lines, "parse_metrics", search)
+    monkeypatch.setattr(lines, "parse_training_metrics", search)
     parsed("#" * 1_000_000)
     assert searched == [1024]
 
 
 def test_a_long_command_is_searched_in_linear_time() -> None:
     assert epochs_of({"command": ["-" * 200_000, "--" + "x-" * 100_000, "--epochs", "4"]}) == 4
+
+
+def percents(*printed: str, epochs: int | None = None) -> list[int | None]:
+    parser = LineParser(epochs)
+    reports = [parser.parse(line, float(at)) or LineReport() for at, line in enumerate(printed)]
+    return [None if report.percent is None else int(report.percent) for report in reports]
+
+
+@pytest.mark.parametrize(
+    ("line", "percent", "metrics"),
+    [
+        ("\x1b[32mstep 10/100\x1b[0m \x1b[31mloss=0.5\x1b[0m", 10, {"loss": "0.5"}),
+        ("\x1b[1mEpoch 3:\x1b[0m  45%|\x1b[32m####\x1b[0m  | 9/20 [00:03<00:04, loss=0.3]", 45, {"loss": "0.3"}),
+        ("\x1b[A\x1b[2K 50%|##| 10/20 [00:03<00:03]", 50, {}),
+        ("[default0]: 45%|##  | 9/20 [00:03<00:04, loss=0.3]", 45, {"loss": "0.3"}),
+        ("loss: 0.31:  45%|##  | 9/20 [00:03<00:04]", 45, {"loss": "0.31"}),
+        ("Epochs:  30%|###  | 3/10 [00:03<00:07, loss=0.3]", 30, {"loss": "0.3"}),
+        ("Epoch: [3][ 10/500]\tTime 0.1 (0.2)\tLoss 2.345e+00 (3.0)\tAcc@1 12.5 (10.0)", 2, {"Loss": "2.345"}),
+        ("| epoch   1 |   200/ 2000 batches | lr 5.00 | loss 7.50 | ppl 1800.1", 10, {"loss": "7.5", "lr": "5"}),
+        (" 45/100 [====>.....] - ETA: 3s - loss: 0.5", 45, {"loss": "0.5"}),
+        ("45/100 \u2501\u2501\u2501\u2501 3s 50ms/step - loss: 0.5", 45, {"loss": "0.5"}),
+        ("Iter(train) [ 50/100]  lr: 1e-3  loss: 0.5", 50, {"loss": "0.5"}),
+        ("step 1,000/10,000 loss=0.5", 10, {"loss": "0.5"}),
+        ("step=1,000/10,000", 10, {}),
+        ("step 3: train loss 0.5, val loss 0.6", None, {"loss": "0.5", "val_loss": "0.6"}),
+        ("Test set: Average loss: 0.0491, Accuracy: 98.1%", None, {"test_loss": "0.0491", "test_Accuracy": "98.1"}),
+    ],
+)
+def test_other_programs_report_percent_and_metrics(line: str, percent: int | None, metrics: dict[str, str]) -> None:
+    report = parsed(line)
+    assert report is not None
+    assert (None if report.percent is None else int(report.percent)) == percent
+    assert metrics.items() <= report.metrics.items()
+    assert {"Epochs", "step", "Accuracy"}.isdisjoint(report.metrics)
+
+
+def test_an_epoch_that_only_begins_does_not_count() -> None:
+    keras = "Epoch 1/2", "50/100 [==>..] - loss: 0.5", "100/100 [====] - loss: 0.4", "Epoch 2/2"
+    assert percents(*keras) == [0, 25, 50, 50]
+    assert percents("Epoch 0/4", "train Loss: 0.5", "Epoch 1/4") == [0, None, 25]
+    assert percents("Starting epoch 1", "Finished epoch 1", "epoch 2 done", epochs=4) == [0, 25, 50]
+    assert percents("epoch 1/4 loss=0.5", "Epoch 2/4 loss 0.4") == [25, 50]
+
+
+def test_a_bar_of_each_epoch_counts_for_its_epoch() -> None:
+    assert percents("Epoch 1/2", " 50%|#| 5/10", "100%|#| 10/10", "Epoch 2/2", " 50%|#| 5/10") == [0, 25, 50, 50, 75]
+    assert percents("Epochs: 0%|| 0/2", "train: 50%|#| 5/10", "Epochs: 50%|| 1/2", "train: 50%|#| 5/10") == [
+        0,
+        25,
+        50,
+        75,
+    ]
+
+
+def test_a_bar_inside_another_one_counts_for_one_step_of_it() -> None:
+    bars = "0%|| 0/2", "50%|#| 50/100", "100%|#| 100/100", "50%|#| 1/2", "50%|#| 50/100", "100%|#| 2/2"
+    assert percents(*bars) == [0, 25, 50, 50, 75, 100]
+    labelled = "loss: 0.5: 0%|| 0/2", "train: 50%|#| 50/100", "loss: 0.4: 50%|#| 1/2", "train: 50%|#| 50/100"
+    assert percents(*labelled) == [0, 25, 50, 75]
+    # An evaluation that is longer than the training, as Transformers draws it.
+    assert percents("50%|#| 10/20", "50%|#| 250/500", "55%|#| 11/20") == [50, 52, 55]

@@ -23,6 +23,10 @@ from torchyard.core.run.metrics import last_metrics, parse_metrics
         ("id=0x1f name=abc", {}),
         ("http://example:80", {}),
         ("nothing here", {}),
+        ("\x1b[31mloss\x1b[0m: \x1b[1m0.5\x1b[0m", {"loss": 0.5}),
+        ("iter 10: loss 4.3, time 12.3ms", {"loss": 4.3}),
+        ("the loss 5 times", {}),
+        ("step=1,000/10,000 tokens=1,024", {"tokens": 1024.0}),
         ("W1118 03:00:00.123000 7 torch/distributed/run.py:766] Setting OMP_NUM_THREADS", {}),
         ("[rank0]:[W1118 ProcessGroupNCCL.cpp:1250] Warning: destroy_process_group()", {}),
         ("[Gloo] Rank 0 is connected to 1 peer ranks. Expected number of connected peer ranks is : 1", {}),
@@ -38,7 +42,7 @@ def test_the_last_value_counts() -> None:
     assert len(last_metrics(f"m{number}=1" for number in range(1000))) == 100
 
 
-@pytest.mark.parametrize("text", ["#", "a,", "a", "'", "is ", "a=1 ", "."])
+@pytest.mark.parametrize("text", ["#", "a,", "a", "'", "is ", "a=1 ", ".", "1,000,", "loss ", "\x1b["])
 def test_a_very_long_line_takes_linear_time(text: str) -> None:
     """With a pattern that is quadratic, a line of this length takes minutes."""
     parse_metrics(text * (200_000 // len(text)))

@@ -12,25 +12,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from torchyard.api.objects import Object
-from torchyard.core.run.metrics import parse_metrics
-from torchyard.core.run.progress import TrainingProgress, parse_progress
+from torchyard.core.progress.bars import OTHER_WORK, Bar, BarNest, parse_bar
+from torchyard.core.run.escapes import without_escapes
+from torchyard.core.run.metrics import parse_training_metrics
+from torchyard.core.run.progress import parse_progress
 
 MAX_METRICS = 32
 _MAX_NAME, _MAX_LINE, _MAX_SEGMENTS = 64, 1024, 8
 MAX_REMAINING = 2**31 - 1  # seconds; the field is an int32
-# Counts have at most 12 digits: a program may print any number, and a larger one overflows a float or a timedelta.
-# `Epoch 3:  45%|####    | 9/20 [00:03<00:04, 2.9it/s, loss=0.3]`
-_BAR = re.compile(
-    r"^(?P<label>[^|]{0,200}?)(?<![\d.])(?P<percent>\d{1,3})%\|[^|]{0,300}\|\s*"
-    r"(?P<done>\d{1,12})/(?P<total>\d{1,12})(?!\d)(?:\s*\[(?P<elapsed>[\d:]{1,20})<(?P<left>[\d:]{1,20}(?![\d:]))?)?"
-)
 _EPOCH = re.compile(
     r"\bepochs?\b[\"']?[\s:=#\[(]*[\"']?(\d{1,12}(?:\.\d+)?)(?!\d)(?:\s*(?:/|\bof\b)\s*(\d{1,12})(?!\d))?",
     re.IGNORECASE,
 )
-_TRAINING_BAR = re.compile(r"train|epoch|step|iter|fit|batch|progress|optimi[sz]", re.IGNORECASE)
-# Words before a count or a bar that is not the training's.
-_OTHER_WORK = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test\w*|predict\w*|sanity|infer\w*)\b", re.IGNORECASE)
+# Around the number of an epoch that only begins: nothing but punctuation, and no word of its end before.
+_is_beginning = re.compile(r"\W*(?:(?:start|begin|began|begun)\w*)?\W*", re.IGNORECASE).fullmatch
+_END = re.compile(r"\b(?:finish\w*|complet\w*|done|end\w*|after)\b", re.IGNORECASE)
 # A line has metrics if one of its names has one of these words.
 _is_metric_word = re.compile(
     r"loss|acc|accuracy|lr|rate|epochs?|steps?|perplexity|ppl|f1|precision|recall|auc|mse|mae|rmse|reward|norm|error|"
@@ -64,7 +60,8 @@ class LineParser:
     def __init__(self, epochs: int | None = None) -> None:
         self._epochs = epochs
         self._counts_from_zero = False
-        self._bar_total = 0
+        self._ended: float | None = None  # epochs, where lines say which one it is, and of how many
+        self._bars = BarNest()
         self._start: tuple[float, float] | None = None  # percent and time of the first report
 
     def parse(self, line: str, at: float) -> LineReport | None:
@@ -75,57 +72,56 @@ class LineParser:
         # A bar is redrawn after a carriage return: the last drawing counts.
         segments = [segment for segment in line.split("\r") if segment.strip()]
         for segment in segments[-_MAX_SEGMENTS:]:
-            text = segment[:_MAX_LINE]
-            bar = _BAR.match(text) if "%|" in text else None
+            text = without_escapes(segment[: 4 * _MAX_LINE])[:_MAX_LINE]
+            bar = parse_bar(text)
             if bar is not None:
-                if not self._is_of_training(bar):
+                share = self._bar_percent(bar)
+                if share is None:
                     continue
-                percent = self._bar_percent(bar)
-                remaining = _seconds(bar["left"]) if self._is_of_whole(bar) else None
-            else:
-                stated = self._stated_percent(text)
-                if stated is not None:
-                    percent, remaining = stated, None
-            metrics |= metrics_of(text)
+                percent = share
+                remaining = bar.remaining if self._is_of_whole(bar) else None
+                metrics |= metrics_of(bar.label) | metrics_of(bar.rest)
+                continue
+            named = metrics_of(text)
+            stated = self._stated_percent(text, bool(named))
+            if stated is not None:
+                percent, remaining = stated, None
+            metrics |= named
         if percent is None and not metrics:
             return None
         if percent is not None and remaining is None:
             remaining = self._estimate(percent, at)
         return LineReport(percent, None if remaining is None else min(remaining, MAX_REMAINING), metrics)
 
-    def _is_of_training(self, bar: re.Match[str]) -> bool:
-        label = bar["label"].strip(" :\t")
-        if label and (not _TRAINING_BAR.search(label) or _OTHER_WORK.search(label)):
-            return False
-        total = int(bar["total"])
-        # An evaluation between the steps of a training has a bar of its own, without a label and shorter.
-        if total < self._bar_total and not label:
-            return False
-        self._bar_total = total
-        return total > 0
+    def _is_of_whole(self, bar: Bar) -> bool:
+        if bar.is_of_epochs:
+            return True
+        return _EPOCH.search(bar.label) is None and self._ended is None and not self._bars.is_nested
 
-    def _is_of_whole(self, bar: re.Match[str]) -> bool:
-        return _EPOCH.search(bar["label"]) is None
+    def _bar_percent(self, bar: Bar) -> float | None:
+        """None for a bar of something else than the training."""
+        if bar.is_of_epochs and bar.total and not OTHER_WORK.search(bar.label):
+            self._epochs, self._ended = bar.total, float(bar.done)
+            return bar.share
+        share = self._bars.share(bar)
+        return None if share is None else self._whole(share, _EPOCH.search(bar.label))
 
-    def _bar_percent(self, bar: re.Match[str]) -> float:
-        share = min(100 * int(bar["done"]) / int(bar["total"]), 100.0)
-        return self._whole(share, _EPOCH.search(bar["label"]))
-
-    def _stated_percent(self, text: str) -> float | None:
+    def _stated_percent(self, text: str, has_metrics: bool) -> float | None:
         epoch = _EPOCH.search(text) if "poch" in text or "POCH" in text else None
+        if epoch is not None and OTHER_WORK.search(text[: epoch.start()]):
+            return None
         self._note(epoch)
         stated = parse_progress(text)
-        if stated is not None:
-            return None if _is_of_other_work(text) else self._of_stated(stated, epoch)
-        if epoch is not None and self._epochs and not _OTHER_WORK.search(text[: epoch.start()]):
-            done = float(epoch[1])
-            if "." not in epoch[1]:  # the number of an epoch that has ended; a fraction is the progress itself
-                done += self._counts_from_zero
-            return min(100 * done / self._epochs, 100.0)
-        return None
-
-    def _of_stated(self, stated: TrainingProgress, epoch: re.Match[str] | None) -> float:
-        return stated.percent if stated.epoch is None else self._whole(stated.percent, epoch)
+        if stated is not None and (epoch is None or epoch[2] is None or stated.epoch is not None):
+            return None if _is_of_other_work(text) else self._whole(stated.percent, epoch)
+        if epoch is None or not self._epochs:
+            return None
+        ended = float(epoch[1])
+        if "." not in epoch[1]:  # a fraction is the progress itself
+            begins = not has_metrics and _is_beginning(text[epoch.end() :]) and not _END.search(text[: epoch.start()])
+            ended += self._counts_from_zero - bool(begins)
+            self._ended = max(ended, 0.0)
+        return max(0.0, min(100 * ended / self._epochs, 100.0))
 
     def _note(self, epoch: re.Match[str] | None) -> None:
         if epoch is None:
@@ -138,8 +134,10 @@ class LineParser:
     def _whole(self, share: float, epoch: re.Match[str] | None) -> float:
         """The share of the training, from the share of an epoch."""
         self._note(epoch)
-        if epoch is None or not self._epochs:
+        if not self._epochs or (epoch is None and self._ended is None):
             return share
+        if epoch is None:
+            return max(0.0, min(100.0, (100 * (self._ended or 0.0) + share) / self._epochs))
         before = int(float(epoch[1])) - (0 if self._counts_from_zero else 1)
         return max(0.0, min(100.0, (100 * before + share) / self._epochs))
 
@@ -155,7 +153,7 @@ class LineParser:
 
 def metrics_of(text: str) -> dict[str, str]:
     """The metrics of a line that names at least one that trainings have, as texts."""
-    named = {name: value for name, value in parse_metrics(text).items() if name.lower() not in _NO_METRICS}
+    named = {name: value for name, value in parse_training_metrics(text).items() if name.lower() not in _NO_METRICS}
     if not any(_is_metric(name) for name in named):
         return {}
     return {name: f"{value:.6g}" for name, value in named.items() if len(name) <= _MAX_NAME}
@@ -177,16 +175,4 @@ def _is_metric(name: str) -> bool:
 def _is_of_other_work(text: str) -> bool:
     """Whether the line begins with the name of an evaluation: `validation step 5/10`."""
     first = re.search(r"\d", text)
-    return first is not None and _OTHER_WORK.search(text[: first.start()]) is not None
-
-
-def _seconds(clock: str | None) -> int | None:
-    """`1:02:03` in seconds."""
-    if not clock:
-        return None
-    total = 0
-    for part in clock.split(":"):
-        if not part.isdecimal():
-            return None
-        total = total * 60 + int(part)
-    return total
+    return first is not None and OTHER_WORK.search(text[: first.start()]) is not None
