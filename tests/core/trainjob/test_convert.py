@@ -208,7 +208,8 @@ def test_what_would_be_lost_or_refused_later_is_noted() -> None:
     assert conversion.objects[0]["spec"]["trainer"]["env"] == [{"name": "A", "value": "b"}]
     late = train_job()
     late["metadata"]["annotations"] = {"torchyard.dev/ttl-seconds-after-finished": "1h"}
-    assert "'1h' is not a number of seconds" in to_pytorchjob(late, []).notes[0]
+    with pytest.raises(YardError, match='Invalid value: "1h": must be a number of seconds'):
+        to_pytorchjob(late, [])
 
 
 def test_an_object_that_cannot_be_converted_makes_the_command_fail(tmp_path: Path) -> None:

@@ -53,6 +53,22 @@ def resized(job: str, before: int, after: int) -> str:
     return f"Job {job} has {after} nodes instead of {before}"
 
 
+BAD_TTL = "must be a number of seconds up to 2147483647, such as 3600"
+TUNE_NOT_SUPPORTED = (
+    'torchtune\'s recipe is not chosen here: give the whole command, such as ["tune", "run",'
+    ' "full_finetune_single_device", "--config", "llama3_2/1B_full_single_device"]'
+)
+
+
+def ignored(fields: list[str], kind: str, runtime: str, step: str) -> str:
+    """A warning about fields without effect."""
+    verb = "has" if len(fields) == 1 else "have"
+    return (
+        f"{', '.join(fields)} {verb} no effect: no replicated job of {kind} {runtime!r} has the label"
+        f" trainer.kubeflow.org/trainjob-ancestor-step: {step} on its Job template"
+    )
+
+
 def unsupported_runtime(key: str) -> str:
     return f"unsupported runtime: {key}"
 

@@ -110,3 +110,10 @@ def is_managed_here(job: Object) -> bool:
 def owner_reference(job: Object) -> Object:
     # A TrainJob that is only converted has no uid.
     return controller_reference({"metadata": {"uid": "", **job["metadata"]}}, API_VERSION, KIND)
+
+
+def time_to_live(job: Object) -> int | None:
+    """The seconds that a finished job stays; None: for ever."""
+    text = str((job["metadata"].get("annotations") or {}).get(TTL, ""))
+    is_number = text.isascii() and text.isdigit() and len(text) <= 10
+    return int(text) if is_number and int(text) < 2**31 else None

@@ -92,10 +92,28 @@ def runtime_missing(job: Object) -> FieldError:
 
 
 def warnings(job: Object, runtime: Object) -> list[str]:
-    if (runtime["metadata"].get("labels") or {}).get(names.SUPPORT) != names.DEPRECATED:
-        return []
+    """Upstream's about a deprecated runtime, and ours about fields that the runtime gives no effect."""
+    texts = []
     reference = names.runtime_reference(job)
-    return [f"Referenced {_DEPRECATED.format(kind=reference['kind'], name=reference['name'])}"]
+    if (runtime["metadata"].get("labels") or {}).get(names.SUPPORT) == names.DEPRECATED:
+        texts.append(f"Referenced {_DEPRECATED.format(kind=reference['kind'], name=reference['name'])}")
+    steps = {ancestor(each) for each in replicated_jobs(runtime)}
+    for step, fields in _fields_by_step(job, runtime):
+        if fields and step not in steps:
+            texts.append(messages.ignored(fields, reference["kind"], reference["name"], step))
+    return texts
+
+
+def _fields_by_step(job: Object, runtime: Object) -> Iterator[tuple[str, list[str]]]:
+    """The fields that a job sets for each step of the training."""
+    trainer: Object = job["spec"].get("trainer") or {}
+    counted: tuple[str, ...] = ()
+    if names.MPI in ((runtime.get("spec") or {}).get("mlPolicy") or {}):
+        counted = ("numNodes", "numProcPerNode")  # by the name of the job
+    yield names.TRAINER, [f"spec.trainer.{field}" for field, value in trainer.items() if value and field not in counted]
+    initializers = job["spec"].get("initializer") or {}
+    for kind, step in names.INITIALIZERS.items():
+        yield step, [f"spec.initializer.{kind}"] if initializers.get(kind) is not None else []
 
 
 def validate(
@@ -104,12 +122,17 @@ def validate(
     """Check a TrainJob with its runtime; for an update also with the stored job and its JobSet."""
     if not names.is_supported_runtime(job):
         return [FieldError("FieldValueInvalid", "", messages.unsupported_runtime(names.runtime_key(job)))]
-    errs = list(_manager_errors(job))
+    errs = [*_manager_errors(job), *_ttl_errors(job, old)]
     if runtime is None:
         # The job has a snapshot of a runtime that is deleted later.
         return errs if old is not None else [runtime_missing(job), *errs]
     policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
-    errs += [*_count_errors(job), *_reserved_env(job, policy), *elastic.job_errors(job, runtime, policy)]
+    errs += [
+        *_count_errors(job),
+        *_reserved_env(job, policy),
+        *_tune_errors(job, policy),
+        *elastic.job_errors(job, runtime, policy),
+    ]
     errs += [*_injection_errors(runtime, policy), *_initializer_errors(job, runtime), *_patch_errors(job, runtime)]
     if old is not None:
         errs += _update_errors(job, old, jobset)
@@ -127,6 +150,22 @@ def _count_errors(job: Object) -> Iterator[FieldError]:
         value = trainer.get(field)
         if value is not None and value < least:
             yield field_errors.invalid(f"spec.trainer.{field}", value, f"must be greater than or equal to {least}")
+
+
+def _ttl_errors(job: Object, old: Object | None) -> Iterator[FieldError]:
+    written = elastic.annotation(job, names.TTL)
+    if written is None or (old is not None and elastic.annotation(old, names.TTL) == written):
+        return
+    if names.time_to_live(job) is None:
+        yield field_errors.invalid(f"metadata.annotations[{names.TTL}]", written, messages.BAD_TTL)
+
+
+def _tune_errors(job: Object, policy: Object) -> Iterator[FieldError]:
+    """Upstream completes exactly this command with the recipe and the configuration of a model that it knows."""
+    trainer: Object = job["spec"].get("trainer") or {}
+    command, args = trainer.get("command"), trainer.get("args") or [""]
+    if names.TORCH in policy and command == ["tune", "run"] and (not args[0] or "=" in args[0]):
+        yield field_errors.forbidden("spec.trainer.command", messages.TUNE_NOT_SUPPORTED)
 
 
 def _reserved_env(job: Object, policy: Object) -> Iterator[FieldError]:

@@ -296,13 +296,9 @@ def _pytorchjob(job: Object, runtime: Object, trainer: Object, result: Conversio
     limit = job_spec.get("backoffLimit")
     if limit is not None and not (elastic and elastic.uses_coordinator and limit == BACKOFF_LIMIT):
         policy["backoffLimit"] = limit
-    if (ttl := annotations.pop(names.TTL, None)) is not None:
-        if str(ttl).isascii() and str(ttl).isdigit():
-            policy["ttlSecondsAfterFinished"] = int(ttl)
-        else:
-            result.notes.append(
-                f"annotation {names.TTL} {ttl!r} is not a number of seconds and has no effect: left out"
-            )
+    annotations.pop(names.TTL, None)
+    if (seconds := names.time_to_live(job)) is not None:
+        policy["ttlSecondsAfterFinished"] = seconds
     spec: Object = {"pytorchReplicaSpecs": replicas}
     if policy:
         spec["runPolicy"] = policy

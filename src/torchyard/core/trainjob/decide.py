@@ -64,7 +64,7 @@ def decide(view: TrainJobView) -> TrainJobDecision:
         kind = "Normal" if ended["type"] == messages.COMPLETE else "Warning"
         decision.events.append(Event(kind, ended["reason"], ended["message"]))  # type: ignore[arg-type]
         # Looked at again for the time to live.
-        decision.wake_after = 0.0 if _time_to_live(view.job) is not None else None
+        decision.wake_after = 0.0 if names.time_to_live(view.job) is not None else None
     if view.not_made:
         decision.events.append(Event("Warning", messages.NOT_MADE, view.not_made))
     if view.is_being_resumed:
@@ -104,14 +104,9 @@ def _has_jobset(view: TrainJobView) -> bool:
     return view.jobset is not None and not is_terminating(view.jobset)
 
 
-def _time_to_live(job: Object) -> int | None:
-    text = str((job["metadata"].get("annotations") or {}).get(names.TTL, ""))
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
 def _expire(view: TrainJobView, decision: TrainJobDecision) -> None:
     """Delete a finished job with a time to live."""
-    seconds = _time_to_live(view.job)
+    seconds = names.time_to_live(view.job)
     if seconds is None:
         return
     listed = view.job["status"]["conditions"]
