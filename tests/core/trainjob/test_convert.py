@@ -86,7 +86,8 @@ def test_what_a_patch_can_say_needs_no_runtime() -> None:
 
 
 def test_policies_of_the_run_come_back() -> None:
-    policy = {"suspend": True, "activeDeadlineSeconds": 9, "ttlSecondsAfterFinished": 60, "backoffLimit": 3}
+    policy: Object = {"suspend": True, "activeDeadlineSeconds": 9, "ttlSecondsAfterFinished": 60, "backoffLimit": 3}
+    policy["managedBy"] = "kueue.x-k8s.io/multikueue"
     job = pytorchjob(workers=3, runPolicy=policy, nprocPerNode="2")
     assert there_and_back(job) == job
 

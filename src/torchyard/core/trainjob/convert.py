@@ -148,9 +148,10 @@ def _run_policy(
         job_spec["backoffLimit"] = policy["backoffLimit"]
     if policy["cleanPodPolicy"] != pytorchjob.CLEAN_NONE:
         result.notes.append(f"spec.runPolicy.cleanPodPolicy {policy['cleanPodPolicy']}: a JobSet deletes pods itself")
-    for name in ("schedulingPolicy", "managedBy"):
-        if policy.get(name):
-            result.notes.append(f"spec.runPolicy.{name} has no counterpart; see spec.podGroupPolicy of runtimes")
+    if policy.get("managedBy") == pytorchjob.MANAGED_BY_MULTIKUEUE:
+        spec["managedBy"] = policy["managedBy"]
+    if policy.get("schedulingPolicy"):
+        result.notes.append("spec.runPolicy.schedulingPolicy has no counterpart; see spec.podGroupPolicy of runtimes")
     restart = first["restartPolicy"]
     pod.pop("restartPolicy", None)
     if restart == pytorchjob.NEVER:
@@ -292,6 +293,8 @@ def _pytorchjob(job: Object, runtime: Object, trainer: Object, result: Conversio
         policy["suspend"] = True
     if job["spec"].get("activeDeadlineSeconds") is not None:
         policy["activeDeadlineSeconds"] = job["spec"]["activeDeadlineSeconds"]
+    if job["spec"].get("managedBy") == pytorchjob.MANAGED_BY_MULTIKUEUE:
+        policy["managedBy"] = job["spec"]["managedBy"]
     elastic = elastic_nodes(job, runtime)
     limit = job_spec.get("backoffLimit")
     if limit is not None and not (elastic and elastic.uses_coordinator and limit == BACKOFF_LIMIT):
