@@ -93,6 +93,7 @@ def test_a_job_past_its_deadline_fails_and_loses_its_jobset() -> None:
     late = decide(TrainJobView(job(activeDeadlineSeconds=5), NOW + timedelta(seconds=5), jobset()))
     assert brief(status_of(late)) == [("Failed", "True", "DeadlineExceeded")]
     assert late.delete_jobset
+    assert status_of(late)["jobsStatus"] is None  # its pods are deleted
     assert decide(TrainJobView(job(activeDeadlineSeconds=5), NOW + timedelta(seconds=3), jobset())).wake_after == 2
 
 
@@ -129,6 +130,21 @@ def test_a_job_past_its_deadline_loses_a_jobset_that_is_still_there() -> None:
     assert not decide(TrainJobView(job(status=failed), NOW, None)).delete_jobset
     other: Object = {"conditions": [condition("Failed", "FailedJobs", "jobset failed")]}
     assert not decide(TrainJobView(job(status=other), NOW, jobset())).delete_jobset
+
+
+def test_the_counts_of_a_finished_job_follow_the_pods_that_are_left() -> None:
+    done = condition("Completed", "AllJobsCompleted", "jobset completed successfully")
+    status = status_of(decide(TrainJobView(job(), NOW, jobset(done, ready=1, active=1))))
+    assert (status["state"], status["jobsStatus"][0]["active"]) == ("Complete", 1)
+    finished = job(status=status)
+    gone = decide(TrainJobView(finished, NOW, jobset(done)))
+    assert set(status_of(gone)) == {"jobsStatus"}
+    assert status_of(gone)["jobsStatus"][0]["active"] == 0
+    assert gone.events == []
+    for unchanged in (jobset(done, ready=1, active=1), None):
+        assert decide(TrainJobView(finished, NOW, unchanged)).status is None
+    late: Object = {"conditions": [condition("Failed", "DeadlineExceeded", "late")]}
+    assert decide(TrainJobView(job(status=late), NOW, jobset(active=1))).status is None
 
 
 def test_an_unknown_kind_of_runtime_fails_the_job() -> None:

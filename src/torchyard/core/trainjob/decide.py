@@ -11,7 +11,7 @@ from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.api.trainjob import messages, names
 from torchyard.core.events import Event
-from torchyard.core.trainjob.status import is_finished, next_status
+from torchyard.core.trainjob.status import final_counts, is_finished, next_status
 from torchyard.core.trainjob.view import TrainJobView
 
 
@@ -48,6 +48,8 @@ def decide(view: TrainJobView) -> TrainJobDecision:
     if is_finished(view.job):
         # Again after a deletion that failed: the status was written before it.
         decision.delete_jobset = _is_past_deadline(view.job["status"]) and _has_jobset(view)
+        if not _is_past_deadline(view.job["status"]):
+            decision.status = final_counts(view)
         _expire(view, decision)
         return decision
     seconds_left = _seconds_to_deadline(view)

@@ -69,10 +69,19 @@ def next_status(view: TrainJobView, *, past_deadline: bool) -> Object:
     if view.is_being_resumed:
         result["resumeTime"] = now
     counts = _counts(view, status)
-    if counts:
+    if past_deadline and ended is None:
+        result["jobsStatus"] = None  # the JobSet is deleted with its pods
+    elif counts:
         result["jobsStatus"] = counts
     result["state"] = _state(view, listed, counts)
     return result
+
+
+def final_counts(view: TrainJobView) -> Object | None:
+    """What changes in the status of a finished job: pods that were left over go. None: nothing."""
+    before = (view.job.get("status") or {}).get("jobsStatus") or []
+    counts = _counts(view, view.job["status"])
+    return {"jobsStatus": counts} if counts and counts != before else None
 
 
 def _ended(view: TrainJobView) -> tuple[str, str, str] | None:
