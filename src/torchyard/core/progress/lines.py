@@ -25,7 +25,7 @@ _EPOCH = re.compile(
     re.IGNORECASE,
 )
 # Around the number of an epoch that only begins: nothing but punctuation, and no word of its end before.
-_is_beginning = re.compile(r"\W*(?:(?:start|begin|began|begun)\w*)?\W*", re.IGNORECASE).fullmatch
+_is_beginning = re.compile(r"\W*(?:(?:start|begin|began|begun)\w*\W*)?", re.IGNORECASE).fullmatch
 _END = re.compile(r"\b(?:finish\w*|complet\w*|done|end\w*|after)\b", re.IGNORECASE)
 # A line has metrics if one of its names has one of these words.
 _is_metric_word = re.compile(
