@@ -1,10 +1,12 @@
-"""Stopping a plane with Ctrl-C, SIGTERM and `yard down`, with and without --keep-pods, and the effect on its pods."""
+"""Stopping a plane with signals and `yard down`, with and without --keep-pods, and the effect on its pods."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,11 +58,24 @@ def stop_with(plane: Yard, number: signal.Signals) -> str:
     return process.log_tail(1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_the_plane_and_its_pods(plane: Yard, number: signal.Signals) -> None:
     run_pod(plane.start())
     assert stop_with(plane, number) == "stopped the plane and 1 pod"
     assert yard("down", state=plane.state).stdout == f"no plane is running on {plane.state}\n"
+
+
+def test_a_plane_that_nohup_started_outlives_its_terminal(tmp_path: Path) -> None:
+    nohup = shutil.which("nohup") or pytest.skip("nohup is not installed")
+    plane = Yard(tmp_path, controllers="-*", python=(nohup, sys.executable))
+    try:
+        plane.start()
+        assert plane.process is not None
+        status = Path(f"/proc/{plane.process.pid}/status").read_text()
+        ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+        assert ignored & 1 << (signal.SIGHUP - 1)
+    finally:
+        plane.stop()
 
 
 def test_keep_pods_at_the_start_keeps_pods_running_until_the_next_down(plane: Yard) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.lifecycle import owned_objects
 from torchyard.apiserver.lifecycle.bootstrap import ensure_objects
 from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.store.log import Log, Row
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.controllers.queue import queue_status
@@ -129,17 +132,31 @@ async def test_local_queues_deleted_while_statuses_are_written_end_nothing(
         assert plane.supervisor.failures == {}
 
 
-async def test_a_failure_of_the_store_ends_the_plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_locked", [False, True], ids=["", "after another program had locked the database"])
+async def test_a_failure_of_the_store_ends_the_plane(
+    is_locked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Plane(_settings(tmp_path, "-*")) as plane:
         failed = asyncio.ensure_future(plane.failed())
 
         def broken(*_: object) -> None:
             raise MemoryError("no memory")
 
-        with monkeypatch.context() as patched:
+        other = sqlite3.connect(plane.settings.database, check_same_thread=False)
+        wait_for_lock = Log.append_locked
+
+        def unlock_and_wait(log: Log, rows: Iterable[Row]) -> None:
+            other.rollback()
+            wait_for_lock(log, rows)
+
+        with monkeypatch.context() as patched, contextlib.closing(other):
             patched.setattr(Store, "_publish", broken)
+            patched.setattr(Log, "append_locked", unlock_and_wait)
+            if is_locked:
+                other.execute("BEGIN IMMEDIATE")
             with pytest.raises(Exception, match="no memory"):
-                await plane.client("test").create(CONFIG_MAPS, _config_map(), "default")
+                await asyncio.wait_for(plane.client("test").create(CONFIG_MAPS, _config_map(), "default"), 20)
+            assert not other.in_transaction
         with pytest.raises(Exception, match="the store failed: MemoryError: no memory"):
             await asyncio.wait_for(failed, 10)
 

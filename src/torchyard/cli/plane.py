@@ -90,7 +90,9 @@ def up(
     ] = None,
     keep_pods: Annotated[
         bool,
-        typer.Option("--keep-pods", help="Keep pods running on Ctrl-C and SIGTERM; the next `yard up` adopts them."),
+        typer.Option(
+            "--keep-pods", help="Keep pods running on Ctrl-C, SIGTERM and SIGHUP; the next `yard up` adopts them."
+        ),
     ] = False,
     fsync: Annotated[
         str,

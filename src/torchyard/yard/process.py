@@ -61,6 +61,8 @@ async def _run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
     plane = Plane(settings, on_ready=ready)
 
     def on_signal(which: signal.Signals) -> None:
+        if stop.is_set():  # a closed terminal may send more than one SIGHUP
+            return
         for handled in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(handled)
             signal.signal(handled, signal.SIG_DFL)  # a second signal ends the process at once
@@ -69,6 +71,8 @@ async def _run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
 
     for handled in (signal.SIGINT, signal.SIGTERM, LEAVE_PODS):
         loop.add_signal_handler(handled, on_signal, handled)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup: the plane outlives its terminal
+        loop.add_signal_handler(signal.SIGHUP, on_signal, signal.SIGHUP)
     async with plane:
         collector = asyncio.ensure_future(_start_garbage_collector(plane))
         loop.run_in_executor(None, bytecode.save)

@@ -72,7 +72,8 @@ class StoreFileError(YardError):
 
 def is_locked(error: Exception) -> bool:
     """Whether another program has locked the database."""
-    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    # Python's own errors of this type have no code.
+    return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY
 
 
 class Log:

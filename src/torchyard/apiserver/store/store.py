@@ -224,7 +224,7 @@ class Store:
         except Exception as error:
             self._fail(prepared, error)
         else:
-            self._publish(prepared)
+            self._publish_or_fail(prepared)
         finally:
             self._commit_task = None
             if self._pending:
