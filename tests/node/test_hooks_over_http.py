@@ -9,13 +9,13 @@ from tests.node.conftest import RunningNode
 
 from torchyard.api.gvr import PODS
 
-# prints the requests that it gets
+# prints the requests that it gets; as a kubelet, hooks do not look at the status
 SERVE = """
 import http.server
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         print(self.path, self.headers["X-Name"], flush=True)
-        self.send_response(200)
+        self.send_response(500)
         self.end_headers()
     def log_message(self, *_):
         pass
@@ -47,6 +47,7 @@ async def test_hooks_reach_another_pod_over_http(node: RunningNode) -> None:
             break
         await asyncio.sleep(0.05)
     assert await node.log("handler") == "/echo?msg=start start\n/echo?msg=stop stop\n"
+    assert not {"FailedPostStartHook", "FailedPreStopHook"} & set(await node.events("hooked"))
 
 
 async def test_a_sub_path_without_a_value_or_outside_its_volume_keeps_the_container_waiting(node: RunningNode) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import importlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from torchyard.api import errors
 from torchyard.apiserver.access.authentication import User
-from torchyard.apiserver.http.limits import BODY_LIMIT
+from torchyard.apiserver.http.limits import BODY_LIMIT, HttpLimits
 from torchyard.apiserver.http.request_head import parse_head, parse_plain_head
 from torchyard.apiserver.http.server import HttpServer
 from torchyard.apiserver.request.request import Query, Request
@@ -381,3 +383,51 @@ async def test_a_connection_is_dropped_when_aiohttp_cannot_be_loaded(monkeypatch
         with contextlib.suppress(ConnectionResetError):
             assert await peer.rest() == b""
         assert echo.requests == 0
+
+
+async def test_deadlines_hold_after_a_check_that_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = HttpLimits(head_seconds=0.05)
+    server = HttpServer(cast(Router, Echo()), limits)
+    raised = asyncio.Event()
+    sweep = server._sweep
+
+    def raises_at_first(now: float) -> None:
+        if not raised.is_set():
+            raised.set()
+            raise KeyError("missing")
+        sweep(now)
+
+    monkeypatch.setattr(server, "_sweep", raises_at_first)
+    port = await server.start("127.0.0.1", 0, None)
+    try:
+        await asyncio.wait_for(raised.wait(), WITHIN)
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+        await peer.send(b"GET /a HTTP/1.1\r\n")  # a head that does not end
+        with contextlib.suppress(ConnectionResetError):
+            assert await peer.rest() == b""
+        peer.close()
+    finally:
+        await server.stop()
+
+
+async def test_an_upgrade_works_after_its_modules_could_not_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    load, loads = importlib.import_module, 0
+
+    def fails_at_first(name: str) -> ModuleType:
+        nonlocal loads
+        loads += 1
+        if loads == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return load(name)
+
+    monkeypatch.setattr(importlib, "import_module", fails_at_first)
+    async with serving() as (_, _, port):
+        for answer in (b"", b"HTTP/1.1 "):
+            peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+            await peer.send(_request("GET /apis/a HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade, close"))
+            response = b""
+            with contextlib.suppress(ConnectionResetError):
+                response = await peer.rest()
+            assert response[:9] == answer
+            peer.close()
+    assert loads == 2

@@ -11,6 +11,7 @@ REASON_EVICTED = "Evicted"
 REASON_FAILED = "Failed"
 REASON_FAILED_MOUNT = "FailedMount"
 REASON_FAILED_POST_START_HOOK = "FailedPostStartHook"
+REASON_FAILED_PRE_STOP_HOOK = "FailedPreStopHook"
 REASON_FAILED_SANDBOX = "FailedCreatePodSandBox"
 REASON_FIELD_IGNORED = "FieldIgnored"  # ours
 REASON_INSPECT_FAILED = "InspectFailed"
@@ -241,6 +242,10 @@ def killed_by_probe(container: str, kind: str) -> str:
 
 def post_start_failed(message: str) -> str:
     return f"PostStartHook failed: {message}"
+
+
+def pre_stop_failed(message: str) -> str:
+    return f"PreStopHook failed: {message}"
 
 
 def command_timed_out(command: list[str], seconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import ssl
 import time
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from torchyard.apiserver.routing.router import Router
 
 if TYPE_CHECKING:
     from torchyard.apiserver.http.upgrade_handler import UpgradeHandler
+
+log = logging.getLogger(__name__)
 
 # How long current requests may take to finish when the server stops.
 STOP_SECONDS = 1.0
@@ -71,7 +74,7 @@ class HttpServer:
 
     async def upgrade(self, connection: ServerConnection) -> None:
         """Pass a connection to aiohttp, from the first byte of the request that upgrades it."""
-        if self._upgrades is None:
+        if self._upgrades is None or (self._upgrades.done() and self._upgrades.exception() is not None):
             self._upgrades = asyncio.ensure_future(self._load_upgrades())
         try:
             upgrades = await asyncio.shield(self._upgrades)
@@ -105,12 +108,17 @@ class HttpServer:
     async def _check_deadlines(self) -> None:
         while True:
             await asyncio.sleep(self.limits.sweep_seconds)
-            now = time.monotonic()
-            for connection in list(self.connections):
-                if connection.deadline < now:
-                    connection.expire()
-            self.queue.expire(now)
-            for flow in self.queue.blocked_flows():
-                self.abort_stalled_responses(flow)
-            if self._upgrades is not None and self._upgrades.done() and self._upgrades.exception() is None:
-                self._upgrades.result().remove_closed()
+            try:
+                self._sweep(time.monotonic())
+            except Exception:  # connections without deadlines would be open for ever
+                log.exception("deadlines of connections not checked")
+
+    def _sweep(self, now: float) -> None:
+        for connection in list(self.connections):
+            if connection.deadline < now:
+                connection.expire()
+        self.queue.expire(now)
+        for flow in self.queue.blocked_flows():
+            self.abort_stalled_responses(flow)
+        if self._upgrades is not None and self._upgrades.done() and self._upgrades.exception() is None:
+            self._upgrades.result().remove_closed()

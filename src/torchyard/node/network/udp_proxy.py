@@ -69,10 +69,10 @@ class _UdpFlow(asyncio.DatagramProtocol):
     async def _open(self, open_endpoint: Callable[[], Awaitable[socket.socket]]) -> None:
         try:
             connection = await open_endpoint()
+            self._endpoint, _ = await self._loop.create_datagram_endpoint(lambda: self, sock=connection)
         except (YardError, OSError):
             self.end()  # no pod is ready; UDP drops the datagrams without an error
             return
-        self._endpoint, _ = await self._loop.create_datagram_endpoint(lambda: self, sock=connection)
         for data in self._queue:
             self._endpoint.sendto(data)
         self._queue.clear()

@@ -18,5 +18,6 @@ Reading order:
 - steps 1 to 3 above, with `environment` for the variables
 - `handlers`, `grpc_probe`, `probes`: commands and requests of hooks and probes; when to run them
 - `container_stopper`: preStop, SIGTERM, SIGKILL
+- `background`: what runs beside the worker is started again after an error
 - `status_manager`: the status that is written to the API
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import time
@@ -15,13 +16,16 @@ from torchyard.api.pod import kubelet_messages as messages
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.view import every_container
 from torchyard.node.pod.container_config import POD_UID_VARIABLE
-from torchyard.node.pod.handlers import run_handler
+from torchyard.node.pod.handlers import run_hook
 from torchyard.node.pod.sandbox import PodSandbox
-from torchyard.node.shim.client import ShimClient, ShimNotRunning
+from torchyard.node.shim.client import ShimClient, ShimNotRunning, ShimRequestError
+
+log = logging.getLogger(__name__)
 
 # After a hook that used up the grace period a container still gets this long, as from the kubelet.
 MINIMUM_SECONDS = 2.0
 _DEFAULT_GRACE_SECONDS = 30.0
+_RETRY_SECONDS = 1.0
 
 
 class ContainerStopper:
@@ -41,8 +45,26 @@ class ContainerStopper:
             self._sandbox.event(messages.REASON_KILLING, messages.stopping(name), container=name)
         container = next(container for container in every_container(self._sandbox.pod) if container["name"] == name)
         seconds = grace if grace is not None else _seconds_left(self._sandbox.pod)
-        work = stop(self._sandbox.shim, container, host=self._sandbox.ip, seconds=seconds)
-        self._stops[name] = asyncio.create_task(work)
+        self._stops[name] = asyncio.create_task(self._stop(container, seconds))
+
+    async def _stop(self, container: Object, seconds: float) -> None:
+        """Returns when the signals are sent; the shim reports the end of the container."""
+        shim, name = self._sandbox.shim, container["name"]
+        end = time.monotonic() + seconds
+        try:
+            hook = (container.get("lifecycle") or {}).get("preStop")
+            if hook and seconds > 0:
+                result = await run_hook(shim, container, hook, host=self._sandbox.ip, seconds=seconds)
+                if not result.passed:
+                    message = messages.pre_stop_failed(result.message)
+                    self._sandbox.event(messages.REASON_FAILED_PRE_STOP_HOOK, message, container=name, kind="Warning")
+                end = max(end, time.monotonic() + MINIMUM_SECONDS)
+            if seconds > 0:
+                await _send_signal(shim, name, _stop_signal(container))
+                await asyncio.sleep(max(0.0, end - time.monotonic()))
+            await _send_signal(shim, name, signal.SIGKILL)
+        except ShimNotRunning:
+            return
 
     def forget(self, name: str) -> None:
         """The container is started again: a kill of the earlier attempt must not hit the new one."""
@@ -69,22 +91,24 @@ def _seconds_left(pod: Object) -> float:
     return _DEFAULT_GRACE_SECONDS if grace is None else float(grace)
 
 
-async def stop(shim: ShimClient, container: Object, *, host: str, seconds: float) -> None:
-    """Returns when the signals are sent; the shim reports the end of the container."""
-    name = container["name"]
-    end = time.monotonic() + seconds
-    try:
-        hook = (container.get("lifecycle") or {}).get("preStop")
-        if hook and seconds > 0:
-            with contextlib.suppress(YardError):
-                await run_handler(shim, container, hook, host=host, seconds=seconds)
-            end = max(end, time.monotonic() + MINIMUM_SECONDS)
-        if seconds > 0:
-            await shim.signal(name, _stop_signal(container))
-            await asyncio.sleep(max(0.0, end - time.monotonic()))
-        await shim.signal(name, signal.SIGKILL)
-    except ShimNotRunning:
-        return
+async def _send_signal(shim: ShimClient, container: str, number: int) -> None:
+    """Again after an error: no open files are left, or the shim does not reply for a while."""
+    while True:
+        try:
+            return await shim.signal(container, number)
+        except ShimNotRunning:
+            raise
+        except Exception as error:
+            log.warning(
+                "signal not sent: pod=%s container=%s error=%r",
+                shim.pod.name,
+                container,
+                str(error),
+                exc_info=not isinstance(error, (YardError, OSError)),
+            )
+            if isinstance(error, ShimRequestError):
+                return None
+        await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _stop_signal(container: Object) -> int:

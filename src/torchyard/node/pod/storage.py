@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from torchyard.core.pod.ephemeral_storage import StorageUsage, eviction_message, has_storage_limits
 from torchyard.node.context import NodeContext
+from torchyard.node.pod.background import retry_after_errors
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.resources import disk_usage
 from torchyard.node.volumes.mounter import volumes_dir
@@ -23,7 +24,9 @@ class StorageMonitor:
     def start(self) -> None:
         """Measure from now on, if the pod has limits."""
         if self._task is None and has_storage_limits(self._sandbox.pod):
-            self._task = asyncio.create_task(self._run())
+            metadata = self._sandbox.pod["metadata"]
+            pod = f"{metadata['namespace']}/{metadata['name']}"
+            self._task = asyncio.create_task(retry_after_errors(self._run, name="storage limits", pod=pod))
 
     async def close(self) -> None:
         if self._task:

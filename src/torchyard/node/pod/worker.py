@@ -23,9 +23,10 @@ from torchyard.core.scheduling.node_info import host_ports
 from torchyard.kube.client import Unreachable
 from torchyard.node.context import NodeContext
 from torchyard.node.pod import create_container
+from torchyard.node.pod.background import retry_after_errors
 from torchyard.node.pod.container_starter import ContainerStarter
 from torchyard.node.pod.container_stopper import ContainerStopper, kill_leftovers
-from torchyard.node.pod.handlers import run_handler
+from torchyard.node.pod.handlers import run_hook
 from torchyard.node.pod.observe import observe
 from torchyard.node.pod.probes import ProbeManager
 from torchyard.node.pod.sandbox import PodSandbox
@@ -65,6 +66,7 @@ class PodWorker:
         self._status = StatusManager(context.client, self._sandbox)
         self._storage = StorageMonitor(context, self._sandbox, evict=self._evict)
         self._subscription: asyncio.Task[None] | None = None
+        self._missed_events = False  # of the shim, until the next subscription
         self._ended: tuple[str, str] | None = None
         self._rejected = False
         self._retry = _RETRY_FIRST
@@ -166,13 +168,17 @@ class PodWorker:
 
     def _subscribe(self) -> None:
         if self._subscription is None or self._subscription.done():
-            self._subscription = asyncio.create_task(self._follow_shim())
+            work = retry_after_errors(self._follow_shim, name="events of the shim", pod=self._name)
+            self._subscription = asyncio.create_task(work)
 
     async def _follow_shim(self) -> None:
         """Wake up when a container changes state. The connection ends when the shim does."""
         try:
             async with await self._sandbox.shim.channel() as channel:
                 channel.send({"op": "subscribe"})
+                if self._missed_events:
+                    self._missed_events = False
+                    self._wake.set()
                 while True:
                     await channel.receive()
                     self._wake.set()
@@ -180,6 +186,9 @@ class PodWorker:
             if self._sandbox.ready:
                 self._shim_lost()
             self._wake.set()
+        except Exception:
+            self._missed_events = True
+            raise
 
     async def _sync(self) -> SyncResult:
         now = time.time()
@@ -323,7 +332,7 @@ class PodWorker:
         if not hook:
             return
         host = self._sandbox.ip
-        result = await run_handler(self._sandbox.shim, container, hook, host=host, seconds=_HOOK_SECONDS)
+        result = await run_hook(self._sandbox.shim, container, hook, host=host, seconds=_HOOK_SECONDS)
         if not result.passed:
             name, emit = container["name"], self._sandbox.event
             reason = messages.REASON_FAILED_POST_START_HOOK
