@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -52,6 +52,7 @@ class CrdController:
         # Groups in which a CRD was deleted or changed: its names may be free for another CRD now.
         self._changed_groups: set[str] = set()
         self._wake = asyncio.Event()
+        self._errors: dict[str, str] = {}  # the last one of a CRD
         registry.allocators[(GROUP, PLURAL)] = self
         registry.store.listen(_COLLECTION, self._on_event)
 
@@ -75,6 +76,7 @@ class CrdController:
             self._wake.set()
         if event.change == "DELETED":
             self._terminating.discard(name)
+            self._errors.pop(name, None)
             self._registry.catalog.drop_custom(name)
         else:
             self._registry.catalog.put_custom(name, resources_of(crd), revision=event.record.rev)
@@ -88,14 +90,23 @@ class CrdController:
                 self._wake.clear()
                 await self._wake.wait()
             for name in list(self._terminating):
-                try:
-                    await self._delete_instances(name)
-                except StatusError as error:
-                    log.warning("cannot delete the objects of a CRD: crd=%s error=%s", name, error)
+                await self._attempt("cannot delete the objects of a CRD", name, self._delete_instances(name))
             while self._changed_groups:
                 await self._retry_names(self._changed_groups.pop())
             if self._terminating:
                 await asyncio.sleep(_RETRY_SECONDS)  # objects with finalizers take longer
+
+    async def _attempt(self, failure: str, name: str, work: Awaitable[None]) -> None:
+        """Work for one CRD. An error, which is logged when it changes, keeps nothing from the others."""
+        try:
+            await work
+        except Exception as error:
+            text = f"{failure}: crd={name} error={error or type(error).__name__}"
+            if self._errors.get(name) != text:
+                self._errors[name] = text
+                log.warning("%s", text, exc_info=not isinstance(error, StatusError))
+        else:
+            self._errors.pop(name, None)
 
     async def _delete_instances(self, name: str) -> None:
         """Delete a CRD's objects; remove its finalizer when none is left."""
@@ -123,10 +134,8 @@ class CrdController:
         for crd in self._registry.lookup.list(GROUP, PLURAL):
             name = crd["metadata"]["name"]
             if crd["spec"]["group"] == group and not has_condition(crd, "NamesAccepted"):
-                try:
-                    await self._update_status(name, lambda definition: definition)
-                except StatusError as error:
-                    log.warning("cannot accept the names of a CRD: crd=%s error=%s", name, error)
+                written = self._update_status(name, lambda definition: definition)
+                await self._attempt("cannot accept the names of a CRD", name, written)
 
     async def _update_status(self, name: str, compute: Compute) -> None:
         definitions = self._registry.catalog.find(GROUP, "v1", PLURAL)

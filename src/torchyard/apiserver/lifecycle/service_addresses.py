@@ -7,6 +7,7 @@ after its Service. An IPAddress of another writer reserves its address.
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
@@ -17,6 +18,9 @@ from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.apiserver.verbs.create import create
 from torchyard.apiserver.verbs.delete import DeleteOptions, delete
+from torchyard.kube.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
 
 _GROUP, _VERSION, _PLURAL = "networking.k8s.io", "v1", "ipaddresses"
 _FAMILY = "ipaddress.kubernetes.io/ip-family"
@@ -28,8 +32,7 @@ class ServiceAddresses:
     def __init__(self, registry: Registry, user: User) -> None:
         self._registry, self._user = registry, user
         self._owners: dict[str, tuple[str, str]] = {}  # the namespace and name of the Service, by address
-        self._changed: set[str] = set()
-        self._wake = asyncio.Event()
+        self._queue: WorkQueue[str] = WorkQueue()
         registry.store.listen("/services/", self._on_service)
         registry.store.listen(IP_ADDRESSES, self._on_address)
 
@@ -51,15 +54,28 @@ class ServiceAddresses:
             self._look_at({address["metadata"]["name"]})
 
     def _look_at(self, addresses: set[str]) -> None:
-        self._changed |= addresses
-        self._wake.set()
+        for address in addresses:
+            self._queue.add(address)
 
     async def run(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._changed:
-                await self._reconcile(self._changed.pop())
+        try:
+            while True:
+                await self._work(await self._queue.get())
+        except asyncio.CancelledError:
+            self._queue.close()
+            raise
+
+    async def _work(self, address: str) -> None:
+        try:
+            await self._reconcile(address)
+        except Exception as error:  # the other addresses are written all the same
+            delay, is_unexpected = self._queue.add_rate_limited(address), not isinstance(error, StatusError)
+            text = "IPAddress not written: name=%s retry_seconds=%.2f error=%s"
+            log.warning(text, address, delay, error, exc_info=is_unexpected)
+        else:
+            self._queue.forget(address)
+        finally:
+            self._queue.done(address)
 
     async def _reconcile(self, address: str) -> None:
         owner = self._owners.get(address)
@@ -72,7 +88,6 @@ class ServiceAddresses:
                 await create(self._registry, self._context("create"), _ip_address(address, owner))
         except StatusError as error:
             if error.status not in (404, 409):  # another writer was faster, and its change comes as an event
-                self._look_at({address})
                 raise
 
     def _context(self, verb: str, name: str = "") -> RequestContext:
