@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.core.run.record import build_record, replica_record
 from torchyard.jobs import past_jobs
@@ -132,3 +133,15 @@ def test_a_cleared_history_has_neither_records_nor_logs(tmp_path: Path) -> None:
     (store.logs / "uid" / "pod" / "main").mkdir(parents=True)
     store.clear()
     assert store.list() == [] and not store.logs.exists()
+
+
+def test_a_damaged_history_is_set_aside(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path)
+    file = tmp_path / "runs.db"
+    for read in (store.uids, lambda: store.prune(NOW)):
+        file.write_bytes(b"damaged" * 1000)
+        with pytest.raises(YardError, match=r"the history in .*runs\.db cannot be read: file is not a database"):
+            store.list()
+        read()
+        assert store.list() == []
+        assert (tmp_path / "runs.db.damaged").read_bytes() == b"damaged" * 1000

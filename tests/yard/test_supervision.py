@@ -267,3 +267,14 @@ async def test_owners_that_were_deleted_before_the_start_are_known_to_the_garbag
             return not left & {"b", *names}
 
         await first_answer(is_empty)
+
+
+async def test_a_history_that_cannot_be_read_is_a_failure_of_its_part(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, "job-controller")
+    file = settings.history / "runs.db"
+    file.mkdir(parents=True)
+    async with Plane(settings) as plane:
+        await first_answer(lambda: _count(plane, "job-history", 1))
+        file.rmdir()
+        await first_answer(lambda: _is_ready(plane))
+        assert file.is_file()

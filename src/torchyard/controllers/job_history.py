@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,6 +17,8 @@ from torchyard.core.run.record import ReplicaRecord, RunRecord, build_record, re
 from torchyard.core.run.state import has_controller, run_state
 from torchyard.kube.informer import by_owner
 from torchyard.kube.informer_factory import InformerFactory
+
+log = logging.getLogger(__name__)
 
 _PRUNE_SECONDS = 3600.0
 # The Jobs of a JobSet own its pods; a TrainJob has the JobSet of its name.
@@ -48,7 +51,7 @@ class JobHistoryController:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store, self._keep, self._clock = store, keep, clock
-        self._recorded = store.uids()
+        self._recorded = _recorded(store)
         self._records: list[RunRecord] = []
         self._replicas: list[tuple[str, ReplicaRecord]] = []
         self._changed = asyncio.Event()
@@ -132,6 +135,15 @@ class JobHistoryController:
             self._recorded.add(uid)
             self._records.append(build_record(obj, [pod], self._clock(), deleted=is_gone))
             self._changed.set()
+
+
+def _recorded(store: RunStore) -> set[str]:
+    """The uids of the recorded jobs; none while they cannot be read, which is then the failure of `run`."""
+    try:
+        return store.uids()
+    except Exception as error:
+        log.warning("history not read: error=%r", str(error))
+        return set()
 
 
 def _key(obj: Object) -> str:

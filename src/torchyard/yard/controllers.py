@@ -177,7 +177,8 @@ def _progress(deps: Dependencies) -> Part:
     return controller.run
 
 
-async def _nothing() -> None:
+async def _clear(history: HistoryStore) -> None:
+    await asyncio.to_thread(history.clear)
     await asyncio.Event().wait()
 
 
@@ -195,8 +196,7 @@ def _history(deps: Dependencies) -> Part:
     keep = timedelta(days=deps.settings.history_days)
     store = HistoryStore(deps.settings.history)
     if not keep:  # also what an earlier start with another number has kept
-        store.clear()
-        return _nothing
+        return partial(_clear, store)
     return JobHistoryController(deps.informers, kinds, store, keep=keep, clock=deps.registry.clock).run
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -11,8 +12,11 @@ from datetime import datetime
 from pathlib import Path
 
 from torchyard import files
+from torchyard.api.errors import YardError
 from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.core.run.record import ReplicaRecord, RunRecord
+
+log = logging.getLogger(__name__)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -34,7 +38,22 @@ class HistoryStore:
         return self._directory / "logs"
 
     def uids(self) -> set[str]:
-        """The uids of the recorded jobs."""
+        """The uids of the recorded jobs. A damaged file is set aside, and a new one begun."""
+        try:
+            return self._uids()
+        except sqlite3.OperationalError:  # the disk is full, or another process has a lock
+            raise
+        except sqlite3.DatabaseError as error:
+            damaged = self._database.with_name(f"{self._database.name}.damaged")
+            log.warning(
+                "history is damaged and begins anew: path=%s old=%s error=%r", self._database, damaged, str(error)
+            )
+            for suffix in ("-wal", "-shm"):
+                self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
+            self._database.replace(damaged)
+            return self._uids()
+
+    def _uids(self) -> set[str]:
         with self._opened() as database:
             return {str(uid) for (uid,) in database.execute("SELECT uid FROM runs")}
 
@@ -50,6 +69,7 @@ class HistoryStore:
 
     def prune(self, before: datetime) -> None:
         """Remove everything that ended earlier."""
+        self.uids()  # sets a damaged file aside
         with self._opened() as database:
             database.execute("DELETE FROM runs WHERE ended < ?", (to_rfc3339(before),))
         if self.logs.is_dir():
@@ -67,8 +87,12 @@ class HistoryStore:
         if not self._database.exists():
             return []
         query = "SELECT record FROM runs WHERE (? = '' OR namespace = ?) AND (? = '' OR name = ?) ORDER BY ended DESC"
-        with self._opened() as database:
-            return [json.loads(text) for (text,) in database.execute(query, (namespace, namespace, name, name))]
+        try:
+            with self._opened() as database:
+                return [json.loads(text) for (text,) in database.execute(query, (namespace, namespace, name, name))]
+        except (sqlite3.Error, OSError) as error:
+            message = f"the history in {self._database} cannot be read: {error}"
+            raise YardError(message, hint="`yard status` shows whether the plane can write it") from error
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
