@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -17,8 +17,10 @@ from tests.node.support import need_sandbox
 
 from torchyard.api.gvr import PODS
 from torchyard.node.pod import background
+from torchyard.node.pod.handlers import HandlerResult
+from torchyard.node.pod.probes import ProbeWorker
 from torchyard.node.resources import disk_usage
-from torchyard.node.shim.client import ShimClient
+from torchyard.node.shim.client import ShimClient, ShimTimeout
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NO_FILES = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -125,3 +127,27 @@ async def test_a_pod_whose_stop_hook_fails_gets_an_event_and_ends(
     await node.gone(name)
     assert (await node.messages(name))["FailedPreStopHook"].startswith(message)
     assert not failing.left
+
+
+@pytest.mark.parametrize("error", [NO_FILES, ShimTimeout("the shim did not reply")], ids=["no files", "a stopped shim"])
+async def test_a_probe_that_the_node_cannot_run_kills_no_container(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def passes(*_: object, **__: object) -> HandlerResult:
+        return HandlerResult(True, "")
+
+    failing = FailsAtFirst(passes, error, 5)
+    monkeypatch.setattr("torchyard.node.pod.probes.run_handler", failing)
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 0.001, "failureThreshold": 1}
+    changed, reports = asyncio.Event(), list[str]()
+    worker = ProbeWorker(
+        cast(ShimClient, None),
+        {"name": "main", "livenessProbe": probe, "readinessProbe": probe},
+        host="",
+        changed=changed.set,
+        failed=lambda kind, _message: reports.append(kind),
+        kill=reports.append,
+    )
+    await asyncio.wait_for(changed.wait(), 30)
+    assert (worker.ready, failing.left, reports) == (True, 0, [])
+    await worker.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -15,7 +16,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.pipes import ReadEnd
 from torchyard.node.pod import grpc_probe
-from torchyard.node.shim.client import Channel, ExecFailed, ShimClient, ShimNotRunning, ShimRequestError
+from torchyard.node.shim.client import Channel, ExecFailed, ShimClient, ShimNotRunning, ShimRequestError, ShimTimeout
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import ExecRequest
@@ -23,11 +24,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OUTPUT_LIMIT = 10 * 1024
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 
 
 class HandlerResult(NamedTuple):
     passed: bool
     message: str
+
+
+def is_own_failure(error: Exception) -> bool:
+    """Whether an error says nothing about the container: no open files or memory are left, or the shim is stopped."""
+    return isinstance(error, ShimTimeout) or (isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES)
 
 
 async def run_command(shim: ShimClient, container: str, command: list[str], *, seconds: float) -> HandlerResult:
@@ -99,6 +106,8 @@ async def grpc_check(shim: ShimClient, action: Object, *, host: str, port: int, 
     except TimeoutError:
         return HandlerResult(False, messages.grpc_timed_out(seconds))
     except (OSError, grpc_probe.HealthCheckFailed) as error:
+        if is_own_failure(error):
+            raise
         return HandlerResult(False, messages.grpc_failed(error))
     return HandlerResult(status == "SERVING", "" if status == "SERVING" else messages.grpc_unhealthy(status))
 
@@ -118,6 +127,8 @@ async def http_get(
     except TimeoutError:
         return HandlerResult(False, messages.get_failed(url, messages.GET_TIMED_OUT))
     except (OSError, ValueError, YardError) as error:
+        if is_own_failure(error):
+            raise
         return HandlerResult(False, messages.get_failed(url, error))
     if any_status or 200 <= status < 400:
         return HandlerResult(True, body)

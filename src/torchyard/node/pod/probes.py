@@ -9,7 +9,7 @@ from collections.abc import Callable
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
-from torchyard.node.pod.handlers import HandlerResult, run_handler
+from torchyard.node.pod.handlers import HandlerResult, is_own_failure, run_handler
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.shim.client import ShimClient
 
@@ -54,7 +54,9 @@ class ProbeWorker:
         successes = failures = 0
         while True:
             result = await self._probe(probe)
-            if result.passed:
+            if result is None:
+                pass  # as the kubelet, count neither a success nor a failure
+            elif result.passed:
                 successes, failures = successes + 1, 0
                 if successes >= (probe.get("successThreshold") or 1):
                     self._succeeded(kind)
@@ -69,11 +71,15 @@ class ProbeWorker:
                         return
             await asyncio.sleep(period)
 
-    async def _probe(self, probe: Object) -> HandlerResult:
+    async def _probe(self, probe: Object) -> HandlerResult | None:
+        """Run a probe; None if it says nothing about the container."""
         seconds = probe.get("timeoutSeconds") or 1
         try:
             return await run_handler(self._shim, self._container, probe, host=self._host, seconds=seconds)
-        except YardError as error:
+        except (YardError, OSError) as error:
+            if is_own_failure(error):
+                log.warning("probe not run: container=%s error=%r", self._container["name"], str(error))
+                return None
             return HandlerResult(False, str(error))
         except Exception as error:  # what a container sends must not end its probes
             log.exception("probe failed: container=%s", self._container["name"])
