@@ -142,8 +142,8 @@ def test_a_misspelled_name_gets_a_suggestion(plane: Yard) -> None:
     assert code == 1
     assert "no job is called mnist-trian in namespace default" in output
     assert "did you mean mnist-train?" in output
-    assert "is no kind of job" in call(plane, "logs", "deployment/x")[1]
-    assert "it is no duration" in call(plane, "logs", "mnist-train", "--since", "soon")[1]
+    assert "is not a kind of job" in call(plane, "logs", "deployment/x")[1]
+    assert "it is not a duration" in call(plane, "logs", "mnist-train", "--since", "soon")[1]
     assert "it is not a regular expression" in call(plane, "logs", "mnist-train", "--grep", "(")[1]
 
 

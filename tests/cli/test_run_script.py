@@ -158,6 +158,21 @@ def test_a_script_runs_with_its_folder_arguments_and_environment(plane: Yard, pr
     eventually(lambda: api.get(path).status == 404, "the files to be deleted with the job")
 
 
+def test_a_job_that_is_refused_leaves_no_files_and_deletes_no_other(plane: Yard, project: Path) -> None:
+    api = plane.server().admin
+    code, output = run(plane, project, "My_train.py", "--name", "Not_valid")
+    assert code == 1 and 'PyTorchJob.kubeflow.org "Not_valid" is invalid: ' in output
+    assert api.get("/api/v1/namespaces/default/configmaps/Not_valid-workspace").status == 404
+    assert run(plane, project, "My_train.py", "--name", "kept")[0] == 0
+    path = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/kept"
+    uid = api.get(path).json["metadata"]["uid"]
+    code, output = run(plane, project, "My_train.py", "--name", "kept", "--memory", "1Foo", "--replace")
+    assert code == 1 and 'PyTorchJob.kubeflow.org "kept" is invalid: ' in output
+    assert api.get(path).json["metadata"]["uid"] == uid
+    code, output = run(plane, project, "My_train.py", "--name", "kept", "--", "\udcff")
+    assert code == 1 and "error: the object cannot be sent as JSON" in output
+
+
 def test_changed_files_do_not_reach_a_job_that_runs(plane: Yard, project: Path) -> None:
     (project / "wait.py").write_text("import time\ntime.sleep(600)\n")
     code, output = run(plane, project, "wait.py", "--name", "waits", "--detach")

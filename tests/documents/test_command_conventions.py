@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
 import pytest
 from tests.support.kubernetes import ROOT
+from tests.support.syntax import parse
 from typer.main import get_command
 
 from torchyard.cli.main import build_app
@@ -65,7 +67,24 @@ def test_every_error_code_of_commands_is_documented() -> None:
     page = (ROOT / "docs/command-line.md").read_text()
     documented = set(re.findall(r"`([A-Z][A-Za-z]+)`", page[page.index("| code |") : page.index("Exit codes:")]))
     used: set[str] = set()
-    for package in ("cli", "jobs", "sdk", "core/run"):
+    for package in ("cli", "jobs", "sdk", "core/run", "yard", "operator"):
         for path in (ROOT / "src/torchyard" / package).rglob("*.py"):
             used |= set(re.findall(r'code="([A-Za-z]+)"', path.read_text()))
     assert used - documented == set()
+
+
+def test_every_error_of_commands_has_a_code() -> None:
+    """A program cannot tell errors apart by a message, which may change."""
+    without: list[str] = []
+    for package in ("cli", "jobs", "sdk", "core/run", "yard", "operator", "kube/job_lookup.py"):
+        path = ROOT / "src/torchyard" / package
+        for file in [path] if path.is_file() else path.rglob("*.py"):
+            for node in ast.walk(parse(file)):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and node.func.id == "YardError"
+                    and "code" not in {keyword.arg for keyword in node.keywords}
+                ):
+                    without.append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    assert without == []

@@ -91,6 +91,8 @@ def _column(match: re.Match[str]) -> int:
 
 def _manifest_error(text: str, origin: str, problem: str) -> ManifestError:
     shifts = find_misplaced_lines(text)
+    if not shifts and "\t" in text and "cannot start any token" in problem:
+        return ManifestError(f"{origin}: {problem}", hint="YAML is indented with spaces: replace the tabs")
     if not shifts:
         return ManifestError(f"{origin}: {problem}", hint="compare it with `kubectl explain KIND --recursive`")
     return ManifestError(f"{origin} has lost its indentation: {shifts[0]} ({problem})", hint=indentation_hint(shifts))

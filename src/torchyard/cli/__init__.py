@@ -41,12 +41,15 @@ def main() -> None:
 
         sys.stdout.write(f"yard {__version__}\n")
         return
-    from torchyard import bytecode
-
-    bytecode.enable()
     try:
-        from torchyard.cli.main import main as run
+        from torchyard import bytecode
 
-        run()
-    finally:
-        bytecode.save()
+        bytecode.enable()
+        try:
+            from torchyard.cli.main import main as run
+
+            run()
+        finally:
+            bytecode.save()
+    except KeyboardInterrupt:  # also while modules load: the exit code of shells, and no traceback
+        sys.exit(130)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
@@ -13,6 +14,8 @@ from torchyard.core.run.state import RUNNABLE, run_state
 from torchyard.kube.client import Client
 from torchyard.kube.discovery import find_resource
 from torchyard.kube.job_lookup import qualified_name
+
+_SUFFIX_LENGTH = 5  # of a generated name
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,28 @@ def _obstacle(
     )
 
 
+async def check(client: Client, planned: Plan) -> None:
+    """Let the server validate a job that is to be created, before anything is written or deleted for it.
+
+    Errors of other kinds may be due to objects of the same manifest that do not exist yet.
+    """
+    target = planned.target
+    prefix = target.name[:-_SUFFIX_LENGTH]
+    if planned.action == "replaced":  # its name is in use: validated with a generated one of the same length
+        metadata = {key: value for key, value in target.object["metadata"].items() if key != "name"}
+        target = replace(target, object={**target.object, "metadata": {**metadata, "generateName": prefix or "job-"}})
+    elif planned.action != "created":
+        return
+    try:
+        await _send(client, target, dry_run=True)
+    except StatusError as error:
+        if error.status not in (400, 422):
+            return
+        generated = rf"\b{re.escape(prefix or 'job-')}[a-z0-9]{{{_SUFFIX_LENGTH}}}\b"
+        message = error.message if target is planned.target else re.sub(generated, planned.target.name, error.message)
+        raise StatusError(error.status, error.reason, message) from error
+
+
 async def apply(client: Client, planned: Plan) -> tuple[GroupVersionResource, Object]:
     """Carry out a plan; an object that has only a `generateName` is created."""
     target = planned.target
@@ -115,8 +140,13 @@ async def delete_replaced(client: Client, planned: Plan) -> None:
         return
     target, metadata = planned.target, planned.existing["metadata"]
     await client.delete(target.gvr, target.name, target.namespace, uid=metadata["uid"], propagation="Foreground")
-    since, fields = metadata["resourceVersion"], f"metadata.name={target.name}"
-    async with aclosing(client.watch(target.gvr, target.namespace, since=since, fields=fields)) as changes:
-        async for change, _ in changes:
-            if change == "DELETED":
-                return
+    fields = f"metadata.name={target.name}"
+    while True:  # a server ends watches after some minutes
+        current = await client.list(target.gvr, target.namespace, fields=fields)
+        if all(obj["metadata"]["uid"] != metadata["uid"] for obj in current.items):
+            return
+        since = current.resource_version  # that of the object may be too old to watch from
+        async with aclosing(client.watch(target.gvr, target.namespace, since=since, fields=fields)) as changes:
+            async for change, _ in changes:
+                if change == "DELETED":
+                    break

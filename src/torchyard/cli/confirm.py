@@ -6,7 +6,7 @@ import signal
 import sys
 
 from torchyard.api.objects import Object
-from torchyard.cli.apply import Plan, locate, plan
+from torchyard.cli.apply import Plan, check, locate, plan
 from torchyard.cli.options import say
 from torchyard.cli.output import table_lines
 from torchyard.cli.printable import mask_unprintable
@@ -24,6 +24,8 @@ async def confirm(client: Client, objects: list[Object], namespace: str, *, repl
     for obj in objects:
         if not is_archive(obj):
             planned = await plan(client, await locate(client, obj, namespace), replace=replace)
+            if obj["kind"] in RUNNABLE:
+                await check(client, planned)
             _show(planned, obj)
     packed = sum(len(part) for obj in objects if is_archive(obj) for part in obj["binaryData"].values())
     if packed:

@@ -157,6 +157,7 @@ async def _direct_link(cluster: Cluster) -> str:
             raise YardError(
                 f"{cluster.connection.server} does not serve the console: {error.message}",
                 hint="only a plane does; use `yard console` without --direct",
+                code="NotFound",
             ) from error
     return link(f"{cluster.connection.server.rstrip('/')}/console/", document["code"])
 

@@ -35,10 +35,16 @@ def convert(
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise YardError(f"cannot read {file}: {error}", hint="name a manifest, or - for stdin") from None
+        raise YardError(
+            f"cannot read {file}: {error}", hint="name a manifest, or - for stdin", code="NotFound"
+        ) from None
     objects = read(text, file)
     if not any(obj.get("kind") in ("PyTorchJob", "TrainJob") for obj in objects):
-        raise YardError(f"{file} has no PyTorchJob and no TrainJob", hint="name a manifest of one of these kinds")
+        raise YardError(
+            f"{file} has no PyTorchJob and no TrainJob",
+            hint="name a manifest of one of these kinds",
+            code="BadManifest",
+        )
     conversions, problems = _convert(objects)
     chosen = Output.name if quiet else output
     if chosen in (Output.json, Output.name):
@@ -46,7 +52,7 @@ def convert(
     else:
         say(_documents(conversions).rstrip())
     if problems:
-        raise YardError(f"not everything in {file} was converted: {'; '.join(problems)}")
+        raise YardError(f"not everything in {file} was converted: {'; '.join(problems)}", code="BadManifest")
 
 
 def _convert(objects: list[Object]) -> tuple[list[Conversion], list[str]]:

@@ -34,10 +34,12 @@ REASON_SECONDS = 0.7
 
 
 class Follower:
-    """Shows one job on a screen until it finishes."""
+    """Shows one job on a screen until it finishes. `among_others`: the screen shows several jobs."""
 
-    def __init__(self, client: Client, gvr: GroupVersionResource, obj: Object, screen: Screen) -> None:
-        self._client, self._screen = client, screen
+    def __init__(
+        self, client: Client, gvr: GroupVersionResource, obj: Object, screen: Screen, *, among_others: bool = False
+    ) -> None:
+        self._client, self._screen, self._among_others = client, screen, among_others
         self._name, self._namespace = obj["metadata"]["name"], obj["metadata"]["namespace"]
         self._uid, self._kind = obj["metadata"]["uid"], obj["kind"]
         labels, fields = pods_of(obj)
@@ -156,7 +158,7 @@ class Follower:
 
     async def _stream(self, pod: str, container: str, *, is_first: bool) -> None:
         """Show every line of one container in order."""
-        label = short_name(pod, self._name) if pod != self._name else ""
+        label = self._label(pod) if pod != self._name or self._among_others else ""
         label = label if is_first else f"{label}/{container}"
         try:
             async with aclosing(follow_lines(self._client, pod, self._namespace, container)) as lines:
@@ -183,11 +185,14 @@ class Follower:
         for pod in self._own_pods():
             name = pod["metadata"]["name"]
             status = status_of(pod)
-            rows.append(
-                Replica(short_name(name, self._name), status, self._progress.get(name), self._activity.get(name, ""))
-            )
+            rows.append(Replica(self._label(name), status, self._progress.get(name), self._activity.get(name, "")))
         # Metrics are texts of the program: no escape sequence of it reaches the terminal.
-        self._screen.show(result.state, rows, mask_unprintable(progress))
+        job = self._name if self._among_others else ""
+        self._screen.show(result.state, rows, mask_unprintable(progress), job=job)
+
+    def _label(self, pod: str) -> str:
+        """The replica of a pod; its whole name if there are replicas of other jobs."""
+        return pod if self._among_others else short_name(pod, self._name)
 
     async def _stop_tasks(self) -> None:
         for task in (

@@ -57,7 +57,7 @@ def build(
 
     dockerfile = file or context / "Dockerfile"
     if not dockerfile.is_file():
-        raise YardError(f"there is no Dockerfile at {dockerfile}", hint="pass its path with -f")
+        raise YardError(f"there is no Dockerfile at {dockerfile}", hint="pass its path with -f", code="NotFound")
     # as in docker, a name without a value takes the value of the environment variable
     pairs = (arg if "=" in arg else f"{arg}={os.environ.get(arg, '')}" for arg in build_arg or ())
     arguments = dict(pair.split("=", 1) for pair in pairs)
@@ -139,7 +139,9 @@ def map_name(
         show_result({"name": pattern, "image": image}, output, "", quiet=quiet)
     elif pattern:
         raise YardError(
-            f"{pattern}: no image to run instead", hint="`yard image map PATTERN IMAGE`; `unmap` removes one"
+            f"{pattern}: no image to run instead",
+            hint="`yard image map PATTERN IMAGE`; `unmap` removes one",
+            code="BadOption",
         )
     else:
         mappings = [{"name": mapped, "image": target} for mapped, target in store.mappings().items()]

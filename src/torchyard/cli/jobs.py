@@ -80,9 +80,9 @@ async def _read_positions(client: Client, jobs: list[JobHandle]) -> dict[str, in
 
 
 def _print_lines(lines: list[str]) -> None:
-    """Progress is what a program printed: no escape sequence of it reaches the terminal."""
+    """Progress and messages are what programs wrote: no escape sequence of them reaches the terminal."""
     for line in lines:
-        say(mask_unprintable(line))
+        say(mask_unprintable(" ".join(line.splitlines())))
 
 
 def _record(summary: JobSummary) -> dict[str, Any]:
@@ -96,6 +96,7 @@ def _record(summary: JobSummary) -> dict[str, Any]:
         "queue": summary.queue,
         "queuePosition": summary.queue_position,
         "ageSeconds": int(summary.age.total_seconds()),
+        "progress": summary.progress,
         "message": summary.message,
         "links": [link._asdict() for link in summary.links],
     }
@@ -125,7 +126,7 @@ def resume(cluster: Cluster, job: JobName, output: OutputOption = Output.table, 
 
 @with_cluster
 def delete(cluster: Cluster, job: JobName, output: OutputOption = Output.table, quiet: Quiet = False) -> None:
-    """Delete a job with its pods and their logs.
+    """Delete a job with its pods. A plane keeps its record and its logs: see `yard history`.
 
     Example: yard delete mnist
     """
@@ -156,7 +157,7 @@ def why(cluster: Cluster, job: JobName, output: OutputOption = Output.table, qui
 
     Example: yard why mnist
     """
-    record = cluster.run_with_job(job, _explain)
+    record = _explain_job(cluster, job)
     output = Output.name if quiet else output
     if output in (Output.table, Output.wide):
         _print_lines([*record["reasons"], *(f"{link['tracker']}: {link['url']}" for link in record["links"])])
@@ -173,7 +174,27 @@ def _print_events(job: str, records: list[JobEvent]) -> None:
         say(f"no events of {job}; the server keeps them for an hour")
     for event in records:
         times = f" (x{event.count})" if event.count > 1 else ""
-        say(f"{event.time}  {event.type:<8} {event.reason:<20} {event.object}: {event.message}{times}")
+        _print_lines([f"{event.time}  {event.type:<8} {event.reason:<20} {event.object}: {event.message}{times}"])
+
+
+def _explain_job(cluster: Cluster, job: str) -> Record:
+    try:
+        return cluster.run_with_job(job, _explain)
+    except YardError as error:
+        if error.code != "NotFound":
+            raise
+        from torchyard.core.run.explain import explain_record
+        from torchyard.core.run.tracking import tracking_links
+        from torchyard.jobs.past_jobs import find_recorded
+        from torchyard.kube.job_lookup import KINDS, qualified_name
+
+        record = find_recorded(cluster, job, error)
+        return {
+            "name": qualified_name(KINDS[record["kind"]], record["object"]),
+            "state": record["state"],
+            "reasons": explain_record(record),
+            "links": [link._asdict() for link in tracking_links(record["object"])],
+        }
 
 
 async def _explain(client: Client, job: JobHandle) -> Record:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +15,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.cli.job_arguments import JobName
 from torchyard.cli.options import say
 from torchyard.cli.output import Output, OutputOption, Quiet
+from torchyard.cli.printable import log_text
 from torchyard.cli.target import Cluster, with_cluster
 
 if TYPE_CHECKING:
@@ -205,6 +208,7 @@ class LinePrinter:
     def __init__(self, selection: LogSelection, output: Output, *, quiet: bool) -> None:
         self.selection, self._output, self._quiet = selection, output, quiet
         self._named: set[str] = set()
+        self._is_terminal = sys.stdout.isatty()
 
     def __call__(self, label: str, line: LogLine) -> None:
         if line.overwritten or not self.selection.pattern.search(line.text):
@@ -221,4 +225,5 @@ class LinePrinter:
                     self._named.add(label)
                     say(label)
             case _:
-                say(line.text if self._quiet else f"[{label}] {line.text}")
+                text = log_text(line.text, colours="NO_COLOR" not in os.environ) if self._is_terminal else line.text
+                say(text if self._quiet else f"[{label}] {text}")

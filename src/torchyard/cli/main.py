@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -52,6 +55,7 @@ _COMMANDS = {
     "image": ("images", "app"),
     "queue": ("queue", "app"),
 }
+_USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # UsageError, which typer does not export
 _OPTIONS: dict[str, dict[str, Any]] = {
     "list": {"hidden": True},
     # The runtime's own parser handles everything after `elastic`, including --help.
@@ -107,8 +111,11 @@ def _arguments(words: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the command line. A known error prints its message and a hint, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):  # a character that the encoding of the terminal lacks is no error
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     try:
-        build_app(sys.argv[1] if len(sys.argv) > 1 else "")(_arguments(sys.argv[1:]), prog_name="yard")
+        _run(sys.argv[1:])
     except YardError as error:
         _exit_with_error(error.message, error.hint, error.code)
     except OSError as error:
@@ -117,11 +124,42 @@ def main() -> None:
         _exit_with_error(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror))
 
 
-def _exit_with_error(message: str, hint: str = "", code: str = "Error") -> NoReturn:
+def _run(words: list[str]) -> None:
+    """Run a command. The error of one task of a group is raised without the group."""
+    app = build_app(words[0] if words else "")
+    has_json_errors = _wants_json(words)
+    try:
+        code = app(_arguments(words), prog_name="yard", standalone_mode=not has_json_errors)
+        if has_json_errors:
+            raise SystemExit(code if isinstance(code, int) else 0)
+    except _USAGE_ERROR as error:  # otherwise typer prints it with the usage
+        _exit_with_error(error.format_message(), "the options: add -h", "BadOption", status=2)
+    except BaseExceptionGroup as group:
+        cause = _only_error(group)
+        if isinstance(cause, BrokenPipeError):  # the reader has all it wants, such as `head`
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - the interpreter flushes and closes it
+            raise SystemExit(1) from None
+        if cause is group:
+            raise
+        raise cause from None
+
+
+def _only_error(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _wants_json(words: list[str]) -> bool:
+    own = words[: words.index("--")] if "--" in words else words
+    return bool({"-ojson", "--output=json"} & set(own) or ("json" in own and {"-o", "--output"} & set(own)))
+
+
+def _exit_with_error(message: str, hint: str = "", code: str = "Error", *, status: int = 1) -> NoReturn:
     """Print an error for people, or as JSON for a program that asked for JSON. The code stays the same."""
-    if {"-ojson", "--output=json"} & set(sys.argv) or ("json" in sys.argv and {"-o", "--output"} & set(sys.argv)):
+    if _wants_json(sys.argv[1:]):
         sys.stderr.write(json.dumps({"error": {"code": code or "Error", "message": message, "hint": hint}}) + "\n")
-        raise SystemExit(1) from None
+        raise SystemExit(status) from None
     sys.stderr.write(f"error: {message}\n")
     if hint:
         sys.stderr.write(f"hint: {hint}\n")

@@ -235,6 +235,7 @@ def install(
             raise YardError(
                 "this is a plane; it runs the controllers itself and needs no operator",
                 hint="select a cluster with --context or --kubeconfig",
+                code="BadOption",
             )
         if crds_only:
             await installer.install(client, None, steps.add)

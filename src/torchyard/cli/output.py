@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from torchyard.cli.options import say
+from torchyard.cli.printable import mask_unprintable
 
 
 class Output(StrEnum):
@@ -81,8 +82,8 @@ def _without_constants(value: Any) -> Any:
 
 
 def table_lines(rows: list[list[str]]) -> list[str]:
-    """The rows as lines of equal columns. A line break in a cell is a space."""
-    rows = [[" ".join(cell.split("\n")) for cell in row] for row in rows]
+    """The rows as lines of equal columns. A line break in a cell is a space; other control characters are masked."""
+    rows = [[mask_unprintable(" ".join(cell.splitlines())) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["   ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 

@@ -174,7 +174,7 @@ def _fsync(mode: str) -> Literal["normal", "full"]:
         return "normal"
     if mode == "full":
         return "full"
-    raise YardError(f"--fsync {mode!r} is not a valid mode", hint="use normal or full")
+    raise YardError(f"--fsync {mode!r} is not a valid mode", hint="use normal or full", code="BadOption")
 
 
 def _print_address(settings: PlaneSettings, url: str, output: Output, *, quiet: bool) -> None:
@@ -307,7 +307,9 @@ def kubeconfig(
     settings = PlaneSettings(state=(state or default_state()).absolute())
     file = settings.kubeconfig
     if not file.exists():
-        raise YardError(f"there is no kubeconfig in {settings.state}", hint="start the plane with `yard up` first")
+        raise YardError(
+            f"there is no kubeconfig in {settings.state}", hint="start the plane with `yard up` first", code="NotFound"
+        )
     record: Record = {"name": settings.name, "path": str(file)}
     if path:
         show_result(record, output, str(file), quiet=quiet)

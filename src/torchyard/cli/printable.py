@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+import re
+
+# Sequences that terminals act on, as a whole: the rest of them would be noise in the text.
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[ -/]{0,2}[0-~])")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_RESET = "\x1b[0m"
+
 
 def mask_unprintable(text: str) -> str:
     """The text with a question mark for each character that is not printable, line breaks included."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def log_text(text: str, *, colours: bool = True) -> str:
+    """A line of a log with its tabs and, if wanted, its colours, without what moves the cursor or sets the title."""
+    if text.isprintable():
+        return text
+    parts, end, is_coloured = [], 0, False
+    for escape in ESCAPES.finditer(text):
+        parts.append(_mask_line(text[end : escape.start()]))
+        if colours and _COLOUR.fullmatch(escape[0]):
+            parts.append(escape[0])
+            is_coloured = True
+        end = escape.end()
+    parts.append(_mask_line(text[end:]))
+    return "".join(parts) + (_RESET if is_coloured else "")
+
+
+def _mask_line(text: str) -> str:
+    return "\t".join(mask_unprintable(part) for part in text.split("\t"))

@@ -79,7 +79,9 @@ def _find_job(positions: list[WorkloadPosition], name: str, namespace: str) -> W
         if name in (workload.info.key[1], *owners):
             return workload
     queued = ", ".join(sorted(_job_name(workload) for workload in in_namespace)) or "none"
-    raise YardError(f"job {name} is not queued in namespace {namespace}", hint=f"queued jobs: {queued}")
+    raise YardError(
+        f"job {name} is not queued in namespace {namespace}", hint=f"queued jobs: {queued}", code="NotFound"
+    )
 
 
 def _job_name(workload: WorkloadPosition) -> str:
@@ -223,7 +225,9 @@ def _change_job(
         workload = _find_job(await _list_positions(client), job, namespace)
         if workload.state == FINISHED:
             raise YardError(
-                f"job {job} has finished and is not queued any more", hint="create it again to run it again"
+                f"job {job} has finished and is not queued any more",
+                hint="create it again to run it again",
+                code="AlreadyFinished",
             )
         await change(client, workload)
 
@@ -272,7 +276,9 @@ def resume(
 
     async def change(client: Client, workload: WorkloadPosition) -> None:
         if workload.info.is_active:
-            raise YardError(f"job {job} is not on hold", hint=f"`yard queue why {job}` shows its state")
+            raise YardError(
+                f"job {job} is not on hold", hint=f"`yard queue why {job}` shows its state", code="NotSuspended"
+            )
         await _set_active(True)(client, workload)
 
     _change_job(state, job, namespace, change)
@@ -302,7 +308,9 @@ def move(
             local_queues = (await client.list(LOCAL_QUEUES, namespace)).items
             known = ", ".join(obj["metadata"]["name"] for obj in local_queues) or "none"
             raise YardError(
-                f"LocalQueue {queue} doesn't exist in namespace {namespace}", hint=f"LocalQueues there: {known}"
+                f"LocalQueue {queue} doesn't exist in namespace {namespace}",
+                hint=f"LocalQueues there: {known}",
+                code="NotFound",
             )
         owners = workload.info.obj["metadata"].get("ownerReferences") or ()
         if not owners:

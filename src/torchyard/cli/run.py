@@ -155,7 +155,15 @@ def run_target(cluster: Cluster, objects: list[Object], text: str, options: Sess
 def _read(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text()
+    except IsADirectoryError:
+        raise YardError(
+            f"cannot read {file or 'the target'}: it is a directory",
+            hint="name a manifest, a script or a MODULE:FUNCTION in it",
+            code="BadOption",
+        ) from None
     except OSError as error:
         raise YardError(f"cannot read {file}: {error.strerror}", code="NotFound") from error
     except UnicodeDecodeError:
-        raise YardError(f"cannot read {file}: it is not a text file", hint="pass a manifest in YAML or JSON") from None
+        raise YardError(
+            f"cannot read {file}: it is not a text file", hint="pass a manifest in YAML or JSON", code="BadManifest"
+        ) from None

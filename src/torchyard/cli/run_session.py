@@ -11,7 +11,7 @@ from torchyard.api import manifests
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.objects import Object
-from torchyard.cli.apply import Plan, apply, delete_replaced, dry_run, locate, plan
+from torchyard.cli.apply import Plan, apply, check, delete_replaced, dry_run, locate, plan
 from torchyard.cli.confirm import confirm
 from torchyard.cli.follow import Follower
 from torchyard.cli.notify import notify
@@ -75,6 +75,10 @@ async def _explained(client: Client, error: StatusError, objects: list[Object], 
     return YardError(error.message, hint=hint, code=error.code) if hint else error
 
 
+def _is_record_of(record: Record, job: JobHandle) -> bool:
+    return (record["name"], record.get("namespace")) == (job.qualified_name, job.namespace)
+
+
 class RunSession:
     """One run of `yard run`."""
 
@@ -125,14 +129,23 @@ class RunSession:
         return 0
 
     async def _apply(self, objects: list[Object]) -> None:
-        # a job that cannot be changed stops the run before anything is written
-        plans = [
-            await self._plan(obj, replace=self._options.replace)
-            for obj in objects
-            if obj["kind"] in RUNNABLE and "name" in obj["metadata"]
-        ]
+        # a job that is not valid or cannot be changed stops the run before anything is written or deleted
+        plans = [await self._plan(obj, replace=self._options.replace) for obj in objects if obj["kind"] in RUNNABLE]
+        for planned in plans:
+            await check(self._client, planned)
         for planned in plans:
             await delete_replaced(self._client, planned)
+        created: list[Object] = []
+        try:
+            await self._write(objects, created)
+        except BaseException:
+            for archive in created:  # without an owner nothing would ever delete it
+                metadata = archive["metadata"]
+                await self._client.delete(CONFIG_MAPS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+            raise
+
+    async def _write(self, objects: list[Object], created: list[Object]) -> None:
+        """Write the objects. `created` holds the archives that exist without a job as their owner."""
         archives: list[Object] = []
         for obj in objects:
             planned = await self._plan(obj, replace=self._options.replace)
@@ -145,6 +158,9 @@ class RunSession:
                 self._records.append({"name": job.qualified_name, "namespace": job.namespace, "action": action})
             elif is_archive(applied):
                 archives.append(applied)
+                if planned.action == "created":
+                    created.append(applied)
+        created.clear()
         for archive in archives:
             await self._set_owner(archive, self._jobs[0])
 
@@ -157,7 +173,10 @@ class RunSession:
         await self._client.patch(CONFIG_MAPS, archive["metadata"]["name"], patch, job.namespace)
 
     async def _follow(self) -> int:
-        followers = [Follower(self._client, job.gvr, job.object, self._screen) for job in self._jobs]
+        several = len(self._jobs) > 1
+        followers = [
+            Follower(self._client, job.gvr, job.object, self._screen, among_others=several) for job in self._jobs
+        ]
         results = await asyncio.gather(*(follower.run() for follower in followers))
         code = 0
         for job, (result, failure) in zip(self._jobs, results, strict=True):
@@ -172,7 +191,7 @@ class RunSession:
         return code
 
     def _add_result(self, job: JobHandle, result: RunState, code: int) -> None:
-        record = next(record for record in self._records if record["name"] == job.qualified_name)
+        record = next(record for record in self._records if _is_record_of(record, job))
         record |= {"state": result.state, "exitCode": code, "message": result.message}
 
     async def _notify(self, job: JobHandle, result: RunState, code: int) -> None:

@@ -8,12 +8,13 @@ import time
 from dataclasses import dataclass
 from typing import Protocol, TextIO
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from torchyard.cli.printable import log_text, mask_unprintable
 from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.progress import TrainingProgress
 
@@ -39,8 +40,11 @@ class Screen(Protocol):
     def log(self, replica: str, line: LogLine) -> None:
         """Show a log line of a replica."""
 
-    def show(self, state: str, replicas: list[Replica], progress: str = "") -> None:
-        """Show the state of the job and of its replicas. `progress` is of the whole job, such as `45%, 3m left`."""
+    def show(self, state: str, replicas: list[Replica], progress: str = "", *, job: str = "") -> None:
+        """Show the state of a job and of its replicas. `progress` is of the whole job, such as `45%, 3m left`.
+
+        `job` is its name if there are several.
+        """
 
     def close(self) -> None:
         """End the output."""
@@ -54,6 +58,7 @@ class PlainScreen:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._is_terminal = out.isatty()
         self._shown: dict[str, str] = {}
         self._overwritten_at: dict[str, float] = {}
 
@@ -67,13 +72,15 @@ class PlainScreen:
             if now - self._overwritten_at.get(replica, -OVERWRITTEN_SECONDS) < OVERWRITTEN_SECONDS:
                 return
             self._overwritten_at[replica] = now
-        self.note(f"[{replica}] {line.text}" if replica else line.text)
+        text = log_text(line.text) if self._is_terminal else line.text
+        self.note(f"[{replica}] {text}" if replica else text)
 
-    def show(self, state: str, replicas: list[Replica], progress: str = "") -> None:
-        for name, status in (("", state), *((replica.name, replica.status) for replica in replicas)):
+    def show(self, state: str, replicas: list[Replica], progress: str = "", *, job: str = "") -> None:
+        title = f"job {job}" if job else "the job"
+        for name, status in ((title, state), *((replica.name, replica.status) for replica in replicas)):
             if self._shown.get(name) != status:
                 self._shown[name] = status
-                self.note(f"-- {name or 'the job'} is {status}")
+                self.note(f"-- {name} is {status}")
 
     def close(self) -> None:
         pass
@@ -91,18 +98,21 @@ class TerminalScreen:
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
         self._order: list[str] = []
+        self._tables: dict[str, Table] = {}
         self._refreshed_at = -REFRESH_SECONDS
         self._refresh: asyncio.TimerHandle | None = None
 
     def note(self, text: str) -> None:
-        self._console.print(Text(text, style="bold"))
+        self._print(Text("\n".join(mask_unprintable(line) for line in text.split("\n")), style="bold"))
 
     def log(self, replica: str, line: LogLine) -> None:
         if line.overwritten:  # the table shows it
             return
-        self._console.print(Text.assemble((f"[{replica}] ", self._colour(replica)) if replica else "", line.text))
+        label = (f"[{replica}] ", self._colour(replica)) if replica else ""
+        self._print(Text.assemble(label, Text.from_ansi(log_text(line.text))))
 
-    def show(self, state: str, replicas: list[Replica], progress: str = "") -> None:
+    def show(self, state: str, replicas: list[Replica], progress: str = "", *, job: str = "") -> None:
+        state = f"{job} {state}" if job else state
         title = Text(f"{state}: {progress}" if progress else state, style="table.title")
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for heading in ("REPLICA", "STATUS", "PROGRESS", ""):
@@ -111,15 +121,21 @@ class TerminalScreen:
             share = replica.progress
             bar = ProgressBar(total=100, completed=share.percent, width=30) if share else ""
             name = Text(replica.name, style=self._colour(replica.name))
-            detail = Text(replica.activity or (str(share) if share else ""), no_wrap=True, overflow="ellipsis")
+            activity = log_text(replica.activity, colours=False)
+            detail = Text(activity or (str(share) if share else ""), no_wrap=True, overflow="ellipsis")
             table.add_row(name, replica.status, bar, detail)
-        self._live.update(table)
+        self._tables[job] = table
+        self._live.update(Group(*self._tables.values()))
         self._draw_soon()
 
     def close(self) -> None:
         if self._refresh is not None:
             self._refresh.cancel()
         self._live.stop()
+
+    def _print(self, text: Text) -> None:
+        """Print a text above the table. The terminal wraps it: a line that is copied from there stays one line."""
+        self._console.print(text, soft_wrap=True)
 
     def _draw_soon(self) -> None:
         """Draw the table now, or, if it was drawn just now, a little later with what has changed until then."""

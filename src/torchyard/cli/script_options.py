@@ -24,7 +24,7 @@ def script_options(
         list[str] | None, typer.Option("-e", "--env", metavar="NAME=VALUE", help="Script: environment. Repeatable.")
     ] = None,
     queue: Annotated[str, typer.Option(metavar="NAME", help="Script: LocalQueue to wait in.")] = "",
-    priority: Annotated[str, typer.Option(metavar="NAME", help="Script: WorkloadPriorityClass.")] = "",
+    priority: Annotated[str, typer.Option(metavar="NAME", help="Script: WorkloadPriorityClass; needs --queue.")] = "",
     elastic: Annotated[
         str, typer.Option(metavar="MIN:MAX", help="Script: an elastic training with so many pods (torchyard.elastic).")
     ] = "",

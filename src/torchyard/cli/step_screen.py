@@ -27,8 +27,8 @@ class StepScreen:
             self.line = line.text
             self.step.set()
 
-    def show(self, state: str, replicas: list[Replica], progress: str = "") -> None:
-        self._screen.show(state, replicas, progress)
+    def show(self, state: str, replicas: list[Replica], progress: str = "", *, job: str = "") -> None:
+        self._screen.show(state, replicas, progress, job=job)
 
     def close(self) -> None:
         self._screen.close()

@@ -20,7 +20,14 @@ from pathlib import Path
 
 from torchyard import files
 from torchyard.api.errors import YardError
-from torchyard.core.run.requirements import file_requirements, inline_requirements, project_requirements
+from torchyard.core.run.requirements import (
+    accepts_python,
+    file_requirements,
+    inline_python,
+    inline_requirements,
+    project_python,
+    project_requirements,
+)
 from torchyard.jobs.requirement_files import changed_times, pip_options
 from torchyard.node.images.python import Python
 
@@ -42,6 +49,25 @@ def find_requirements(script: Path | None, directory: Path) -> list[str]:
     if (directory / PROJECT).is_file():
         return project_requirements((directory / PROJECT).read_text())
     return []
+
+
+def find_python(script: Path | None, directory: Path) -> str:
+    """The versions of Python that a script requires: by its own metadata, else by its project. Empty: all."""
+    if script is not None:
+        text = script.read_text(errors="replace")
+        if inline_requirements(text, script.name) is not None:
+            return inline_python(text, script.name)
+    return project_python((directory / PROJECT).read_text()) if (directory / PROJECT).is_file() else ""
+
+
+def check_python(specifier: str, python: Python) -> None:
+    """Raise YardError if an interpreter is none of those that a script requires."""
+    if specifier and not accepts_python(specifier, python.version):
+        raise YardError(
+            f"requires-python is {specifier}, and the pods of this plane run Python {python.version}",
+            hint="choose another with `yard down` and `yard up --python PATH`, or pass an image with --image",
+            code="BadScript",
+        )
 
 
 def install(requirements: list[str], python: Python, directory: Path) -> Path | None:

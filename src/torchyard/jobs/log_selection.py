@@ -41,6 +41,7 @@ class LogSelection:
             raise YardError(
                 f"{pod['metadata']['name']} has no container {self.container}",
                 hint=f"its containers are {', '.join(names)}",
+                code="NotFound",
             )
         main = str(spec["containers"][0]["name"])
         label = short_name(str(pod["metadata"]["name"]), job)
@@ -60,5 +61,5 @@ def parse_since(text: str) -> int:
         else 0
     )
     if not seconds:
-        raise YardError(f"--since {text}: it is no duration", hint="write 30s, 5m, 1h30m or 7d")
+        raise YardError(f"--since {text}: it is not a duration", hint="write 30s, 5m, 1h30m or 7d", code="BadOption")
     return seconds

@@ -12,7 +12,7 @@ from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.core.run.script_command import REQUIREMENTS
 from torchyard.core.run.script_job import DEFAULT_IMAGE, ScriptJob, job_name, script_objects
-from torchyard.jobs.dependencies import find_requirements, install, is_installed
+from torchyard.jobs.dependencies import check_python, find_python, find_requirements, install, is_installed
 from torchyard.jobs.function_source import ENTRY, Function, function_files
 from torchyard.jobs.local_plane import local_plane
 from torchyard.jobs.target import Target
@@ -57,8 +57,9 @@ def prepare_script(
             code="NotFound",
         )
     requirements = find_requirements(directory / relative, directory) if dependencies else []
+    version = find_python(directory / relative, directory) if dependencies else ""
     named = _named(job, job.script if ":" in job.script else relative.as_posix())
-    return _pack(named, cluster, directory, requirements, {}, may_install=may_install)
+    return _pack(named, cluster, directory, requirements, {}, version=version, may_install=may_install)
 
 
 def prepare_function(
@@ -67,8 +68,9 @@ def prepare_function(
     """The job that calls a function, with the files of the current directory."""
     directory = Path.cwd()
     requirements = find_requirements(None, directory) if dependencies else []
+    version = find_python(None, directory) if dependencies else ""
     named = _named(replace(job, name=job.name or f"{job_name(function.__name__)}-{random_suffix()}"), ENTRY)
-    return _pack(named, cluster, directory, requirements, function_files(function))
+    return _pack(named, cluster, directory, requirements, function_files(function), version=version)
 
 
 def _named(job: ScriptJob, script: str) -> ScriptJob:
@@ -83,16 +85,19 @@ def _pack(
     requirements: list[str],
     extra: dict[str, str],
     *,
+    version: str,
     may_install: bool = True,
 ) -> tuple[ScriptJob, bytes]:
     """The folder as an archive. On this machine's plane its packages are installed now, elsewhere by the pods."""
-    settings = local_plane(cluster) if cluster is not None and requirements else None
+    settings = local_plane(cluster) if cluster is not None and (requirements or version) else None
     if settings is not None and job.image == DEFAULT_IMAGE:
         python = find_chosen(settings)
-        if may_install or is_installed(requirements, python, directory):
+        check_python(version, python)
+        if requirements and (may_install or is_installed(requirements, python, directory)):
             packages = install(requirements, python, directory)
             return replace(job, packages=str(packages) if packages else ""), pack(directory, extra)
-        sys.stderr.write(f"packages that a run would install: {', '.join(requirements)}\n")
+        if requirements:
+            sys.stderr.write(f"packages that a run would install: {', '.join(requirements)}\n")
     if requirements:
         extra = {**extra, REQUIREMENTS: "\n".join(requirements) + "\n"}
     return job, pack(directory, extra)

@@ -106,6 +106,7 @@ def _add(archive: tarfile.TarFile, directory: Path, path: Path) -> None:
             raise YardError(
                 f"{path} is a link that leads out of {directory}",
                 hint=f"copy the file, or exclude the link in {IGNORE_FILES[0]}",
+                code="BadScript",
             )
         entry.type, entry.linkname = tarfile.SYMTYPE, str(full.readlink())
         archive.addfile(entry)

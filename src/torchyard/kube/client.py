@@ -307,7 +307,7 @@ class Client:
     async def _send(
         self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = JSON
     ) -> Object:
-        data = b"" if body is None else orjson.dumps(body)
+        data = b"" if body is None else _encode(body)
         response = await self._transport.request(
             method, path, body=data, content_type=content_type if data else "", accept=accept
         )
@@ -315,6 +315,13 @@ class Client:
             raise status_error(response)
         obj: Object = orjson.loads(response.body) if response.body else {}
         return obj
+
+
+def _encode(body: Any) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:  # such as an argument or a file name that is not UTF-8
+        raise YardError(f"the object cannot be sent as JSON: {error}", code="BadManifest") from None
 
 
 async def decode_watch_events(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[list[Object], None]:

@@ -81,7 +81,9 @@ async def find_job(client: Client, name: str, namespace: str) -> JobHandle:
     prefix, _, plain = name.rpartition("/")
     kinds = {kind: gvr for kind, gvr in KINDS.items() if not prefix or prefix.lower() in _spellings(kind, gvr)}
     if not kinds:
-        raise YardError(f"{name}: {prefix} is no kind of job", hint=f"the kinds are {', '.join(KINDS)}")
+        raise YardError(
+            f"{name}: {prefix} is not a kind of job", hint=f"the kinds are {', '.join(KINDS)}", code="BadOption"
+        )
     objects = await asyncio.gather(*(client.find(gvr, plain, namespace) for gvr in kinds.values()))
     jobs = [
         JobHandle(gvr, {"kind": kind, "apiVersion": gvr.api_version, **obj})
@@ -94,7 +96,9 @@ async def find_job(client: Client, name: str, namespace: str) -> JobHandle:
         return jobs[0]
     if jobs:
         choices = " or ".join(job.qualified_name for job in jobs)
-        raise YardError(f"{len(jobs)} jobs are called {plain} in namespace {namespace}", hint=f"name {choices}")
+        raise YardError(
+            f"{len(jobs)} jobs are called {plain} in namespace {namespace}", hint=f"name {choices}", code="BadOption"
+        )
     known = [job.name for job in await list_jobs(client, namespace)]
     similar = closest(plain, known)
     hint = f"did you mean {similar}?" if similar else "list the jobs with `yard ps -A`"

@@ -27,6 +27,10 @@ class KubeconfigError(YardError):
     code = "KubeconfigError"
 
 
+class NotConfiguredError(KubeconfigError):
+    """No kubeconfig names a cluster: there is no file, or none of them has a current context."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
     """A program that prints credentials (client.authentication.k8s.io)."""
@@ -78,7 +82,7 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
             raise KubeconfigError(
                 f"context {context!r} does not exist: there is no {where}", hint="name the file with --kubeconfig"
             )
-        raise KubeconfigError(f"no cluster is configured: there is no {where}", hint="start a plane: yard up")
+        raise NotConfiguredError(f"no cluster is configured: there is no {where}", hint="start a plane: yard up")
     return connection(config, context, where=where)
 
 
@@ -129,7 +133,7 @@ def connection(config: Config, context: str = "", *, where: str = "the kubeconfi
     """Return the connection of a context of a merged config."""
     name = context or config["current-context"]
     if not name:
-        raise KubeconfigError(
+        raise NotConfiguredError(
             f"{where} has no current context",
             hint="choose one with `kubectl config use-context NAME`"
             if config["contexts"]

@@ -97,7 +97,8 @@ class WebhookCertificates:
                 await self._publish_ca(data["ca.crt"])
             return credentials
         raise YardError(
-            f"cannot write the secret {self._namespace}/{WEBHOOK_SECRET}: {_MAX_CONFLICTS} conflicts with other writers"
+            f"cannot write the secret {self._namespace}/{WEBHOOK_SECRET}: {_MAX_CONFLICTS} conflicts with others",
+            code="Conflict",
         )
 
     async def serving(self) -> ServingCertificate:

@@ -92,5 +92,5 @@ async def serve(
         return await listen(app, host, port, closing=closing, tls=tls)
     except OSError as error:
         raise YardError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another port"
+            f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another port", code="PortTaken"
         ) from None

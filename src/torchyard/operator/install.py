@@ -99,6 +99,7 @@ async def _check_prometheus_operator(client: Client) -> None:
         raise YardError(
             f"this cluster does not serve {MONITORING_GROUP}/{MONITORING_VERSION}, which --monitoring needs",
             hint="install the Prometheus Operator first, for example with the chart kube-prometheus-stack",
+            code="UnknownKind",
         )
 
 
@@ -119,7 +120,7 @@ async def includes_trainjobs(client: Client, requested: bool | None, say: Say, *
     if not included or jobsets or await serves_jobsets(client):
         return included
     if requested:
-        raise YardError(NO_JOBSETS, hint=NO_JOBSETS_HINT)
+        raise YardError(NO_JOBSETS, hint=NO_JOBSETS_HINT, code="UnknownKind")
     say("TrainJobs are left out: they need JobSets, which this cluster does not serve")
     return False
 
@@ -239,7 +240,9 @@ async def _wait_established(client: Client, definition: Object, say: Say) -> Non
         condition_text = "; ".join(
             f"{condition['type']}={condition['status']}: {condition.get('message', '')}" for condition in conditions
         )
-        raise YardError(f"the definition {name} is not served: {condition_text or 'it has no conditions'}") from None
+        raise YardError(
+            f"the definition {name} is not served: {condition_text or 'it has no conditions'}", code="UnknownKind"
+        ) from None
 
 
 def _revision(obj: Object) -> str:

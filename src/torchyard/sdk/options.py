@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from torchyard.api.errors import YardError
+from torchyard.api.suggestions import closest
 from torchyard.core.run.script_job import ScriptJob
 
 
@@ -36,13 +37,17 @@ class ScriptOptions(TypedDict, total=False):
 
 
 def script_job(script: str, arguments: tuple[str, ...], options: ScriptOptions) -> ScriptJob:
-    """The job of a script. Raises YardError for a number that is too small."""
+    """The job of a script. Raises YardError for an option that does not exist or a number that is too small."""
+    for name in options.keys() - ScriptOptions.__annotations__.keys():
+        similar = closest(name, ScriptOptions.__annotations__)
+        hint = f"did you mean {similar}?" if similar else f"the options are {', '.join(ScriptOptions.__annotations__)}"
+        raise YardError(f"{name} is not an option of scripts and functions", hint=hint, code="BadOption")
     for name, least in (("nodes", 1), ("nproc", 1), ("gpus", 0)):
         number: Any = options.get(name, least)
         if not isinstance(number, int) or number < least:
             raise YardError(f"{name}={number!r}: it must be a number of at least {least}", code="BadOption")
     elastic = options.get("elastic")
-    if elastic is not None and not 1 <= elastic[0] <= elastic[1]:
+    if elastic is not None and (len(elastic) != 2 or not 1 <= elastic[0] <= elastic[1]):
         raise YardError(f"elastic={elastic!r}: it must be (least, most)", hint="such as (1, 4)", code="BadOption")
     return ScriptJob(
         name=options.get("name", ""),

@@ -15,7 +15,9 @@ def backup(state: Path, target: Path) -> int:
     """Copy the store of a running or stopped plane; returns the saved revision."""
     source = PlaneSettings(state=state).database
     if not source.exists():
-        raise YardError(f"{state} contains no store", hint="name the plane's state directory with --state")
+        raise YardError(
+            f"{state} contains no store", hint="name the plane's state directory with --state", code="NotFound"
+        )
     copy_store(source, target)
     return verify(target)
 
@@ -39,7 +41,11 @@ def restore(state: Path, source: Path, *, replace: bool = False) -> int:
 def _replace(database: Path, source: Path, *, allowed: bool) -> int:
     """The current store is replaced only when the copy is complete, so that a full disk changes nothing."""
     if database.exists() and not allowed:
-        raise YardError(f"{database} exists", hint="add --replace; the old store is kept as store.db.before-restore-…")
+        raise YardError(
+            f"{database} exists",
+            hint="add --replace; the old store is kept as store.db.before-restore-…",
+            code="AlreadyExists",
+        )
     copy = database.with_name(f"{database.name}.restoring")
     copy.unlink(missing_ok=True)  # left by a restore that was killed
     copy_store(source, copy)

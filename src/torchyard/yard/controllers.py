@@ -147,9 +147,9 @@ def load_queue_config(file: Path | None) -> QueueSettings:
     try:
         return load_queue_settings(file.read_text())
     except OSError as error:
-        raise YardError(f"--queue-config {file}: {error.strerror}") from None
+        raise YardError(f"--queue-config {file}: {error.strerror}", code="BadOption") from None
     except YardError as error:
-        raise YardError(f"--queue-config {file}: {error.message}", hint=error.hint) from None
+        raise YardError(f"--queue-config {file}: {error.message}", hint=error.hint, code="BadOption") from None
 
 
 def _queues(deps: Dependencies) -> Part:

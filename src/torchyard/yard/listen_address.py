@@ -23,7 +23,7 @@ def resolve_listen_address(host: str) -> ListenAddress:
         infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         hint = "name an address of this machine with --host"
-        raise YardError(f"cannot listen on {host}: {error.strerror or error}", hint=hint) from error
+        raise YardError(f"cannot listen on {host}: {error.strerror or error}", hint=hint, code="BadOption") from error
     addresses = [_plain(str(info[4][0])) for info in infos]
     first = ipaddress.ip_address(addresses[0])
     if first.is_unspecified:

@@ -57,7 +57,9 @@ class StateLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, json.dumps(asdict(holder)).encode(), 0)
         except OSError as error:  # the disk is full
-            raise YardError(f"cannot write {self._path}: {error.strerror}", hint="free disk space there") from error
+            raise YardError(
+                f"cannot write {self._path}: {error.strerror}", hint="free disk space there", code="BadState"
+            ) from error
 
     def release(self) -> None:
         if self._descriptor >= 0:
@@ -83,7 +85,7 @@ def running(path: Path) -> PlaneProcess | None:
     except OSError as error:
         hint = "ask its owner, or name another state directory with --state"
         raise YardError(
-            f"cannot determine whether a plane runs on {path.parent}: {error.strerror}", hint=hint
+            f"cannot determine whether a plane runs on {path.parent}: {error.strerror}", hint=hint, code="BadState"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -374,7 +374,9 @@ class Plane:
     def _store_failed(self, error: Exception) -> None:
         """End the process: what is in memory no longer matches the disk, which is right."""
         if self._failed is not None and not self._failed.done():
-            self._failed.set_exception(YardError(f"the store failed: {describe(error)}", hint="start the plane again"))
+            self._failed.set_exception(
+                YardError(f"the store failed: {describe(error)}", hint="start the plane again", code="BadState")
+            )
 
     def _parts(self) -> bytes:
         """The parts and their states, for `yard status`."""

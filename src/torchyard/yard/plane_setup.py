@@ -42,7 +42,7 @@ def _check_names(settings: PlaneSettings) -> None:
     }
     for option, errors in problems.items():
         if errors:
-            raise YardError(f"{option}: {errors[0]}", hint="choose a name that meets this rule")
+            raise YardError(f"{option}: {errors[0]}", hint="choose a name that meets this rule", code="BadOption")
 
 
 def node_parts(settings: PlaneSettings) -> frozenset[str]:

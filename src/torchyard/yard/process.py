@@ -150,7 +150,7 @@ def _start_error(log: Path, log_size: int) -> YardError:
         hint = hint.partition("\n")[0] or f"see {log}"
         return YardError(error.removeprefix("error: "), hint=hint, code=code.partition("\n")[0] or None)
     last = lines[-1] if lines else "its log is empty"
-    return YardError(f"the plane did not start: {last}", hint=f"see {log}")
+    return YardError(f"the plane did not start: {last}", hint=f"see {log}", code="StartFailed")
 
 
 def stop(state: Path) -> int:
@@ -166,6 +166,7 @@ def stop(state: Path) -> int:
             raise YardError(
                 f"process {holder.pid} did not stop within {STOP_SECONDS:.0f} s",
                 hint=f"see {settings.log}; `kill -9 {holder.pid}` loses nothing that was acknowledged",
+                code="StopFailed",
             )
         time.sleep(0.02)
     return holder.pid

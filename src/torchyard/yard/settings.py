@@ -28,7 +28,7 @@ def _home() -> Path:
         return Path.home()
     except RuntimeError:
         hint = "set HOME, or name a state directory with --state"
-        raise YardError("this user has no home directory for the plane's state", hint=hint) from None
+        raise YardError("this user has no home directory for the plane's state", hint=hint, code="BadState") from None
 
 
 def ensure_state_directory(state: Path) -> None:
@@ -43,7 +43,9 @@ def ensure_state_directory(state: Path) -> None:
         if os.access(state, os.R_OK | os.W_OK | os.X_OK):
             return
         reason = "it is not writable"
-    raise YardError(f"{state} cannot be the state directory: {reason}", hint="name another with --state")
+    raise YardError(
+        f"{state} cannot be the state directory: {reason}", hint="name another with --state", code="BadState"
+    )
 
 
 def default_node_name() -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torchyard.kube.kubeconfig import Connection, KubeconfigError, load
+from torchyard.kube.kubeconfig import Connection, NotConfiguredError, load
 from torchyard.yard.settings import PlaneSettings, default_state
 
 
 def resolve_connection(kubeconfig: Path | None = None, context: str = "", state: Path | None = None) -> Connection:
-    """The named kubeconfig or context; else kubectl's; else the plane of this machine or of `state`."""
+    """The named kubeconfig or context; else kubectl's; else the plane of this machine or of `state`.
+
+    A kubeconfig that names a cluster and is not valid is an error: a command must not change another cluster instead.
+    """
     plane = PlaneSettings(state=(state or default_state()).absolute()).kubeconfig
     if kubeconfig is not None or context:
         return load(kubeconfig, context=context)
@@ -17,7 +20,7 @@ def resolve_connection(kubeconfig: Path | None = None, context: str = "", state:
         return load(plane)
     try:
         return load()
-    except KubeconfigError:
+    except NotConfiguredError:
         if plane.exists():
             return load(plane)
         raise

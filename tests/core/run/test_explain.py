@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from torchyard.api.objects import Object
 from torchyard.core.run.changes import changed_paths, content_diff, needs_new_pods, overlay
-from torchyard.core.run.explain import explain
+from torchyard.core.run.explain import explain, explain_record
 from torchyard.core.run.failure import first_failure
 from torchyard.core.run.image_pull import image_pull
+from torchyard.core.run.record import build_record
 from torchyard.core.run.state import default_container
 from torchyard.core.run.waiting import queue_reason
 
@@ -172,3 +174,44 @@ def test_a_job_whose_pod_pulls_an_image_says_so() -> None:
     assert explain(job, [creating], None, [PULLING])[1].startswith("a waits: pulling image pytorch/pytorch:2.9 since")
     assert len(explain(job, [creating], None, [PULLING, event("Pulled", PULLED, 9)])) == 1
     assert len(explain(job, [pod("a", status={"phase": "Running"})], None, [PULLING])) == 1
+
+
+@pytest.mark.parametrize(("code", "name"), [(139, ", SIGSEGV"), (137, ", SIGKILL"), (255, ""), (128, ""), (1, "")])
+def test_an_exit_code_names_its_signal(code: int, name: str) -> None:
+    assert str(first_failure([pod("a", status=ended("Error", code))])) == f"a, exit code {code} (Error{name})"
+
+
+def test_a_warning_is_not_repeated_and_is_shown_for_a_job_without_a_workload() -> None:
+    reason = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    condition = {"type": "PodScheduled", "status": "False", "message": reason}
+    warnings = [
+        {"type": "Warning", "reason": "FailedScheduling", "message": reason},
+        {"type": "Warning", "reason": "Unschedulable", "message": f"Error pod a condition message: {reason}"},
+        {"type": "Warning", "reason": "Other", "message": "something else"},
+    ]
+    lines = explain(
+        {"kind": "Job", "metadata": {"name": "j"}}, [pod("a", status={"conditions": [condition]})], None, warnings
+    )
+    assert lines[1:] == [f"a waits: {reason}", "Other: something else"]
+    queued = {
+        "kind": "Job",
+        "metadata": {"name": "j", "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+        "status": {"conditions": [{"type": "Suspended", "status": "True"}]},
+    }
+    assert explain(queued, [], None, warnings)[-1] == "Other: something else"
+
+
+def test_a_deleted_job_says_how_it_ended() -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "uid": "u", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"conditions": [{"type": "Failed", "status": "True", "message": "BackoffLimitExceeded"}]},
+    }
+    record = build_record(job, [pod("j-x", status=ended("Error", 3))], datetime(2026, 1, 1, tzinfo=UTC))
+    assert explain_record(record) == [
+        "Job j is deleted; it was Failed: BackoffLimitExceeded",
+        "first to fail: j-x, exit code 3 (Error) at 2026-01-01T00:00:00Z",
+        "its replicas: yard history j",
+        "its logs: yard logs j",
+    ]

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from torchyard.api.errors import YardError
-from torchyard.core.run.requirements import file_requirements, inline_requirements, project_requirements
+from torchyard.core.run.requirements import (
+    accepts_python,
+    file_requirements,
+    inline_python,
+    inline_requirements,
+    project_python,
+    project_requirements,
+)
 
 SCRIPT = """#!/usr/bin/env python
 # /// script
@@ -41,3 +48,15 @@ def test_requirements_files_and_projects_are_read() -> None:
     ]
     assert project_requirements('[project]\ndependencies = ["a", "b>1"]\n') == ["a", "b>1"]
     assert project_requirements("[tool.x]\n") == []
+
+
+def test_the_version_of_python_is_that_of_the_script_or_its_project() -> None:
+    script = "# /// script\n# requires-python = '>=3.12'\n# ///\n"
+    assert inline_python(script, "a.py") == ">=3.12"
+    assert inline_python(SCRIPT, "a.py") == ">=3.11"
+    assert inline_python("import os\n", "a.py") == ""
+    assert project_python("[project]\nrequires-python = '>=3.9,<3.12'\n") == "<3.12,>=3.9"
+    assert accepts_python(">=3.9,<3.12", "3.11.7") and not accepts_python(">=3.12", "3.11.7")
+    for value in ("'3.x'", "3", "['>=3']"):
+        with pytest.raises(YardError, match=r"requires-python of a\.py is .* not a version specifier"):
+            inline_python(script.replace("'>=3.12'", value), "a.py")

@@ -123,9 +123,9 @@ def read_token_file(path: Path) -> dict[str, User]:
     try:
         rows = list(csv.reader(io.StringIO(path.read_text())))
     except OSError as error:
-        raise YardError(f"cannot read the token file {path}: {error.strerror}") from error
+        raise YardError(f"cannot read the token file {path}: {error.strerror}", code="BadOption") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise YardError(f"cannot read the token file {path}: {error}") from error
+        raise YardError(f"cannot read the token file {path}: {error}", code="BadOption") from error
     users: dict[str, User] = {}
     for number, row in enumerate(rows, 1):
         if not row:
@@ -135,12 +135,15 @@ def read_token_file(path: Path) -> dict[str, User]:
             raise YardError(
                 f"{location}: expected at least 3 columns (token, user name, user uid), got {len(row)}",
                 hint='write each line as: token,user,uid,"group1,group2"',
+                code="BadOption",
             )
         token, name, uid = (cell.strip() for cell in row[:3])
         if not token or not name:
-            raise YardError(f"{location}: the {'user name' if token else 'token'} is empty")
+            raise YardError(f"{location}: the {'user name' if token else 'token'} is empty", code="BadOption")
         if token in users:
-            raise YardError(f"{location}: user {name!r} has the same token as user {users[token].name!r}")
+            raise YardError(
+                f"{location}: user {name!r} has the same token as user {users[token].name!r}", code="BadOption"
+            )
         groups = tuple(group.strip() for group in row[3].split(",") if group.strip()) if len(row) > 3 else ()
         users[token] = User(name, uid, groups)
     return users

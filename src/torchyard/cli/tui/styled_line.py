@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 
-from torchyard.cli.printable import mask_unprintable
+from torchyard.cli.printable import ESCAPES, mask_unprintable
 
 Span = tuple[str, str]  # text, style
 Line = list[Span]
@@ -26,15 +25,13 @@ _STYLES = {
 }
 SERIES_STYLES = ("cyan", "green", "magenta", "yellow", "blue", "red")
 _WITHOUT_COLOUR = frozenset(("", "bold", "dim", "reverse"))
-# Sequences that terminals act on, as a whole: the rest of them would be noise in the text.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[ -/]{0,2}[0-~])")
 _MAX_TEXT = 4096
 
 
 def printable(text: str) -> str:
     """The text without escape sequences; other characters that are not printable become question marks."""
     text = text[:_MAX_TEXT]
-    return text if text.isprintable() else mask_unprintable(_ESCAPES.sub("", text).expandtabs(4))
+    return text if text.isprintable() else mask_unprintable(ESCAPES.sub("", text).expandtabs(4))
 
 
 def plain(line: Line) -> str:

@@ -6,6 +6,7 @@ from torchyard.api.objects import Object
 from torchyard.core.run.failure import OOM_KILLED, first_failure
 from torchyard.core.run.image_pull import image_pull, is_creating
 from torchyard.core.run.ranks import rank_of
+from torchyard.core.run.record import RunRecord
 from torchyard.core.run.state import run_state, short_name
 from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
 
@@ -18,7 +19,7 @@ def explain(job: Object, pods: list[Object], workload: Object | None, events: li
     if state.done:
         return lines + ([] if state.succeeded else _failure(name, pods))
     if state.state == "Suspended" or (queue_name(job) and not pods):
-        return lines + _suspension(job, workload)
+        return lines + _suspension(job, workload) + ([] if workload else _warnings(events, lines))
     waiting = [(pod["metadata"]["name"], pending_reason(pod)) for pod in pods]
     lines += [f"{pod} waits: {reason}" for pod, reason in waiting if reason]
     pulls = {pod["metadata"]["name"]: image_pull(events, pod["metadata"]["name"]) for pod in pods if is_creating(pod)}
@@ -26,10 +27,22 @@ def explain(job: Object, pods: list[Object], workload: Object | None, events: li
     ending = [pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")]
     lines += [f"{pod} is terminating; the job goes on without it when its process has ended" for pod in ending]
     if not pods or len(lines) > 1:
-        lines += _warnings(events)
+        lines += _warnings(events, lines)
     if not pods and len(lines) == 1:
         lines.append("it has no pods yet, and no event says why; is its controller running? (`yard status`)")
     return lines
+
+
+def explain_record(record: RunRecord) -> list[str]:
+    """How a job that is deleted has ended."""
+    message = f": {record['message']}" if record["message"] else ""
+    lines = [f"{record['kind']} {record['name']} is deleted; it was {record['state']}{message}"]
+    failed = [replica for replica in record["replicas"] if replica["exitCode"]]
+    if failed:
+        first = min(failed, key=lambda replica: replica["finished"])
+        reason = f" ({first['reason']})" if first["reason"] else ""
+        lines.append(f"first to fail: {first['pod']}, exit code {first['exitCode']}{reason} at {first['finished']}")
+    return [*lines, f"its replicas: yard history {record['name']}", f"its logs: yard logs {record['name']}"]
 
 
 def _failure(name: str, pods: list[Object]) -> list[str]:
@@ -56,7 +69,8 @@ def _suspension(job: Object, workload: Object | None) -> list[str]:
     return [f"it waits in queue {queue}: {reason}", f"its position: yard queue position {name}"]
 
 
-def _warnings(events: list[Object]) -> list[str]:
-    """The latest warning of each reason."""
-    latest = {event.get("reason"): event.get("message") for event in events if event.get("type") == "Warning"}
-    return [f"{reason}: {message}" for reason, message in latest.items()]
+def _warnings(events: list[Object], lines: list[str]) -> list[str]:
+    """The latest warning of each reason, without those that repeat what the lines say."""
+    latest = {event.get("reason"): str(event.get("message")) for event in events if event.get("type") == "Warning"}
+    shown = "\n".join(lines)
+    return [f"{reason}: {text}" for reason, text in latest.items() if text.rpartition(" message: ")[2] not in shown]

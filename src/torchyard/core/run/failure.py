@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,9 +25,15 @@ class ContainerFailure:
     is_init: bool = False
 
     def __str__(self) -> str:
-        detail = ", ".join(part for part in (self.reason, self.message) if part)
+        killed = "" if self.reason == OOM_KILLED else signal_name(self.exit_code)
+        detail = ", ".join(part for part in (self.reason, killed, self.message) if part)
         container = f", init container {self.container}" if self.is_init else ""
         return f"{self.pod}{container}, exit code {self.exit_code}" + (f" ({detail})" if detail else "")
+
+
+def signal_name(code: int) -> str:
+    """The signal that an exit code of a shell stands for, such as SIGSEGV for 139; empty for other codes."""
+    return signal.Signals(code - 128).name if code - 128 in set(signal.Signals) else ""
 
 
 def first_failure(pods: list[Object]) -> ContainerFailure | None:

@@ -1,4 +1,4 @@
-"""The packages that a script needs: inline metadata, a lock file, requirements.txt or pyproject.toml."""
+"""The packages and the Python that a script needs: inline metadata, a lock file, requirements.txt or pyproject.toml."""
 
 from __future__ import annotations
 
@@ -14,6 +14,44 @@ _BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)
 
 def inline_requirements(script: str, name: str) -> list[str] | None:
     """The dependencies of a script's inline metadata (PEP 723); None if it has none."""
+    metadata = _inline_metadata(script, name)
+    return None if metadata is None else _strings(metadata.get("dependencies"), f"dependencies of {name}")
+
+
+def inline_python(script: str, name: str) -> str:
+    """The versions of Python that a script's inline metadata requires, such as `>=3.12`; empty if it says nothing."""
+    return _specifier((_inline_metadata(script, name) or {}).get("requires-python"), f"requires-python of {name}")
+
+
+def project_python(pyproject: str) -> str:
+    """The versions of Python that pyproject.toml requires; empty if it says nothing."""
+    project = _toml(pyproject, "pyproject.toml").get("project") or {}
+    return _specifier(project.get("requires-python"), "project.requires-python of pyproject.toml")
+
+
+def accepts_python(specifier: str, version: str) -> bool:
+    """Whether a version of Python is one of those that are required."""
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)
+
+
+def _specifier(value: Any, name: str) -> str:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if value is None:
+        return ""
+    try:
+        if not isinstance(value, str):
+            raise InvalidSpecifier
+        return str(SpecifierSet(value))
+    except InvalidSpecifier:
+        raise YardError(
+            f"{name} is {value!r}, which is not a version specifier", hint="write for example >=3.11", code="BadScript"
+        ) from None
+
+
+def _inline_metadata(script: str, name: str) -> dict[str, Any] | None:
     blocks = [match for match in _BLOCK.finditer(script) if match["type"] == "script"]
     if len(blocks) > 1:
         raise YardError(
@@ -23,7 +61,7 @@ def inline_requirements(script: str, name: str) -> list[str] | None:
         return None
     lines = blocks[0]["content"].splitlines(keepends=True)
     text = "".join(line[2:] if line.startswith("# ") else line[1:] for line in lines)
-    return _strings(_toml(text, f"the metadata of {name}").get("dependencies"), f"dependencies of {name}")
+    return _toml(text, f"the metadata of {name}")
 
 
 def project_requirements(pyproject: str) -> list[str]:

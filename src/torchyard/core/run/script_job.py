@@ -7,6 +7,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 
+from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.queue.names import PRIORITY, QUEUE_NAME
@@ -68,6 +69,14 @@ class ScriptJob:
     priority: str = ""
     elastic: tuple[int, int] | None = None
     packages: str = ""
+
+    def __post_init__(self) -> None:
+        if self.priority and not self.queue:
+            raise YardError(
+                f"priority {self.priority}: a WorkloadPriorityClass has no effect on a job without a queue",
+                hint="name the queue too, such as --queue default",
+                code="BadOption",
+            )
 
 
 def workspace_name(job: str, part: int = 0) -> str:
