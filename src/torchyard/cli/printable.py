@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# Sequences that terminals act on, as a whole: the rest of them would be noise in the text.
-ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[ -/]{0,2}[0-~])")
+from torchyard.core.run.escapes import ESCAPE_SEQUENCE
+
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _RESET = "\x1b[0m"
 
@@ -22,7 +22,7 @@ def log_text(text: str, *, colours: bool = True) -> str:
     if text.isprintable():
         return text
     parts, end, is_coloured = [], 0, False
-    for escape in ESCAPES.finditer(text):
+    for escape in ESCAPE_SEQUENCE.finditer(text):
         parts.append(_mask_line(text[end : escape.start()]))
         if colours and _COLOUR.fullmatch(escape[0]):
             parts.append(escape[0])

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 
-from torchyard.cli.printable import ESCAPES, mask_unprintable
+from torchyard.cli.printable import mask_unprintable
+from torchyard.core.run.escapes import without_escapes
 
 Span = tuple[str, str]  # text, style
 Line = list[Span]
@@ -31,7 +32,7 @@ _MAX_TEXT = 4096
 def printable(text: str) -> str:
     """The text without escape sequences; other characters that are not printable become question marks."""
     text = text[:_MAX_TEXT]
-    return text if text.isprintable() else mask_unprintable(ESCAPES.sub("", text).expandtabs(4))
+    return text if text.isprintable() else mask_unprintable(without_escapes(text).expandtabs(4))
 
 
 def plain(line: Line) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-_SEQUENCE = re.compile(
+ESCAPE_SEQUENCE = re.compile(
     r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colors, cursor, erase
     r"|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)"  # OSC: titles, links
-    r"|[@-Z\\^_])"
+    r"|[ -/]{0,2}[0-~])"
 )
 
 
 def without_escapes(text: str) -> str:
-    return _SEQUENCE.sub("", text) if "\x1b" in text else text
+    return ESCAPE_SEQUENCE.sub("", text) if "\x1b" in text else text
