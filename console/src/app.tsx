@@ -58,7 +58,7 @@ export function App(): JSX.Element {
           </>
         ) : (
           <>
-            <p class="notice failed" role="alert">The server does not respond: {status.failed}</p>
+            <p class="notice failed" role="alert">{status.failed}</p>
             <button onClick={() => location.reload()}>Try again</button>
           </>
         )}

@@ -11,7 +11,7 @@ export function parseRoute(hash: string): Route {
   return { path: path.split('/').filter(Boolean).map(decode), query: new URLSearchParams(query) };
 }
 
-function decode(part: string): string {
+export function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -26,8 +26,9 @@ export function link(path: string[], query: Record<string, string | undefined> =
   return `#/${path.map(encodeURIComponent).join('/')}${text ? `?${text}` : ''}`;
 }
 
+/** Keeps the namespace that the pages show, for the way back. */
 export const jobLink = (job: { namespace: string; resource: string; name: string }, tab = ''): string =>
-  link(['job', job.namespace, job.resource, job.name], { tab });
+  link(['job', job.namespace, job.resource, job.name], { tab, ns: parseRoute(globalThis.location?.hash ?? '').query.get('ns') ?? undefined });
 
 export function go(target: string): void {
   location.hash = target;

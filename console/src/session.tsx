@@ -8,6 +8,8 @@ export interface Session {
   context: string;
   plane: boolean;
   version: string;
+  /** What to show to those who may not list namespaces. */
+  namespace: string;
 }
 
 export interface View {
@@ -16,7 +18,7 @@ export interface View {
 }
 
 export const ViewContext = createContext<View>({
-  session: { user: '', groups: [], context: '', plane: false, version: '' },
+  session: { user: '', groups: [], context: '', plane: false, version: '', namespace: '' },
   namespace: '',
 });
 

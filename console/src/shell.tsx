@@ -1,5 +1,5 @@
 // What surrounds every page: navigation, the namespace, the theme, help.
-import type { ComponentType, JSX } from 'preact';
+import { Component, type ComponentChildren, type ComponentType, type JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { NAMESPACES } from './api/kinds';
 import type { KubeObject } from './api/objects';
@@ -34,16 +34,16 @@ function useLazyPage(name: string): Page | string {
   const [, draw] = useState(0);
   const [failed, setFailed] = useState('');
   useEffect(() => {
-    const load = LAZY[name];
+    const load = Object.hasOwn(LAZY, name) ? LAZY[name] : undefined;
     if (loaded.has(name) || !load) return;
     load()
       .then((page) => {
         loaded.set(name, page);
         draw((turn) => turn + 1);
       })
-      .catch(() => setFailed('This page could not be loaded; reload the console.'));
+      .catch(() => setFailed('This page could not be loaded: the server of the console does not respond, or is of another version. Check that it runs, and reload the console.'));
   }, [name]);
-  return loaded.get(name) ?? (name in LAZY ? failed || 'Loading…' : `There is no page ${name}.`);
+  return loaded.get(name) ?? (Object.hasOwn(LAZY, name) ? failed || 'Loading…' : `There is no page ${name}.`);
 }
 
 export function Shell({ session }: { session: Session }): JSX.Element {
@@ -88,7 +88,7 @@ export function Shell({ session }: { session: Session }): JSX.Element {
             <ThemeSwitch />
             <button class="plain" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => setHelp(true)}>?</button>
           </header>
-          {typeof Current === 'string' ? <main class="content"><p class="empty" role="status">{Current}</p></main> : <Current route={route} />}
+          {typeof Current === 'string' ? <main class="content"><p class="empty" role="status">{Current}</p></main> : <Boundary key={route.path.join('/')}><Current route={route} /></Boundary>}
         </div>
       </div>
       {help && <Help onClose={() => setHelp(false)} />}
@@ -97,21 +97,44 @@ export function Shell({ session }: { session: Session }): JSX.Element {
   );
 }
 
+/** A defect of one page leaves the navigation, and says what failed. */
+class Boundary extends Component<{ children: ComponentChildren }, { failure: string }> {
+  override state = { failure: '' };
+
+  static override getDerivedStateFromError(error: unknown): { failure: string } {
+    return { failure: String(error) };
+  }
+
+  override render(): ComponentChildren {
+    if (!this.state.failure) return this.props.children;
+    return (
+      <main class="content">
+        <p class="notice failed" role="alert">This page failed: {this.state.failure}. Reload it; if it fails again, this is a defect of the console.</p>
+        <button onClick={() => this.setState({ failure: '' })}>Try again</button>
+      </main>
+    );
+  }
+}
+
 const title = (page: string): string => page[0]?.toUpperCase() + page.slice(1);
 const nameOf = (object: KubeObject): string => object.metadata.name;
 
 function NamespaceChoice(): JSX.Element {
-  const { namespace } = useView();
+  const { namespace, session } = useView();
   const namespaces = useCollection(NAMESPACES, nameOf);
   const names = [...namespaces.items.values()].sort();
   if (namespace && !names.includes(namespace)) names.unshift(namespace);
   const choose = (value: string): void => setQuery({ ns: value || undefined });
+  const isForbidden = namespaces.error?.status === 403;
+  useEffect(() => {
+    if (isForbidden && !namespace && session.namespace) choose(session.namespace);
+  }, [isForbidden]);
   // A user who may not list namespaces writes one.
-  if (namespaces.error?.status === 403) {
+  if (isForbidden) {
     return (
       <label>
         <span class="muted">Namespace</span>
-        <input type="text" value={namespace} onChange={(event) => choose(event.currentTarget.value.trim())} />
+        <input type="text" placeholder="all" value={namespace} onChange={(event) => choose(event.currentTarget.value.trim())} />
       </label>
     );
   }

@@ -1,13 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import type { KubeObject } from '../src/api/objects';
 import { align, toSteps } from '../src/model/curves';
-import { arrange, type ListQuery } from '../src/model/job_list';
+import { arrange, type ListQuery, readSort } from '../src/model/job_list';
 import { type JobRow, toJobRow } from '../src/model/job_row';
 import { bytes, parseQuantity, short } from '../src/model/quantity';
 import { newName, renamed } from '../src/model/rerun';
 import { runState } from '../src/model/state';
 import { duration } from '../src/model/time';
 import { toYaml } from '../src/model/yaml';
+import { inOrder, quotaUse, toQueued } from '../src/model/queue';
+import { differences } from '../src/model/program';
+import { readRuns, titlesOf } from '../src/model/runs';
 import { link, parseRoute } from '../src/router';
 
 const job = (kind: string, status: object, more: object = {}): KubeObject => ({
@@ -25,6 +28,8 @@ describe('states', () => {
     ['TrainJob', { conditions: [{ type: 'Complete', status: 'True' }] }, 'Complete', 'succeeded'],
     ['JobSet', { conditions: [{ type: 'Completed', status: 'True' }] }, 'Completed', 'succeeded'],
     ['Job', { active: 2, ready: 0 }, 'Pending', 'waiting'],
+    ['JobSet', { replicatedJobsStatus: [{ name: 'w', active: 1, ready: 0 }] }, 'Pending', 'waiting'],
+    ['JobSet', { replicatedJobsStatus: [{ name: 'w', ready: 1 }] }, 'Running', 'running'],
     ['Job', { conditions: [{ type: 'Suspended', status: 'True' }] }, 'Suspended', 'waiting'],
     ['Pod', { phase: 'Failed' }, 'Failed', 'failed'],
   ])('%s %j', (kind, status, word, phase) => expect(runState(job(kind, status))).toMatchObject({ word, phase }));
@@ -55,6 +60,64 @@ describe('the list of jobs', () => {
   });
 });
 
+describe('replicas', () => {
+  const counts = (of: KubeObject): string => `${toJobRow(of)?.ready}/${toJobRow(of)?.replicas}`;
+  it('counts nodes of TrainJobs and pods of JobSets, whose status counts Jobs', () => {
+    expect(counts(job('TrainJob', { jobsStatus: [{ name: 'node', ready: 1 }] }, { spec: { trainer: { numNodes: 4 } } }))).toBe('4/4');
+    expect(counts(job('TrainJob', { jobsStatus: [{ name: 'initializer', ready: 0 }, { name: 'node', ready: 0 }] }, { spec: { trainer: { numNodes: 4 } } }))).toBe('0/4');
+    const replicatedJobs = [{ name: 'driver', template: { spec: {} } }, { name: 'w', replicas: 2, template: { spec: { parallelism: 3, completions: 3 } } }];
+    expect(counts(job('JobSet', { replicatedJobsStatus: [{ name: 'w', ready: 1 }, { name: 'driver', succeeded: 1 }] }, { spec: { replicatedJobs } }))).toBe('4/7');
+  });
+  it('reads a replica type without a value', () => expect(counts(job('PyTorchJob', { replicaStatuses: { Master: null } }, { spec: { pytorchReplicaSpecs: { Master: null, Worker: { replicas: 2 } } } }))).toBe('0/3'));
+});
+
+it('takes only columns that exist from a link', () => {
+  expect(readSort('-name')).toEqual({ sort: 'name', descending: true });
+  for (const text of ['', 'constructor', '--name', '__proto__', '-']) expect(readSort(text)).toEqual({ sort: 'created', descending: true });
+  expect(names([row('a')], { group: 'constructor' })).toEqual(['[no constructor]', 'a']);
+  expect(readRuns('n/jobs.batch/%E0%A4%A,n/jobs.batch/a,n/jobs.batch/a').map((run) => run.name)).toEqual(['%E0%A4%A', 'a']);
+});
+
+describe('comparisons', () => {
+  const container = (args: string[], more: object = {}) => ({ name: 'pytorch', image: 'i', args, ...more });
+  const pytorch = (master: object, worker?: object, replicas = 1): KubeObject =>
+    job('PyTorchJob', {}, { spec: { pytorchReplicaSpecs: { Master: { template: { spec: { containers: [master] } } }, ...(worker ? { Worker: { replicas, template: { spec: { containers: [worker] } } } } : {}) } } });
+  const named = (...jobs: KubeObject[]): string[] => differences(jobs).map(({ name, values }) => `${name} ${values.map((value) => value ?? '-').join('|')}`);
+  it('finds what only workers differ in, and their number', () => {
+    const same = container(['--lr', '1']);
+    expect(named(pytorch(same, container(['--lr', '1'])), pytorch(same, container(['--lr', '2']), 3))).toEqual(['Worker: replicas 1|3', 'Worker: --lr 1|2']);
+    expect(named(pytorch(same, same), pytorch(same, container([])))).toEqual(['Worker: --lr 1|-']);
+    expect(named(pytorch(same), pytorch(same, same))).toEqual(['Worker: replicas -|1']);
+    expect(named(pytorch(same, same), pytorch(container(['--lr', '2']), container(['--lr', '2'])))).toEqual(['--lr 1|2']);
+  });
+  it('keeps every value of a repeated option, requests apart from limits, and references', () => {
+    expect(named(pytorch(container(['--data', 'a', '--data', 'b'])), pytorch(container(['--data', 'c', '--data', 'b'])))).toEqual(['--data a b|c b']);
+    const limited = (memory: string) => container([], { resources: { requests: { memory: '1Gi' }, limits: { memory } } });
+    expect(named(pytorch(limited('1Gi')), pytorch(limited('2Gi')))).toEqual(['limits memory 1Gi|2Gi']);
+    const secret = (key: string) => container([], { env: [{ name: 'KEY', valueFrom: { secretKeyRef: { name: 's', key } } }] });
+    expect(named(pytorch(secret('a')), pytorch(secret('b')))).toHaveLength(1);
+  });
+  it('tells jobs of one name apart', () => {
+    expect(titlesOf(readRuns('a/jobs.batch/x,b/jobs.batch/x'))).toEqual(['a/x', 'b/x']);
+    expect(titlesOf(readRuns('a/jobs.batch/x,a/pods/x'))).toEqual(['Job a/x', 'Pod a/x']);
+  });
+});
+
+describe('queues', () => {
+  it('names the flavor of a resource that several flavors have', () => {
+    const flavor = (name: string) => ({ name, resources: [{ name: 'cpu', nominalQuota: 1 }] });
+    const labels = (...flavors: object[]): string[] => quotaUse(job('ClusterQueue', {}, { spec: { resourceGroups: [{ flavors }] } })).map((each) => each.label);
+    expect(labels(flavor('spot'), flavor('on-demand'))).toEqual(['cpu (spot)', 'cpu (on-demand)']);
+    expect(labels(flavor('spot'))).toEqual(['cpu']);
+  });
+  it('waits in the order that the queue says', () => {
+    const workload = (name: string) => toQueued({ metadata: { name, namespace: 'n', uid: name, creationTimestamp: `2026-01-01T00:00:0${name}Z` }, spec: {} }, () => '');
+    const both = [workload('1'), workload('2'), workload('3')];
+    expect(inOrder(both).map((each) => each.job)).toEqual(['1', '2', '3']);
+    expect(inOrder(both, new Map([['n/3', 0], ['n/1', 1]])).map((each) => each.job)).toEqual(['3', '1', '2']);
+  });
+});
+
 describe('texts', () => {
   it('writes durations as kubectl does', () => expect([5e3, 187e3, 7500e3, 356400e3].map(duration)).toEqual(['5s', '3m07s', '2h05m', '4d03h']));
   it('reads quantities', () => expect(['500m', '2Gi', '8Ki', '1500000n', '1e3', 'x'].map(parseQuantity)).toEqual([0.5, 2 ** 31, 8192, 0.0015, 1000, NaN]));
@@ -64,6 +127,10 @@ describe('texts', () => {
 it('writes YAML that means the same', () => {
   const text = toYaml({ a: 'yes', b: [1, { c: 'x: y', d: [] }], e: 'one\ntwo\n', f: '', g: null, h: ['- x'], i: { 'k.io/x': 'true' } });
   expect(text).toBe('a: "yes"\nb:\n- 1\n- c: "x: y"\n  d: []\ne: |\n  one\n  two\nf: ""\ng: null\nh:\n- "- x"\ni:\n  k.io/x: "true"\n');
+});
+
+it('quotes text that YAML would read as a number, and characters that it does not allow', () => {
+  expect(toYaml({ a: '.5', b: '.5e3', c: '.hidden', d: 'one\u0007\ntwo', e: 'a\u2028b\u0085c' })).toBe('a: ".5"\nb: ".5e3"\nc: .hidden\nd: "one\\u0007\\ntwo"\ne: "a\\u2028b\\u0085c"\n');
 });
 
 it('makes a manifest for another run', () => {

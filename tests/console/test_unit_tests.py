@@ -18,3 +18,13 @@ def test_the_pages_pass_their_unit_tests_and_type_checks() -> None:
             [npm, "run", "--silent", script], cwd=ROOT / "console", capture_output=True, text=True, check=False
         )
         assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_first_screen_is_within_its_budget() -> None:
+    """`make test` goes on without the pages where they cannot be built, so the budget is checked here too."""
+    node = shutil.which("node")
+    if node is None or not (ROOT / "src/torchyard/console/static/index.html").is_file():
+        pytest.skip("Node.js or the built pages are missing: run `make console` (Node.js 20)")
+    result = subprocess.run([node, str(ROOT / "console/build/size.mjs")], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "first screen:" in result.stdout

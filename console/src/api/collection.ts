@@ -38,6 +38,8 @@ export class Collection<T> {
   absent = false;
   error: ApiError | undefined;
 
+  /** Objects that have another form than their kind, with what was wrong. */
+  private readonly unreadable = new Map<string, string>();
   private readonly listeners = new Set<() => void>();
   private controller: AbortController | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -89,7 +91,7 @@ export class Collection<T> {
   }
 
   private failed(error: unknown, backoff: number): number {
-    if (error instanceof ApiError) {
+    if (error instanceof ApiError && error.status) {
       if (error.status === 410) {
         this.resourceVersion = '';
         return 0;
@@ -127,21 +129,22 @@ export class Collection<T> {
       this.resourceVersion = page.metadata.resourceVersion ?? '';
       this.notify();
     } while (next);
-    for (const key of [...this.items.keys()]) if (!seen.has(key)) this.items.delete(key);
+    for (const key of [...this.items.keys(), ...this.unreadable.keys()]) if (!seen.has(key)) this.forget(key);
     this.loaded = true;
     this.absent = false;
-    this.error = undefined;
+    this.error = this.unreadableError();
     this.notify();
   }
 
   private async watch(signal: AbortSignal): Promise<void> {
     const query = this.query({ watch: '1', allowWatchBookmarks: 'true', resourceVersion: this.resourceVersion });
     if (this.error) {
-      this.error = undefined;
+      this.error = this.unreadableError();
       this.notify();
     }
     for await (const pieces of streams.open(query.slice('k8s'.length), signal)) {
       for (const piece of pieces) this.apply(piece.event as WatchEvent);
+      this.error = this.unreadableError();
       this.notify();
     }
   }
@@ -152,8 +155,19 @@ export class Collection<T> {
     }
     this.resourceVersion = event.object.metadata.resourceVersion ?? this.resourceVersion;
     if (event.type === 'BOOKMARK') return;
-    if (event.type === 'DELETED') this.items.delete(keyOf(event.object));
+    if (event.type === 'DELETED') this.forget(keyOf(event.object));
     else this.put(event.object);
+  }
+
+  private forget(key: string): void {
+    this.items.delete(key);
+    this.unreadable.delete(key);
+  }
+
+  private unreadableError(): ApiError | undefined {
+    const [first] = this.unreadable;
+    if (!first) return undefined;
+    return new ApiError(0, 'Unreadable', `${this.resource.kind} ${first[0]} cannot be shown (${first[1]})${this.unreadable.size > 1 ? `, nor ${this.unreadable.size - 1} others` : ''}`);
   }
 
   private put(object: KubeObject): void {
@@ -162,7 +176,13 @@ export class Collection<T> {
     object.apiVersion ??= this.resource.group
       ? `${this.resource.group}/${this.resource.version}`
       : this.resource.version;
-    const row = this.map(object);
+    let row: T | undefined;
+    try {
+      row = this.map(object);
+      this.unreadable.delete(keyOf(object));
+    } catch (error) {
+      this.unreadable.set(keyOf(object), String(error)); // one odd object must not hide all others
+    }
     if (row === undefined) this.items.delete(keyOf(object));
     else this.items.set(keyOf(object), row);
   }

@@ -40,9 +40,14 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
   throw await toError(response);
 }
 
-function request(path: string, init: RequestInit, proof: string): Promise<Response> {
+async function request(path: string, init: RequestInit, proof: string): Promise<Response> {
   const headers = { ...HEADER, ...(proof ? { [PROOF]: proof } : {}), ...(init.headers as Record<string, string> | undefined) };
-  return fetch(path, { ...init, headers, credentials: 'same-origin', cache: 'no-store' });
+  try {
+    return await fetch(path, { ...init, headers, credentials: 'same-origin', cache: 'no-store' });
+  } catch (error) {
+    if (isAbort(error)) throw error;
+    throw new ApiError(0, 'Unreachable', 'The server of the console does not respond.');
+  }
 }
 
 export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {

@@ -74,7 +74,7 @@ export interface Container {
   image?: string;
   command?: string[];
   args?: string[];
-  env?: { name: string; value?: string }[];
+  env?: { name: string; value?: string; valueFrom?: Fields }[];
   resources?: { limits?: Record<string, string>; requests?: Record<string, string> };
 }
 

@@ -55,7 +55,7 @@ export function useGet<T>(path: string, period = 0): Answer<T> {
         setState({ path, value });
       } catch (error) {
         if (isAbort(error)) return;
-        const failure = error instanceof ApiError ? error : new ApiError(0, 'Unreachable', String(error));
+        const failure = error instanceof ApiError ? error : new ApiError(0, 'Unreadable', `The answer of the server cannot be read: ${String(error)}`);
         setState((before) => ({ ...(before.path === path ? before : { path }), error: failure }));
         if (failure.status === 404 || failure.status === 403) return;
       }

@@ -18,13 +18,15 @@ export interface KubeEvent extends KubeObject {
 export const lastSeen = (event: KubeEvent): string =>
   event.lastTimestamp || event.eventTime || event.metadata.creationTimestamp;
 
-export function explain(job: KubeObject, pods: Pod[], workload: KubeObject | undefined, events: KubeEvent[]): string[] {
+/** `listed` is undefined if the pods could not be read: nothing is concluded from their absence then. */
+export function explain(job: KubeObject, listed: Pod[] | undefined, workload: KubeObject | undefined, events: KubeEvent[]): string[] {
   const state = runState(job);
+  const pods = listed ?? [];
   const name = job.metadata.name;
   const headline = `${job.kind} ${name} is ${state.word}`;
   const says = state.message && !repeats(state.message, headline) ? `: ${state.message}` : '';
   const lines = [`${headline}${says}`];
-  if (state.done) return state.phase === 'succeeded' ? lines : [...lines, ...failureLines(pods)];
+  if (state.done) return state.phase === 'succeeded' ? lines : [...lines, ...(listed ? failureLines(listed) : [])];
   const queue = job.metadata.labels?.[QUEUE_LABEL] ?? '';
   if (state.word === 'Suspended' || (queue && !pods.length)) return [...lines, ...suspension(queue, workload)];
   for (const pod of pods) {
@@ -35,7 +37,7 @@ export function explain(job: KubeObject, pods: Pod[], workload: KubeObject | und
     if (pod.metadata.deletionTimestamp) lines.push(`${pod.metadata.name} is terminating; the job goes on without it when its process has ended`);
   }
   if (!pods.length || lines.length > 1) lines.push(...warnings(events));
-  if (!pods.length && lines.length === 1) lines.push('it has no pods yet, and no event says why; is its controller running?');
+  if (listed && !pods.length && lines.length === 1) lines.push('it has no pods yet, and no event says why; is its controller running?');
   return lines;
 }
 

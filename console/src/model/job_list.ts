@@ -3,6 +3,14 @@ import type { JobRow } from './job_row';
 
 export type SortKey = 'name' | 'namespace' | 'kind' | 'state' | 'queue' | 'created' | 'duration' | 'replicas' | 'progress';
 
+const SORT_KEYS: readonly string[] = ['name', 'namespace', 'kind', 'state', 'queue', 'created', 'duration', 'replicas', 'progress'] satisfies SortKey[];
+
+/** The sort key and direction of a link, such as `-created`; the newest first if it names no column. */
+export function readSort(text: string): { sort: SortKey; descending: boolean } {
+  const name = text.replace(/^-/, '');
+  return SORT_KEYS.includes(name) ? { sort: name as SortKey, descending: text.startsWith('-') } : { sort: 'created', descending: true };
+}
+
 export interface ListQuery {
   text: string;
   kinds: string[];
@@ -63,7 +71,7 @@ export function comparator(sort: SortKey, descending: boolean, now: number): (a:
 /** The value that groups a row: a label's, or a column's. */
 export function groupOf(row: JobRow, group: string): string {
   if (group === 'kind' || group === 'namespace' || group === 'queue' || group === 'state') return row[group] || `no ${group}`;
-  return row.labels[group] ?? `no ${group}`;
+  return (Object.hasOwn(row.labels, group) ? row.labels[group] : undefined) ?? `no ${group}`;
 }
 
 export function arrange(rows: Iterable<JobRow>, query: ListQuery, now: number): { lines: Line[]; count: number } {

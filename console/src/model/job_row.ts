@@ -86,16 +86,23 @@ function replicaCounts(object: KubeObject): Counts {
     case 'PyTorchJob': {
       const wanted = Object.values((spec.pytorchReplicaSpecs ?? {}) as Record<string, { replicas?: number }>);
       const active = Object.values((status.replicaStatuses ?? {}) as Record<string, { active?: number; succeeded?: number }>);
-      return { total: total(wanted.map((each) => each.replicas ?? 1)), ready: total(active.map((each) => (each.active ?? 0) + (each.succeeded ?? 0))) };
+      return { total: total(wanted.map((each) => each?.replicas ?? 1)), ready: total(active.map((each) => (each?.active ?? 0) + (each?.succeeded ?? 0))) };
     }
     case 'TrainJob': {
-      const jobs = (status.jobsStatus ?? []) as { ready?: number; succeeded?: number }[];
-      return { total: spec.trainer?.numNodes ?? Math.max(1, jobs.length), ready: total(jobs.map((each) => (each.ready ?? 0) + (each.succeeded ?? 0))) };
+      // Its status counts Jobs, and all nodes are one Job.
+      const jobs = (status.jobsStatus ?? []) as JobCounts[];
+      const nodes = spec.trainer?.numNodes ?? 1;
+      return { total: nodes, ready: jobs.some((each) => readyJobs(each)) ? nodes : 0 };
     }
     case 'JobSet': {
-      const wanted = (spec.replicatedJobs ?? []) as { replicas?: number; template?: { spec?: { parallelism?: number } } }[];
-      const jobs = (status.replicatedJobsStatus ?? []) as { ready?: number; succeeded?: number }[];
-      return { total: total(wanted.map((each) => each.replicas ?? 1)), ready: total(jobs.map((each) => (each.ready ?? 0) + (each.succeeded ?? 0))) };
+      // Its status counts Jobs, not their pods.
+      const counts = new Map(((status.replicatedJobsStatus ?? []) as JobCounts[]).map((each) => [each.name, readyJobs(each)]));
+      const wanted = (spec.replicatedJobs ?? []) as { name?: string; replicas?: number; template?: { spec?: ParallelSpec } }[];
+      const pods = wanted.map((each) => parallelPods(each.template?.spec ?? {}));
+      return {
+        total: total(wanted.map((each, index) => (each.replicas ?? 1) * (pods[index] ?? 1))),
+        ready: total(wanted.map((each, index) => (counts.get(each.name) ?? 0) * (pods[index] ?? 1))),
+      };
     }
     case 'Job':
       return { total: spec.completions ?? spec.parallelism ?? 1, ready: (status.ready ?? 0) + (status.succeeded ?? 0) };
@@ -103,6 +110,21 @@ function replicaCounts(object: KubeObject): Counts {
       return { total: 1, ready: ['Running', 'Succeeded'].includes(status.phase as string) ? 1 : 0 };
   }
 }
+
+interface JobCounts {
+  name?: string;
+  ready?: number;
+  succeeded?: number;
+}
+
+interface ParallelSpec {
+  parallelism?: number;
+  completions?: number;
+}
+
+const readyJobs = (counts: JobCounts): number => (counts.ready ?? 0) + (counts.succeeded ?? 0);
+
+const parallelPods = (spec: ParallelSpec): number => Math.min(spec.parallelism ?? 1, spec.completions ?? spec.parallelism ?? 1);
 
 const total = (numbers: number[]): number => numbers.reduce((sum, each) => sum + each, 0);
 

@@ -34,6 +34,9 @@ export function short(value: number): string {
   return String(Number(value.toPrecision(4)));
 }
 
+/** Cores in use: thousandths are noise above one. */
+export const cores = (value: number): string => (Number.isFinite(value) ? String(Number(value.toFixed(value < 1 ? 3 : 2))) : '–');
+
 const isBytes = (resource: string): boolean => /memory|storage|hugepages/.test(resource);
 
 /** An amount of a resource in its own unit. */

@@ -7,6 +7,8 @@ import { toMs } from './time';
 export interface QuotaUse {
   flavor: string;
   resource: string;
+  /** The resource, with its flavor if it has several. */
+  label: string;
   used: number;
   quota: number;
   borrowed: number;
@@ -24,11 +26,11 @@ export function quotaUse(queue: KubeObject): QuotaUse[] {
     for (const flavor of group.flavors ?? []) {
       for (const each of flavor.resources ?? []) {
         const use = used.get(`${flavor.name}/${each.name}`);
-        rows.push({ flavor: flavor.name, resource: each.name, quota: parseQuantity(each.nominalQuota) || 0, used: use?.total ?? 0, borrowed: use?.borrowed ?? 0 });
+        rows.push({ flavor: flavor.name, resource: each.name, label: each.name, quota: parseQuantity(each.nominalQuota) || 0, used: use?.total ?? 0, borrowed: use?.borrowed ?? 0 });
       }
     }
   }
-  return rows;
+  return rows.map((row) => ({ ...row, label: rows.filter((other) => other.resource === row.resource).length > 1 ? `${row.resource} (${row.flavor})` : row.resource }));
 }
 
 export interface QueuedWorkload {
@@ -63,14 +65,19 @@ export function toQueued(workload: KubeObject, clusterQueueOf: (namespace: strin
   };
 }
 
-/** The order in which a ClusterQueue considers its workloads: priority, then age. */
-export const inOrder = (workloads: QueuedWorkload[]): QueuedWorkload[] =>
-  [...workloads].sort((a, b) => b.priority - a.priority || a.created - b.created || (a.job < b.job ? -1 : 1));
+const NO_POSITION = Number.MAX_SAFE_INTEGER;
+
+/** The order in which a ClusterQueue considers its workloads: as the queue says, if it does; else priority, then age. */
+export const inOrder = (workloads: QueuedWorkload[], positions: ReadonlyMap<string, number> = new Map()): QueuedWorkload[] =>
+  [...workloads].sort((a, b) => position(a, positions) - position(b, positions) || b.priority - a.priority || a.created - b.created || (a.job < b.job ? -1 : 1));
+
+const position = (workload: QueuedWorkload, positions: ReadonlyMap<string, number>): number =>
+  positions.get(`${workload.object.metadata.namespace}/${workload.object.metadata.name}`) ?? NO_POSITION;
 
 const MIN_FINISHED = 3;
 
 /** Seconds until each pending workload starts, if those before it run as long as the finished ones did. */
-export function estimates(workloads: QueuedWorkload[], now: number): Map<string, number> {
+export function estimates(workloads: QueuedWorkload[], now: number, positions: ReadonlyMap<string, number> = new Map()): Map<string, number> {
   const times = workloads.filter((each) => each.state === 'Finished').map(runTime).filter((time) => time !== undefined);
   const result = new Map<string, number>();
   if (times.length < MIN_FINISHED) return result;
@@ -78,7 +85,7 @@ export function estimates(workloads: QueuedWorkload[], now: number): Map<string,
   const running = workloads.filter((each) => each.state === 'Admitted');
   const ends = running.map((each) => Math.max(0, mean - (now - (each.since ?? now)) / 1000));
   if (!ends.length) ends.push(0);
-  for (const each of inOrder(workloads.filter((other) => other.state === 'Pending'))) {
+  for (const each of inOrder(workloads.filter((other) => other.state === 'Pending'), positions)) {
     ends.sort((a, b) => a - b);
     const start = ends[0] as number;
     result.set(each.object.metadata.uid, start);

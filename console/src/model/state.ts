@@ -45,9 +45,7 @@ function progressOf(object: KubeObject, conditions: Condition[]): RunState | und
     case 'TrainJob':
       return (status.jobsStatus ?? []).some((each: { ready?: number }) => each.ready) ? running() : undefined;
     case 'JobSet':
-      return (status.replicatedJobsStatus ?? []).some((each: { ready?: number; active?: number }) => each.ready || each.active)
-        ? running()
-        : undefined;
+      return (status.replicatedJobsStatus ?? []).some((each: { ready?: number }) => each.ready) ? running() : undefined;
     case 'Job': {
       // `active` counts the pods that wait to start too.
       const ending = conditions.some((one) => one.type === 'SuccessCriteriaMet' || one.type === 'FailureTarget');

@@ -18,5 +18,7 @@ export function duration(ms: number): string {
 const clockFormat = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const dateFormat = new Intl.DateTimeFormat('en-GB', { day: '2-digit', month: 'short', year: 'numeric' });
 
+/** With milliseconds, for lines of a log. */
+export const preciseClock = (ms: number): string => `${clockFormat.format(ms)}.${String(Math.floor(ms) % 1000).padStart(3, '0')}`;
 export const clock = (ms: number): string => clockFormat.format(ms);
 export const dateTime = (ms: number): string => `${dateFormat.format(ms)}, ${clock(ms)}`;

@@ -6,11 +6,17 @@ const SPECIAL = /^(?:y|n|yes|no|true|false|on|off|null|nan|\.nan|[-+]?\.?inf|~)$
 
 function scalar(value: string | number | boolean | null): string {
   if (typeof value !== 'string') return String(value);
-  if (PLAIN.test(value) && !SPECIAL.test(value) && !value.endsWith(' ')) return value;
-  return JSON.stringify(value); // JSON strings are YAML strings
+  if (PLAIN.test(value) && !SPECIAL.test(value) && !/^\.\d/.test(value) && !value.endsWith(' ')) return value;
+  return JSON.stringify(value).replace(UNSAFE, escaped); // JSON strings are YAML strings, but for these characters
 }
 
-const isBlock = (text: string): boolean => text.includes('\n') && !/[^\S\n]\n|\r|\t|^\s/.test(text) && /[\x20-\x7e]/.test(text);
+// Control characters, and line breaks that YAML has and JSON does not.
+const UNSAFE = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
+const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+
+// eslint-disable-next-line no-control-regex
+const UNPRINTABLE = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\ufeff]/;
+const isBlock = (text: string): boolean => text.includes('\n') && !/[^\S\n]\n|^\s/.test(text) && !UNPRINTABLE.test(text) && /[\x20-\x7e]/.test(text);
 
 function block(text: string, indent: string): string {
   const chomp = text.endsWith('\n\n') ? '+' : text.endsWith('\n') ? '' : '-';

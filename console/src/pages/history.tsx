@@ -8,7 +8,7 @@ import type { Phase } from '../model/state';
 import { toYaml } from '../model/yaml';
 import { jobLink } from '../router';
 import { useView } from '../session';
-import { Dialog, Empty, Failure, State } from '../ui/parts';
+import { Dialog, Empty, Failure, Rest, State } from '../ui/parts';
 import { useJobs } from './use_jobs';
 
 interface ReplicaRecord {
@@ -34,6 +34,8 @@ interface RunRecord {
   object?: KubeObject;
 }
 
+const MAX_ROWS = 500;
+
 const phaseOf = (state: string): Phase => (state === 'Failed' ? 'failed' : ['Succeeded', 'Complete', 'Completed'].includes(state) ? 'succeeded' : 'waiting');
 
 export function HistoryPage(): JSX.Element {
@@ -49,6 +51,8 @@ export function HistoryPage(): JSX.Element {
   })).sort((a, b) => (a.ended < b.ended ? 1 : -1)) : []);
   const words = text.toLowerCase();
   const rows = records.filter((each) => (!namespace || each.namespace === namespace) && `${each.namespace}/${each.name} ${each.kind} ${each.state}`.toLowerCase().includes(words));
+  const failed = answer.error !== undefined && answer.error.status !== 404;
+  const nothing = records.length ? 'No ended job matches the search and the namespace.' : failed ? 'The history could not be read.' : answer.value || jobs.loaded ? 'No job has ended yet.' : 'Loading…';
   return (
     <main class="content">
       <div class="page-head">
@@ -63,7 +67,7 @@ export function HistoryPage(): JSX.Element {
           <table class="table">
             <thead><tr><th>Job</th><th>Kind</th><th>Namespace</th><th>State</th><th class="right">Exit code</th><th class="right">Duration</th><th class="right">GPU time</th><th>Ended</th><th>Message</th></tr></thead>
             <tbody>
-              {rows.slice(0, 500).map((each) => {
+              {rows.slice(0, MAX_ROWS).map((each) => {
                 const job = existing.get(each.uid);
                 return (
                   <tr key={each.uid}>
@@ -81,8 +85,9 @@ export function HistoryPage(): JSX.Element {
               })}
             </tbody>
           </table>
+          <Rest of={rows.length} shown={MAX_ROWS} />
         </div>
-      ) : <Empty>{answer.value || answer.error ? 'No job has ended yet.' : 'Loading…'}</Empty>}
+      ) : <Empty>{nothing}</Empty>}
       {shown && (
         <Dialog title={shown.name} wide onClose={() => setShown(undefined)}>
           <p>{shown.message}</p>

@@ -69,7 +69,7 @@ export function ImagesPage(): JSX.Element {
                   <td class="mono muted">{[...row.ids].map((id) => id.replace(/^.*sha256:/, '').slice(0, 12)).join(', ') || '–'}</td>
                   <td class="right number">{row.size === undefined ? '–' : bytes(row.size)}</td>
                   <td class="right number">{row.running}</td>
-                  <td>{[...row.jobs].slice(0, 5).map((job) => <a key={job} class="tag" href={link(['jobs'], { q: job })}>{job}</a>)}{row.jobs.size > 5 && ` and ${row.jobs.size - 5} more`}</td>
+                  <td class="tags">{[...row.jobs].slice(0, 5).map((job) => <a key={job} class="tag" href={link(['jobs'], { q: job })}>{job}</a>)}{row.jobs.size > 5 && <span class="muted">and {row.jobs.size - 5} more</span>}</td>
                   <td class="muted">{[...row.nodes].join(', ')}</td>
                 </tr>
               ))}
@@ -77,6 +77,7 @@ export function ImagesPage(): JSX.Element {
           </table>
         </div>
       ) : pods.loaded && <Empty>No pod uses an image.</Empty>}
+      {nodes.error && !nodes.loaded && rows.length > 0 && <p class="muted">Sizes are unknown, and images that no pod uses are not shown: {nodes.error.status === 403 ? 'you may not list nodes.' : nodes.error.message}</p>}
     </main>
   );
 }

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { useNow } from '../api/use';
 import { useKeys } from '../keyboard';
-import { arrange, groupableLabels, type Line, type ListQuery, type SortKey } from '../model/job_list';
+import { arrange, groupableLabels, type Line, type ListQuery, readSort } from '../model/job_list';
 import type { JobRow } from '../model/job_row';
 import { go, jobLink, link, type Route, setQuery } from '../router';
 import { Empty, Failure, failuresOf } from '../ui/parts';
@@ -18,13 +18,11 @@ const PHASES = ['running', 'waiting', 'failed', 'succeeded'];
 
 function readQuery(route: Route): ListQuery {
   const { query } = route;
-  const sort = query.get('sort') ?? '-created';
   return {
     text: query.get('q') ?? '',
     kinds: (query.get('kind') ?? '').split(',').filter(Boolean),
     phase: query.get('phase') ?? '',
-    sort: sort.replace(/^-/, '') as SortKey,
-    descending: sort.startsWith('-'),
+    ...readSort(query.get('sort') ?? ''),
     group: query.get('group') ?? '',
   };
 }

@@ -7,9 +7,11 @@ import { amount } from '../model/quantity';
 import { link, type Route } from '../router';
 import '../style/job.css';
 import { Chart } from '../ui/chart';
-import { Empty, Failure, Loading, State } from '../ui/parts';
+import { Empty, Failure, Loading, Rest, State } from '../ui/parts';
 import { Meter } from './overview';
 import { type NodePod, nodeUse, useNodes } from './use_nodes';
+
+const MAX_PODS = 200;
 
 export function NodesPage({ route }: { route: Route }): JSX.Element {
   const nodes = useNodes();
@@ -20,7 +22,7 @@ export function NodesPage({ route }: { route: Route }): JSX.Element {
       const node = nodes.rows.find((each) => each.metadata.name === name);
       if (!node || !usage) continue;
       for (const each of nodeUse(node, nodes)) {
-        if (each.used !== undefined) history.current.put(name, each.resource, each.resource === 'memory' ? 'bytes' : 'cores', Date.now() / 1000, each.used);
+        if (each.used !== undefined) history.current.put(name, each.resource, each.resource === 'memory' ? 'bytes' : each.resource === 'cpu' ? 'cores' : '', Date.now() / 1000, each.used);
       }
     }
   }, [nodes.usage]);
@@ -29,10 +31,11 @@ export function NodesPage({ route }: { route: Route }): JSX.Element {
     <main class="content">
       <div class="page-head"><h1>Nodes</h1>{chosen && <a class="button" href={link(['nodes'])}>Show all</a>}</div>
       <Failure error={nodes.error} what="Nodes" />
+      {nodes.error?.message !== nodes.podsError?.message && <Failure error={nodes.podsError} what="Pods are not shown" />}
       <Loading of={nodes} />
       <div class="stack">
         {rows.map((node) => <NodeCard key={node.metadata.uid} node={node} nodes={nodes} history={history.current} />)}
-        {nodes.loaded && !rows.length && <Empty>There are no nodes.</Empty>}
+        {nodes.loaded && !rows.length && <Empty>{chosen ? `There is no node ${chosen}.` : 'There are no nodes.'}</Empty>}
       </div>
     </main>
   );
@@ -72,7 +75,7 @@ function NodeCard({ node, nodes, history }: NodeCardProps): JSX.Element {
           {curves.map((each) => <Chart key={each.name} title={each.name} series={[{ ...each, replica: '' }]} height={110} />)}
         </div>
       </div>
-      <PodTable pods={pods} />
+      {!nodes.podsError && <PodTable pods={pods} />}
     </section>
   );
 }
@@ -85,7 +88,7 @@ function PodTable({ pods }: { pods: NodePod[] }): JSX.Element {
       <table class="table">
         <thead><tr><th>Pod</th><th>Job</th><th>Namespace</th><th>Requests</th></tr></thead>
         <tbody>
-          {sorted.slice(0, 200).map((pod) => (
+          {sorted.slice(0, MAX_PODS).map((pod) => (
             <tr key={`${pod.namespace}/${pod.name}`}>
               <td>{pod.name}</td>
               <td><a href={link(['jobs'], { q: `${pod.namespace}/${pod.job}` })}>{pod.job}</a></td>
@@ -95,6 +98,7 @@ function PodTable({ pods }: { pods: NodePod[] }): JSX.Element {
           ))}
         </tbody>
       </table>
+      <Rest of={sorted.length} shown={MAX_PODS} />
     </div>
   );
 }

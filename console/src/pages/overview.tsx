@@ -14,6 +14,8 @@ import { useQueues } from './use_queues';
 
 const PHASES = ['running', 'waiting', 'failed', 'succeeded'] as const;
 
+const MAX_NODES = 12;
+
 export function OverviewPage(): JSX.Element {
   const { namespace } = useView();
   const jobs = useJobs();
@@ -36,28 +38,29 @@ export function OverviewPage(): JSX.Element {
           ))}
         </div>
         <div class="two-columns">
-          <section class="card"><h2>Running and waiting</h2><JobLines rows={active} empty="No job runs or waits." /></section>
-          <section class="card"><h2>Failed last</h2><JobLines rows={failed} empty="No job has failed." /></section>
+          <section class="card"><h2>Running and waiting</h2><JobLines rows={active} empty={jobs.loaded ? 'No job runs or waits.' : 'Loading…'} /></section>
+          <section class="card"><h2>Failed last</h2><JobLines rows={failed} empty={jobs.loaded ? 'No job has failed.' : 'Loading…'} /></section>
           <section class="card">
             <h2>Queues</h2>
             {queues.clusterQueues.length ? queues.clusterQueues.map((queue) => (
               <div key={queue.metadata.name} class="meter-group">
                 <div class="row"><a href={link(['queues'], keep)}><b>{queue.metadata.name}</b></a><span class="muted">{queue.status?.admittedWorkloads ?? 0} admitted, {queue.status?.pendingWorkloads ?? 0} pending</span></div>
                 {quotaUse(queue).filter((each) => each.resource !== 'ephemeral-storage').map((each) => (
-                  <Meter key={each.flavor + each.resource} name={each.resource} used={each.used} total={each.quota} />
+                  <Meter key={each.flavor + each.resource} name={each.label} resource={each.resource} used={each.used} total={each.quota} />
                 ))}
               </div>
-            )) : <Empty>{queues.absent ? 'This cluster has no Kueue.' : 'No ClusterQueues.'}</Empty>}
+            )) : <Empty>{queues.absent ? 'This cluster has no Kueue.' : queues.errors[0]?.message ?? (queues.loaded ? 'No ClusterQueues.' : 'Loading…')}</Empty>}
           </section>
           <section class="card">
             <h2>Nodes</h2>
-            {nodes.rows.slice(0, 12).map((node) => (
+            {nodes.rows.slice(0, MAX_NODES).map((node) => (
               <div key={node.metadata.name} class="meter-group">
                 <div class="row"><a href={link(['nodes'], { ...keep, node: node.metadata.name })}><b>{node.metadata.name}</b></a></div>
                 {nodeUse(node, nodes).map((each) => <Meter key={each.resource} name={each.resource} used={each.used ?? each.requested} total={each.total} />)}
               </div>
             ))}
-            {!nodes.rows.length && <Empty>No nodes are shown.</Empty>}
+            {nodes.rows.length > MAX_NODES && <a class="muted" href={link(['nodes'], keep)}>and {nodes.rows.length - MAX_NODES} more</a>}
+            {!nodes.rows.length && <Empty>{nodes.error?.message ?? (nodes.loaded ? 'There are no nodes.' : 'Loading…')}</Empty>}
           </section>
         </div>
       </div>
@@ -83,12 +86,12 @@ function JobLines({ rows, empty }: { rows: JobRow[]; empty: string }): JSX.Eleme
   );
 }
 
-export function Meter({ name, used, total }: { name: string; used: number; total: number }): JSX.Element {
-  const text = `${amount(name, used)} of ${amount(name, total)}`;
+export function Meter({ name, resource = name, used, total }: { name: string; resource?: string; used: number; total: number }): JSX.Element {
+  const text = `${amount(resource, used)} of ${amount(resource, total)}`;
   return (
     <div class="meter">
-      <span class="muted ellipsis">{name}</span>
-      <Bar share={total ? used / total : 0} label={`${name}: ${text}`} />
+      <span class="muted ellipsis" title={name}>{name}</span>
+      <Bar share={total ? used / total : used ? 1 : 0} label={`${name}: ${text}`} />
       <span class="number muted">{text}</span>
     </div>
   );

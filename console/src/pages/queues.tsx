@@ -10,10 +10,12 @@ import { estimates, inOrder, quotaUse, type QueuedWorkload } from '../model/queu
 import { amount } from '../model/quantity';
 import { duration } from '../model/time';
 import { jobLink } from '../router';
-import { Dialog, Empty, Failure, Loading } from '../ui/parts';
+import { Dialog, Empty, Failure, Loading, Rest } from '../ui/parts';
 import { toast } from '../ui/toasts';
 import { Meter } from './overview';
 import { type Queues, useQueues } from './use_queues';
+
+const MAX_ROWS = 200;
 
 export function QueuesPage(): JSX.Element {
   const queues = useQueues();
@@ -27,7 +29,7 @@ export function QueuesPage(): JSX.Element {
       <div class="stack">
         {queues.clusterQueues.map((queue) => <QueueCard key={queue.metadata.uid} queue={queue} queues={queues} move={setMoving} />)}
         {unknown.length > 0 && <section class="card"><h2>Workloads whose ClusterQueue is not shown</h2><Workloads rows={inOrder(unknown)} times={new Map()} reasons={new Map()} move={setMoving} /></section>}
-        {queues.loaded && !queues.clusterQueues.length && !unknown.length && <Empty>{queues.absent ? 'This cluster does not serve kueue.x-k8s.io.' : 'There are no ClusterQueues.'}</Empty>}
+        {queues.loaded && !queues.errors.length && !queues.clusterQueues.length && !unknown.length && <Empty>{queues.absent ? 'This cluster does not serve kueue.x-k8s.io.' : 'There are no ClusterQueues.'}</Empty>}
       </div>
       {moving && <Move workload={moving} queues={queues} onClose={() => setMoving(undefined)} />}
     </main>
@@ -35,18 +37,21 @@ export function QueuesPage(): JSX.Element {
 }
 
 interface Pending {
-  items?: { metadata: { name: string; namespace: string }; pendingReason?: string }[];
+  items?: { metadata: { name: string; namespace: string }; positionInClusterQueue?: number; pendingReason?: string }[];
 }
 
 function QueueCard({ queue, queues, move }: { queue: KubeObject; queues: Queues; move: (workload: QueuedWorkload) => void }): JSX.Element {
   const name = queue.metadata.name;
   const now = useNow(5000);
   const own = queues.workloads.filter((each) => each.clusterQueue === name);
-  const waiting = inOrder(own.filter((each) => each.state === 'Pending' || each.state === 'Held'));
+  const pendingOrHeld = own.filter((each) => each.state === 'Pending' || each.state === 'Held');
   const holding = inOrder(own.filter((each) => each.state === 'Admitted' || each.state === 'Reserved'));
   // Torchyard's planes say here what is missing and whether it can ever fit; Kueue gives the order only.
-  const pending = useGet<Pending>(waiting.length ? `k8s/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/${encodeURIComponent(name)}/pendingworkloads` : '', 10_000);
+  const pending = useGet<Pending>(pendingOrHeld.length ? `k8s/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/${encodeURIComponent(name)}/pendingworkloads` : '', 10_000);
   const reasons = new Map((pending.value?.items ?? []).map((each) => [`${each.metadata.namespace}/${each.metadata.name}`, each.pendingReason ?? '']));
+  const positions = new Map((pending.value?.items ?? []).map((each, index) => [`${each.metadata.namespace}/${each.metadata.name}`, each.positionInClusterQueue ?? index]));
+  const waiting = inOrder(pendingOrHeld, positions);
+  const locals = queues.localQueues.filter((each) => each.spec?.clusterQueue === name).map((each) => `${each.metadata.namespace}/${each.metadata.name}`);
   return (
     <section class="card">
       <div class="page-head">
@@ -54,26 +59,27 @@ function QueueCard({ queue, queues, move }: { queue: KubeObject; queues: Queues;
         {queue.spec?.cohortName && <span class="tag">cohort {queue.spec.cohortName}</span>}
         <span class="tag">{queue.spec?.queueingStrategy ?? 'BestEffortFIFO'}</span>
         {queue.spec?.stopPolicy && queue.spec.stopPolicy !== 'None' && <span class="state waiting">{queue.spec.stopPolicy}</span>}
-        <span class="muted">{queues.localQueues.filter((each) => each.spec?.clusterQueue === name).map((each) => `${each.metadata.namespace}/${each.metadata.name}`).slice(0, 6).join(', ')}</span>
+        <span class="muted">{locals.slice(0, 6).join(', ')}{locals.length > 6 && ` and ${locals.length - 6} more`}</span>
       </div>
       {quotaUse(queue).map((each) => (
         <div key={each.flavor + each.resource}>
-          <Meter name={each.resource} used={each.used} total={each.quota} />
+          <Meter name={each.label} resource={each.resource} used={each.used} total={each.quota} />
           {each.borrowed > 0 && <div class="muted">of these {amount(each.resource, each.borrowed)} borrowed</div>}
         </div>
       ))}
       <h3 class="muted">Waiting, in order</h3>
-      {waiting.length ? <Workloads rows={waiting} times={estimates(own, now)} reasons={reasons} move={move} /> : <p class="muted">Nothing waits.</p>}
+      {waiting.length ? <Workloads rows={waiting} times={estimates(own, now, positions)} reasons={reasons} move={move} /> : <p class="muted">Nothing waits.</p>}
       <h3 class="muted">Holding quota</h3>
-      {holding.length ? <Workloads rows={holding} times={new Map()} reasons={reasons} move={move} /> : <p class="muted">Nothing holds quota.</p>}
+      {holding.length ? <Workloads rows={holding} move={move} /> : <p class="muted">Nothing holds quota.</p>}
     </section>
   );
 }
 
 interface WorkloadsProps {
   rows: QueuedWorkload[];
-  times: Map<string, number>;
-  reasons: Map<string, string>;
+  /** Of workloads that wait: when they may start, and why they wait. */
+  times?: Map<string, number>;
+  reasons?: Map<string, string>;
   move: (workload: QueuedWorkload) => void;
 }
 
@@ -82,11 +88,11 @@ function Workloads({ rows, times, reasons, move }: WorkloadsProps): JSX.Element 
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label="Workloads">
       <table class="table">
-        <thead><tr><th>Job</th><th>Queue</th><th class="right">Priority</th><th>State</th><th class="right">Age</th><th>Starts</th><th>Reason</th><th><span class="hidden">Actions</span></th></tr></thead>
+        <thead><tr><th>Job</th><th>Queue</th><th class="right">Priority</th><th>State</th><th class="right">Age</th>{times && <th>Starts</th>}{times && <th>Reason</th>}<th><span class="hidden">Actions</span></th></tr></thead>
         <tbody>
-          {rows.slice(0, 200).map((row) => {
+          {rows.slice(0, MAX_ROWS).map((row) => {
             const { metadata } = row.object;
-            const estimate = times.get(metadata.uid);
+            const estimate = times?.get(metadata.uid);
             return (
               <tr key={metadata.uid}>
                 <td><JobName row={row} /></td>
@@ -94,14 +100,15 @@ function Workloads({ rows, times, reasons, move }: WorkloadsProps): JSX.Element 
                 <td class="right number">{row.priority}</td>
                 <td>{row.state}</td>
                 <td class="right number">{duration(now - row.created)}</td>
-                <td class="number">{estimate === undefined ? '–' : `in about ${duration(estimate * 1000)}`}</td>
-                <td class="muted">{reasons.get(`${metadata.namespace}/${metadata.name}`) || row.reason}</td>
+                {times && <td class="number">{estimate === undefined ? '–' : estimate < 1 ? 'next' : `in about ${duration(estimate * 1000)}`}</td>}
+                {times && <td class="muted">{reasons?.get(`${metadata.namespace}/${metadata.name}`) || row.reason}</td>}
                 <td><WorkloadActions row={row} move={move} /></td>
               </tr>
             );
           })}
         </tbody>
       </table>
+      <Rest of={rows.length} shown={MAX_ROWS} />
     </div>
   );
 }

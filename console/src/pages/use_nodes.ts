@@ -46,6 +46,7 @@ export interface Nodes {
   pods: NodePod[];
   usage: Map<string, Record<string, string>>;
   error: ApiError | undefined;
+  podsError: ApiError | undefined;
   loaded: boolean;
 }
 
@@ -55,7 +56,7 @@ export function useNodes(): Nodes {
   const metrics = useGet<NodeMetrics>(url(NODE_METRICS), 5000);
   return useMemo(() => {
     const usage = new Map((metrics.value?.items ?? []).map((each) => [each.metadata.name, each.usage ?? {}]));
-    return { rows: [...nodes.items.values()], pods: [...pods.items.values()], usage, error: nodes.error, loaded: nodes.loaded };
+    return { rows: [...nodes.items.values()], pods: [...pods.items.values()], usage, error: nodes.error, podsError: pods.loaded ? undefined : pods.error, loaded: nodes.loaded };
   }, [nodes.version, pods.version, metrics.value]);
 }
 

@@ -30,7 +30,7 @@ export function useQueues(): Queues {
       localQueues: [...localQueues.items.values()],
       workloads: [...workloads.items.values()].map((each) => toQueued(each, clusterQueueOf)),
       absent: clusterQueues.absent && localQueues.absent,
-      loaded: (clusterQueues.loaded || Boolean(clusterQueues.error)) && workloads.loaded,
+      loaded: (clusterQueues.loaded || Boolean(clusterQueues.error)) && (workloads.loaded || Boolean(workloads.error)),
       errors: failuresOf([clusterQueues, localQueues, workloads]),
     };
   }, [clusterQueues.version, localQueues.version, workloads.version]);

@@ -38,7 +38,7 @@ export function VolumesPage(): JSX.Element {
                       <td class="muted">{(claim.spec?.accessModes ?? []).join(', ')}</td>
                       <td class="muted">{claim.spec?.storageClassName ?? '–'}</td>
                       <td class="muted">{claim.spec?.volumeName ?? '–'}</td>
-                      <td>{users(claim.metadata.namespace ?? '', claim.metadata.name) || <span class="muted">no running pod</span>}</td>
+                      <td>{users(claim.metadata.namespace ?? '', claim.metadata.name) || <span class="muted">{pods.error && !pods.loaded ? 'unknown: pods could not be read' : 'no running pod'}</span>}</td>
                       <td class="right number">{duration(now - (toMs(claim.metadata.creationTimestamp) ?? now))}</td>
                     </tr>
                   ))}
@@ -49,7 +49,7 @@ export function VolumesPage(): JSX.Element {
         </section>
         <section class="card">
           <h2>PersistentVolumes</h2>
-          {volumes.error?.status === 403 ? <p class="muted">You may not list PersistentVolumes.</p> : volumes.items.size ? (
+          {volumes.error && !volumes.loaded ? <p class="muted">{volumes.error.status === 403 ? 'You may not list PersistentVolumes.' : volumes.error.message}</p> : volumes.items.size ? (
             <div class="scroll-x" tabIndex={0} role="region" aria-label="PersistentVolumes">
               <table class="table">
                 <thead><tr><th>Volume</th><th>State</th><th class="right">Capacity</th><th>Reclaim policy</th><th>Claim</th><th>Path</th></tr></thead>
@@ -67,7 +67,7 @@ export function VolumesPage(): JSX.Element {
                 </tbody>
               </table>
             </div>
-          ) : <Empty>There are no volumes.</Empty>}
+          ) : volumes.loaded ? <Empty>There are no volumes.</Empty> : <Loading of={volumes} />}
         </section>
       </div>
     </main>

@@ -5,11 +5,13 @@ import type uPlot from 'uplot';
 import { prepare } from '../model/curves';
 import type { Series } from '../model/metrics';
 import { bytes, short } from '../model/quantity';
+import { clock } from '../model/time';
 import { isDark } from '../theme';
 
 const LIGHT = ['#1257b8', '#c2410c', '#1a6b38', '#8a3ab9', '#8a5a00', '#0b6e75', '#b0246b', '#4a5568'];
 const DARK = ['#7fb5ff', '#ff9160', '#6fd391', '#d0a2f7', '#eabf62', '#62d2da', '#ff94c8', '#b6c0cd'];
 const MAX_LINES = 16;
+const MAX_READOUT = 6;
 
 let loading: Promise<typeof uPlot> | undefined;
 const load = (): Promise<typeof uPlot> => (loading ??= Promise.all([import('uplot'), import('uplot/dist/uPlot.min.css')]).then(([module]) => module.default));
@@ -31,9 +33,20 @@ export interface ChartProps {
   relative?: ((series: Series) => number) | undefined;
 }
 
+/** What the lines have at the cursor: the nearest point at or before it. */
+export function valueAt(column: (number | null)[], index: number): number | undefined {
+  for (let at = index; at >= 0; at -= 1) {
+    const value = column[at];
+    if (value !== null && value !== undefined) return value;
+  }
+  return undefined;
+}
+
 export function Chart({ title, series, steps, smooth = 0, logarithmic = false, height = 170, stepped = false, relative }: ChartProps): JSX.Element {
   const element = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
+  const readout = useRef<HTMLSpanElement>(null);
+  const zoomed = useRef(false);
   const [theme, setTheme] = useState(0);
   const lines = series.slice(0, MAX_LINES);
   const unit = lines[0]?.unit ?? '';
@@ -59,6 +72,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
     const resize = new ResizeObserver(() => plot.current?.setSize({ width: target.clientWidth, height }));
     void load().then((UPlot) => {
       if (gone) return;
+      zoomed.current = false;
       const style = getComputedStyle(document.documentElement);
       const axis = { stroke: style.getPropertyValue('--muted'), grid: { stroke: style.getPropertyValue('--line'), width: 1 }, ticks: { show: false } };
       plot.current = new UPlot(
@@ -66,7 +80,24 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
           width: target.clientWidth,
           height,
           legend: { show: false },
-          cursor: { y: false },
+          cursor: { y: false, bind: { dblclick: (_, __, handler) => (event) => ((zoomed.current = false), handler(event)) } },
+          hooks: {
+            setSelect: [(self) => void (zoomed.current ||= self.select.width > 0)],
+            setCursor: [
+              // Text of the element, not state: the cursor moves more often than pages are drawn.
+              (self) => {
+                const index = self.cursor.idx;
+                if (!readout.current) return;
+                if (index === null || index === undefined) return void (readout.current.textContent = '');
+                const x = self.data[0][index] as number;
+                const values = lines.flatMap((each, line) => {
+                  const value = valueAt(self.data[line + 1] as (number | null)[], index);
+                  return value === undefined ? [] : [lines.length > 1 ? `${labelOf(each)} ${format(value)}` : format(value)];
+                });
+                readout.current.textContent = [plain ? short(x) : clock(x * 1000), ...values.slice(0, MAX_READOUT), ...(values.length > MAX_READOUT ? ['…'] : [])].join(' · ');
+              },
+            ],
+          },
           fmtDate: twentyFourHours(UPlot),
           scales: { x: { time: !plain }, y: { distr: logarithmic ? 3 : 1 } },
           axes: [axis, { ...axis, size: 62, ...(stepped ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}), values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }],
@@ -86,14 +117,16 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
   }, [names, plain, logarithmic, unit, theme, height, stepped]);
 
   useEffect(() => {
-    plot.current?.setData(data as unknown as uPlot.AlignedData);
+    plot.current?.setData(data as unknown as uPlot.AlignedData, !zoomed.current);
+    if (zoomed.current) plot.current?.redraw();
   }, [data]);
 
   const last = lines.map((each) => each.points.at(-1)?.[1]).filter((value) => value !== undefined);
   const summary = `${title}: last ${last.slice(0, 4).map(format).join(', ')}`;
   return (
     <figure class="chart" aria-label={summary} role="img">
-      <figcaption class="row"><b>{title}</b><span class="muted number">{last.length === 1 ? format(last[0] as number) : ''}</span></figcaption>
+      <figcaption class="row"><b>{title}{unit && unit !== 'bytes' ? ` (${unit})` : ''}</b><span class="muted number">{last.length === 1 ? format(last[0] as number) : ''}</span></figcaption>
+      <span ref={readout} class="readout muted number" aria-hidden="true" />
       <div ref={element} />
       {lines.length > 1 && (
         <div class="legend">

@@ -4,6 +4,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import type { Collection } from '../api/collection';
 import type { ApiError } from '../api/http';
 import type { Phase } from '../model/state';
+import { useView } from '../session';
 
 const MARKS: Record<Phase, string> = { running: '●', succeeded: '✓', failed: '✕', waiting: '◷' };
 
@@ -28,18 +29,22 @@ export function Bar({ share, label }: { share: number; label: string }): JSX.Ele
 export const Empty = ({ children }: { children: ComponentChildren }): JSX.Element => <p class="empty">{children}</p>;
 
 export function Failure({ error, what }: { error: ApiError | undefined; what: string }): JSX.Element | null {
+  const { namespace } = useView();
   if (!error) return null;
-  const hint = error.status === 403 ? ' Choose a namespace in which you may, or ask for the right.' : '';
+  const hint = namespace ? 'Ask for the right.' : 'Choose a namespace in which you may, or ask for the right.';
   return (
     <p class="notice failed" role="alert">
-      {what}: {error.message}
-      {hint}
+      {what}: {error.message}{error.status === 403 && `${/[.!]$/.test(error.message) ? '' : '.'} ${hint}`}
     </p>
   );
 }
 
-export const Loading = ({ of }: { of: { loaded: boolean } }): JSX.Element | null =>
-  of.loaded ? null : <p class="empty" role="status">Loading…</p>;
+export const Loading = ({ of }: { of: { loaded: boolean; error?: ApiError | undefined } }): JSX.Element | null =>
+  of.loaded || of.error ? null : <p class="empty" role="status">Loading…</p>;
+
+/** What a table leaves out: a list without this line looks complete. */
+export const Rest = ({ of, shown }: { of: number; shown: number }): JSX.Element | null =>
+  of > shown ? <p class="muted" role="status">and {(of - shown).toLocaleString('en')} more</p> : null;
 
 export const failuresOf = (collections: Collection<unknown>[]): ApiError[] => {
   const errors = collections.flatMap((each) => (each.error ? [each.error] : []));

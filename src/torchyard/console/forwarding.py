@@ -7,6 +7,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qs, quote
 
 from torchyard import __version__
+from torchyard.api import errors
 from torchyard.api.errors import PageNotFound, StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import JOBS
@@ -29,6 +30,7 @@ Owner = Literal["owner"]
 OWNER: Owner = "owner"
 
 ReadHistory = Callable[[Client], Awaitable[list[Mapping[str, Any]]]]
+_UNAUTHORIZED = 401
 _REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 # Nothing else of a response is passed on: no cookies, which pods may set through a proxy, no credentials, no caching.
 PASSED_HEADERS = ("retry-after",)
@@ -59,15 +61,20 @@ class ForwardingBackend:
         operator_namespace: str = OPERATOR_NAMESPACE,
     ) -> None:
         self._transport, self._context, self._read_history = transport, context, read_history
-        self._operator_namespace = operator_namespace
+        self._operator_namespace, self._namespace = operator_namespace, namespace
         self._client = Client(transport, manager="yard-console")
         self._usage = ClusterUsage(self._client, namespace)
         self._is_plane: bool | None = None
 
     async def identity(self, caller: Owner) -> ConsoleIdentity:
-        review = await self._client.raw(
-            "POST", _REVIEW, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-        )
+        try:
+            review = await self._client.raw(
+                "POST", _REVIEW, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+            )
+        except StatusError as error:
+            if error.status == _UNAUTHORIZED:
+                raise self._credentials_refused() from error
+            raise
         user = review["status"]["userInfo"]
         return {
             "user": user.get("username", ""),
@@ -75,6 +82,7 @@ class ForwardingBackend:
             "context": self._context,
             "plane": await self.is_plane(),
             "version": __version__,
+            "namespace": self._namespace,
         }
 
     async def is_plane(self) -> bool:
@@ -94,15 +102,27 @@ class ForwardingBackend:
         if request.method == "GET" and is_stream(request):
             opened = await self._transport.open_stream(target, accept=request.accept)
             content_type = safe_type(opened.headers.get("content-type", ""))
+            if opened.status == _UNAUTHORIZED:
+                await opened.chunks.aclose()
+                raise self._credentials_refused()
             if opened.status >= 400:
                 return ConsoleResponse(opened.status, b"".join([chunk async for chunk in opened.chunks]), content_type)
             return ConsoleResponse(opened.status, opened.chunks, content_type)
         response = await self._transport.request(
             request.method, target, body=request.body, content_type=request.content_type, accept=request.accept
         )
+        if response.status == _UNAUTHORIZED:
+            raise self._credentials_refused()
         headers = {name.title(): response.headers[name] for name in PASSED_HEADERS if name in response.headers}
         return ConsoleResponse(
             response.status, response.body, safe_type(response.headers.get("content-type", "")), headers
+        )
+
+    def _credentials_refused(self) -> StatusError:
+        """The session with this process goes on, so the pages must not get a 401, which would sign them out."""
+        return errors.unavailable(
+            f"the API server of {self._context} no longer accepts the credentials of your kubeconfig (401);"
+            " sign in to the cluster again, and these pages continue"
         )
 
     async def samples(self, caller: Owner, query: SampleQuery) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class ConsoleIdentity(TypedDict):
     context: str
     plane: bool
     version: str
+    namespace: str  # what the pages show to those who may not list namespaces
 
 
 class SampleQuery(NamedTuple):

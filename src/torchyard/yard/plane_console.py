@@ -12,7 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from torchyard import __version__
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
-from torchyard.apiserver.access.authentication import ANONYMOUS_NAME, User
+from torchyard.apiserver.access.authentication import ANONYMOUS_NAME, SERVICE_ACCOUNT_PREFIX, User
 from torchyard.apiserver.access.rbac import AuthorizerAttributes
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response
@@ -129,6 +129,7 @@ class PlaneBackend:
             "context": self._settings.name,
             "plane": True,
             "version": __version__,
+            "namespace": _namespace_of(caller),
         }
 
     async def kubernetes(self, caller: User, request: KubernetesRequest) -> ConsoleResponse:
@@ -173,3 +174,10 @@ class PlaneBackend:
     def _check_get(self, caller: User, group: str, plural: str, namespace: str, name: str) -> None:
         attributes = AuthorizerAttributes("get", group, plural, namespace=namespace, name=name)
         self._router.access_control.authorizer.check(caller, attributes)
+
+
+def _namespace_of(user: User) -> str:
+    """The namespace of a service account; other users have none of their own."""
+    if user.name.startswith(SERVICE_ACCOUNT_PREFIX):
+        return user.name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")[0]
+    return "default"

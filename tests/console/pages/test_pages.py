@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 import pytest
 from tests.console.pages.conftest import Console
@@ -176,6 +178,141 @@ def test_ten_thousand_jobs_draw_only_what_is_in_sight(console: Console) -> None:
 def test_links_to_what_does_not_exist_say_so(console: Console, route: str) -> None:
     page = console.open(route)
     page.locator(".empty", has_text="There is no").wait_for()
+
+
+ODD_LINKS = [
+    "/jobs?sort=constructor&group=__proto__",
+    "/jobs?sort=-nothing&group=toString&kind=Bogus&phase=bogus&q=%25%E0%A4%A",
+    "/compare?jobs=%25E0%25A4%25A,a/b/c,default/pytorchjobs.kubeflow.org/training,default/pytorchjobs.kubeflow.org/training",
+    "/job/%E0%A4%A/pytorchjobs.kubeflow.org/%00",
+    f"{TRAINING}?tab=bogus",
+    f"{TRAINING}?tab=logs&rank=bogus&at=error",
+    "/nodes?node=gone",
+    "/constructor",
+    "//",
+]
+
+
+@pytest.mark.parametrize("route", ODD_LINKS)
+def test_an_odd_link_opens_a_page(console: Console, route: str) -> None:
+    """No link, however someone shortened or changed it, leaves an empty window; errors of the page fail the test."""
+    page = console.open(route)
+    page.locator("main").wait_for()
+    page.locator("text=Loading…").first.wait_for(state="detached")
+    assert page.locator("main").inner_text().strip()
+    assert page.locator("text=This page failed").count() == 0
+
+
+def test_runs_of_one_name_are_compared_with_their_own_values(console: Console) -> None:
+    def samples(route: Any) -> None:
+        value = 1 if "/default/" in route.request.url else 2
+        series = [{"name": "loss", "replica": "master-0", "unit": "", "points": [[1_700_000_000, value]]}]
+        route.fulfill(json={"series": series, "lostBefore": None})
+
+    def jobs(route: Any) -> None:
+        namespace = "other" if "/namespaces/other/" in route.request.url else "default"
+        memory = "1Gi" if namespace == "other" else "2Gi"
+        worker = {"name": "pytorch", "image": "i", "resources": {"limits": {"memory": memory}}}
+        containers = {"Master": {"name": "pytorch", "image": "i"}, "Worker": worker}
+        replicas = {role: {"template": {"spec": {"containers": [each]}}} for role, each in containers.items()}
+        metadata = {
+            "name": "same",
+            "namespace": namespace,
+            "uid": namespace,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        }
+        item = {"metadata": metadata, "spec": {"pytorchReplicaSpecs": replicas}}
+        route.fulfill(json={"metadata": {"resourceVersion": "1"}, "items": [item]})
+
+    page = console.window()
+    page.route("**/samples/**", samples)
+    page.route("**/pytorchjobs?*", jobs)
+    resource = "pytorchjobs.kubeflow.org"
+    console.go(page, f"/compare?jobs=default/{resource}/same,other/{resource}/same")
+    for title in ("default/same", "other/same"):
+        page.locator("th", has_text=title).wait_for()
+    assert page.locator("tr", has_text="last loss").locator("td").all_inner_texts() == ["last loss", "1", "2"]
+    limits = page.locator("tr", has_text="Worker: limits memory").locator("td").all_inner_texts()
+    assert limits == ["Worker: limits memory", "2Gi", "1Gi"]
+
+
+def test_a_chart_shows_the_values_at_the_cursor(console: Console) -> None:
+    points = [[1_700_000_000 + 10 * step, step / 100] for step in range(100)]
+    series = [
+        {"name": "loss", "replica": replica, "unit": "", "points": points} for replica in ("master-0", "worker-0")
+    ]
+    page = console.window()
+    page.route("**/samples/**", lambda route: route.fulfill(json={"series": series, "lostBefore": None}))
+    console.go(page, f"{TRAINING}?tab=metrics")
+    figure = page.locator("figure", has_text="loss")
+    figure.locator(".u-over").hover(position={"x": 40, "y": 20})
+    readout = figure.locator(".readout", has_text="worker-0")
+    readout.wait_for()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d · master-0 (0\.\d+) · worker-0 \1", readout.inner_text())
+
+
+def test_one_odd_object_does_not_hide_the_others(console: Console) -> None:
+    metadata = {"namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    good, odd = ({**metadata, "name": name, "uid": name} for name in ("good", "odd"))
+    page = console.window()
+    body = {
+        "metadata": {"resourceVersion": "1"},
+        "items": [{"metadata": odd, "status": {"conditions": 7}}, {"metadata": good}],
+    }
+    page.route("**/apis/batch/v1/jobs?*", lambda route: route.fulfill(json=body))
+    console.go(page, "/jobs?kind=Job")
+    page.locator(".job-row", has_text="good").wait_for()
+    page.locator("[role=alert]", has_text="Job default/odd cannot be shown").wait_for()
+
+
+def test_what_may_not_be_read_is_not_called_empty(console: Console) -> None:
+    """A user of one namespace, and one who may read jobs but not their pods."""
+
+    def refuse(route: Any) -> None:
+        body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "you cannot list it"}
+        route.fulfill(status=403, json=body)
+
+    page = console.window()
+    for resource in (
+        "namespaces",
+        "nodes",
+        "clusterqueues",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "pods",
+        "events",
+    ):
+        page.route(f"**/{resource}?*", refuse)
+    console.go(page, "/nodes")
+    page.wait_for_url("**ns=default")  # the namespace of the user, where all may not be listed
+    for route in ("/nodes", "/volumes", "/images", "/queues"):
+        console.go(page, route)
+        page.locator("[role=alert]", has_text="you cannot list it").first.wait_for()
+        text = page.locator("main").inner_text()
+        assert "Loading…" not in text, route
+        assert "There are no" not in text, route
+    console.go(page, "/overview")
+    page.locator("section", has_text="Nodes").locator("text=you cannot list it").wait_for()
+    page.locator("section", has_text="Queues").locator("text=you cannot list it").wait_for()
+    console.go(page, TRAINING)
+    page.locator("[role=alert]", has_text="Not shown: Pods, Events: you cannot list it").wait_for()
+    page.locator("text=Pods could not be read.").wait_for()
+    assert "is its controller running" not in page.locator("main").inner_text()
+
+
+def test_a_server_that_is_gone_is_named(console: Console) -> None:
+    page = console.open("/history")
+    page.locator("h1", has_text="History").wait_for()
+    console.go(page, "/jobs")
+    page.locator(".job-row").first.wait_for()
+    for path in ("k8s", "history", "streams"):
+        page.route(f"**/console/{path}**", lambda route: route.abort())
+        page.route(f"**/console/{path}/**", lambda route: route.abort())
+    page.evaluate("location.hash = '/history'")
+    page.locator("[role=alert]", has_text="The server of the console does not respond.").wait_for()
+    page.locator("text=The history could not be read.").wait_for()
+    page.evaluate("location.hash = '/nodes'")
+    page.locator("[role=alert]", has_text="The server does not respond; trying again.").wait_for()
 
 
 def test_a_replica_shows_how_much_of_its_gpus_it_uses(console: Console) -> None:

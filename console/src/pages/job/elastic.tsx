@@ -8,7 +8,7 @@ import type { Series } from '../../model/metrics';
 import { startedAt } from '../../model/replicas';
 import { clock, dateTime, toMs } from '../../model/time';
 import { Chart } from '../../ui/chart';
-import { Empty } from '../../ui/parts';
+import { Empty, Rest } from '../../ui/parts';
 import type { Body } from './summary';
 import type { JobData } from './use_job';
 
@@ -71,6 +71,7 @@ export function ElasticTab({ data, logs, series: sampled }: Body): JSX.Element {
       <section class="card scroll-x" aria-labelledby="elastic-recoveries" tabIndex={0}>
         <h2 id="elastic-recoveries">Changes of the world</h2>
         {recoveries.length ? <Recoveries recoveries={recoveries} /> : <Empty>The number of workers has not changed.</Empty>}
+        <Rest of={recoveries.length} shown={MAX_ROWS} />
       </section>
       <section class="card scroll-x" aria-labelledby="elastic-checkpoints" tabIndex={0}>
         <h2 id="elastic-checkpoints">Checkpoints</h2>
@@ -88,6 +89,7 @@ export function ElasticTab({ data, logs, series: sampled }: Body): JSX.Element {
             </tbody>
           </table>
         ) : <Empty>No checkpoint was reported.</Empty>}
+        <Rest of={checkpoints.length} shown={MAX_ROWS} />
       </section>
     </div>
   );

@@ -3,18 +3,21 @@ import type { JSX } from 'preact';
 import { useNow } from '../../api/use';
 import { lastSeen } from '../../model/explain';
 import { dateTime, duration, toMs } from '../../model/time';
-import { Empty } from '../../ui/parts';
+import { Empty, Rest } from '../../ui/parts';
 import type { JobData } from './use_job';
+
+const MAX_ROWS = 500;
 
 export function EventsTab({ data }: { data: JobData }): JSX.Element {
   const now = useNow(5000);
+  if (data.failures.some(({ what }) => what === 'Events')) return <Empty>Events could not be read.</Empty>;
   if (!data.events.length) return <Empty>No events. The server keeps them for an hour.</Empty>;
   return (
     <div class="card scroll-x" tabIndex={0} role="region" aria-label="Events">
       <table class="table">
         <thead><tr><th>Age</th><th>Type</th><th>Reason</th><th>Object</th><th>Message</th></tr></thead>
         <tbody>
-          {[...data.events].reverse().slice(0, 500).map((event) => {
+          {[...data.events].reverse().slice(0, MAX_ROWS).map((event) => {
             const seen = toMs(lastSeen(event)) ?? now;
             return (
               <tr key={event.metadata.uid}>
@@ -28,6 +31,7 @@ export function EventsTab({ data }: { data: JobData }): JSX.Element {
           })}
         </tbody>
       </table>
+      <Rest of={data.events.length} shown={MAX_ROWS} />
     </div>
   );
 }

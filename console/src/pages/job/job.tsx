@@ -45,7 +45,7 @@ function Job({ kind, namespace, name, tab, route }: JobProps): JSX.Element {
     { key: 'e', does: 'events', run: () => go(to('events')) },
     { key: 'y', does: 'YAML', run: () => go(to('yaml')) },
     { key: 's', does: 'summary', run: () => go(to('summary')) },
-    { key: 'Escape', does: 'back to the jobs', run: () => go(link(['jobs'])) },
+    { key: 'Escape', does: 'back to the jobs', run: () => go(link(['jobs'], { ns: route.query.get('ns') ?? undefined })) },
   ]);
   const { job } = data;
   if (!job) {
@@ -90,6 +90,7 @@ function Loaded({ data, tab, to }: TabProps & { tab: string; to: (tab: string) =
           </a>
         ))}
       </nav>
+      <Failure error={data.failures[0]?.error} what={`Not shown: ${data.failures.map(({ what }) => what).join(', ')}`} />
       {tab === 'summary' && <SummaryTab {...body} to={to} />}
       {tab === 'logs' && <LogsTab {...body} />}
       {tab === 'metrics' && <MetricsTab {...body} />}

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useKeys } from '../../keyboard';
 import type { LogLine } from '../../logs/store';
+import { preciseClock } from '../../model/time';
 import { parseRoute } from '../../router';
 import { Empty } from '../../ui/parts';
 import { VirtualList } from '../../ui/virtual_list';
@@ -10,8 +11,10 @@ import type { Body } from './summary';
 
 const ROW = 18;
 const CHARACTER = 7.6;
+const MAX_CHARACTERS = 4000;
 
-const time = (ms: number): string => new Date(ms).toISOString().slice(11, 23);
+/** A line of a megabyte would take seconds to lay out. */
+const shown = (text: string): string => (text.length <= MAX_CHARACTERS ? text : `${text.slice(0, MAX_CHARACTERS)} … ${(text.length - MAX_CHARACTERS).toLocaleString('en')} characters more`);
 
 export function LogsTab({ logs }: Body): JSX.Element {
   const asked = useMemo(() => parseRoute(location.hash).query, []);
@@ -49,7 +52,7 @@ export function LogsTab({ logs }: Body): JSX.Element {
     { key: 'E', does: 'first error', run: jumpToError },
   ]);
 
-  const longest = useMemo(() => store.view.slice(-2000).reduce((most, line) => Math.max(most, Math.min(line.text.length, 4000)), 0), [logs.version, filter]);
+  const longest = useMemo(() => store.view.slice(-2000).reduce((most, line) => Math.max(most, Math.min(line.text.length, MAX_CHARACTERS + 40)), 0), [logs.version, filter]);
   const onFollow = useCallback((atEnd: boolean) => setFollowing(atEnd), []);
   const errors = store.firstError() >= 0;
   return (
@@ -100,8 +103,8 @@ interface LineProps {
 
 const Line = ({ line, top, label, showTime, hit }: LineProps): JSX.Element => (
   <div class={`line ${line.error ? 'error' : ''} ${hit ? 'hit' : ''}`} style={{ top: `${top}px` }}>
-    {showTime && <span class="time">{time(line.time)}</span>}
+    {showTime && <span class="time">{preciseClock(line.time)}</span>}
     <span class={`who ${showTime ? '' : 'time-less'} c${line.source % 8}`}>{label}</span>
-    <span>{line.text}</span>
+    <span>{shown(line.text)}</span>
   </div>
 );

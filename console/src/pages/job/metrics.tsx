@@ -4,7 +4,7 @@ import { useMemo, useState } from 'preact/hooks';
 import { RESOURCE_NAMES, type Series, stepName } from '../../model/metrics';
 import { clock } from '../../model/time';
 import { Chart } from '../../ui/chart';
-import { Empty } from '../../ui/parts';
+import { Empty, Rest } from '../../ui/parts';
 import type { Body } from './summary';
 
 export function MetricsTab({ series }: Body): JSX.Element {
@@ -34,7 +34,8 @@ export function Curves({ series, limit = 60, title = 'Metrics' }: { series: Seri
   const [smooth, setSmooth] = useState(0);
   const [logarithmic, setLogarithmic] = useState(false);
   const step = stepName(series.map((each) => each.name));
-  const groups = useMemo(() => byName(series).slice(0, limit), [series, limit]);
+  const all = useMemo(() => byName(series), [series]);
+  const groups = all.slice(0, limit);
   const steps = bySteps && step ? series.filter((each) => each.name === step) : undefined;
   const isUse = title === 'Use';
   return (
@@ -51,6 +52,7 @@ export function Curves({ series, limit = 60, title = 'Metrics' }: { series: Seri
       <div class="grid">
         {groups.map(([name, group]) => <div key={name} class="card"><Chart title={name} series={group} steps={steps} smooth={smooth} logarithmic={logarithmic} /></div>)}
       </div>
+      {limit > 4 && <Rest of={all.length} shown={limit} />}
     </section>
   );
 }

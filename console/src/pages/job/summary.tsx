@@ -5,7 +5,7 @@ import type { KubeObject, Pod } from '../../api/objects';
 import { explain } from '../../model/explain';
 import { progressText } from '../../model/job_row';
 import { RESOURCE_NAMES, type Series } from '../../model/metrics';
-import { bytes, short } from '../../model/quantity';
+import { bytes, cores, short } from '../../model/quantity';
 import { pendingReason, rankOf, restartsOf, shortName, startedAt } from '../../model/replicas';
 import { runState } from '../../model/state';
 import { clock, dateTime, duration, toMs } from '../../model/time';
@@ -27,9 +27,13 @@ export interface Body {
 
 export function SummaryTab({ data, logs, series, to }: Body & { to: (tab: string) => string }): JSX.Element {
   const job = data.job as KubeObject;
-  const why = explain(job, data.pods, data.workload, data.events);
+  const why = explain(job, data.failures.some(({ what }) => what === 'Pods') ? undefined : data.pods, data.workload, data.events);
   const stages = timeline(job, data.pods, data.workload, pulledAt(data), logs.firstStep);
   const state = runState(job);
+  // What the job reports is for all replicas; the log is what this page has read.
+  const reported = progressText(job);
+  const share = /^(\d+(?:\.\d+)?)%/.exec(reported)?.[1];
+  const progress = share === undefined ? (reported ? undefined : logs.progress) : Number(share);
   const curves = series.series.filter((each) => !RESOURCE_NAMES.includes(each.name) && !/^(global_)?step$|^iter|^batch|^elastic|^progress$|^records$/.test(each.name));
   return (
     <div class="stack">
@@ -41,10 +45,10 @@ export function SummaryTab({ data, logs, series, to }: Body & { to: (tab: string
       <section class="card" aria-labelledby="timeline">
         <h2 id="timeline">Timeline</h2>
         <Timeline stages={stages} />
-        {logs.progress !== undefined && !state.done && (
-          <div class="row"><div class="grow"><Bar share={logs.progress / 100.01} label="Progress" /></div><span class="number">{logs.progress.toFixed(0)} %</span></div>
+        {progress !== undefined && !state.done && (
+          <div class="row"><div class="grow"><Bar share={progress / 100.01} label="Progress" /></div><span class="number">{reported || `${progress.toFixed(0)}%`}</span></div>
         )}
-        {!state.done && progressText(job) && <p class="muted">{progressText(job)}</p>}
+        {progress === undefined && !state.done && reported && <p class="muted">{reported}</p>}
         <TrackingLinks job={job} pods={data.pods} />
       </section>
       <ElasticCard data={data} logs={logs} series={series} to={to} />
@@ -86,7 +90,7 @@ function Timeline({ stages }: { stages: Stage[] }): JSX.Element {
 
 function Replicas({ data, series, to }: { data: JobData; series: Series[]; to: (tab: string) => string }): JSX.Element {
   const now = useNow(2000);
-  if (!data.pods.length) return <Empty>No pods.</Empty>;
+  if (!data.pods.length) return <Empty>{data.failures.some(({ what }) => what === 'Pods') ? 'Pods could not be read.' : 'No pods.'}</Empty>;
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label="Replicas">
       <table class="table">
@@ -129,7 +133,7 @@ function Replica({ pod, job, series, now, to }: ReplicaProps): JSX.Element {
       </td>
       <td>{pod.spec.nodeName ? <a href={link(['nodes'], { node: pod.spec.nodeName })}>{pod.spec.nodeName}</a> : '–'}</td>
       <td class="right number">{restartsOf(pod)}</td>
-      <td class="right number">{cpu === undefined ? '–' : short(cpu)}</td>
+      <td class="right number">{cpu === undefined ? '–' : cores(cpu)}</td>
       <td class="right number">{memory === undefined ? '–' : bytes(memory)}</td>
       <td class="right number">{gpu === undefined ? gpusOf(pod) : <span title={gpuMemory === undefined ? undefined : `${bytes(gpuMemory)} of GPU memory`}>{short(gpu)} of {gpusOf(pod)}</span>}</td>
       <td class="right number">{started === undefined ? '–' : duration((finished ?? now) - started)}</td>

@@ -19,6 +19,8 @@ export interface JobData {
   events: KubeEvent[];
   loaded: boolean;
   error: ApiError | undefined;
+  /** What of the job could not be read, such as pods that the user may not list. */
+  failures: { what: string; error: ApiError }[];
 }
 
 // Selects nothing: no object has this name.
@@ -40,7 +42,9 @@ export function useJob(kind: Resource, namespace: string, name: string): JobData
     const about = ([...events.items.values()] as KubeEvent[])
       .filter((event) => uids.has(event.involvedObject?.uid ?? '') || (job && isPart(event, job)))
       .sort((a, b) => (lastSeen(a) < lastSeen(b) ? -1 : 1));
-    return { kind, namespace, name, job, pods: own, workload, events: about, loaded: jobs.loaded, error: jobs.error };
+    // A connection that breaks later leaves what was read: the watch continues when it is back.
+    const failures = job ? Object.entries({ Pods: pods, Workloads: workloads, Events: events }).flatMap(([what, { loaded, error }]) => (error && !loaded ? [{ what, error }] : [])) : [];
+    return { kind, namespace, name, job, pods: own, workload, events: about, loaded: jobs.loaded, error: jobs.error, failures };
   }, [jobs.version, pods.version, workloads.version, events.version, kind, namespace, name]);
 }
 
