@@ -6,15 +6,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.support.queues import workload
+from tests.support.queues import queue, workload
 
 from torchyard.api.conditions import find
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.api.times import to_rfc3339
 from torchyard.core.queue import lifecycle
+from torchyard.core.queue.flavor_assigner import Assignment
 from torchyard.core.queue.lifecycle import WorkloadOutcome, evaluate
 from torchyard.core.queue.settings import QueueSettings
+from torchyard.core.queue.specs import ClusterQueueSpec
 from torchyard.core.queue.workload_info import to_timestamp
 
 START = "2026-01-01T12:00:00Z"
@@ -248,3 +250,23 @@ def test_reactivated_workload_starts_over() -> None:
     assert outcome.status is not None
     assert find(outcome.status["conditions"], messages.DEACTIVATION_TARGET) is None
     assert outcome.status["requeueState"] is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "restarted"),
+    [
+        ("ClusterQueueStopped", "True", "ClusterQueueRestarted"),
+        ("LocalQueueStopped", "True", "LocalQueueRestarted"),
+        ("PodsReadyTimeout", "False", "PodsReadyTimeout"),
+    ],
+)
+def test_workload_of_a_stopped_queue_is_requeued_when_it_gets_quota_again(
+    reason: str, status: str, restarted: str
+) -> None:
+    obj = workload("one")
+    obj["metadata"] |= {"name": "one", "namespace": "default", "uid": "uid"}
+    obj["status"] = {"conditions": [condition(messages.REQUEUED, "False", reason)]}
+    result = lifecycle.reserve_quota(obj, ClusterQueueSpec.parse(queue()), Assignment(), NOW)
+    requeued = find(result["conditions"], messages.REQUEUED)
+    assert requeued is not None
+    assert (requeued["status"], requeued["reason"]) == (status, restarted)

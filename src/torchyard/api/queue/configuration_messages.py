@@ -63,6 +63,13 @@ MULTIKUEUE_UNSUPPORTED = "MultiKueue is not supported; remove the field or use a
 MULTIKUEUE_JOB_UNSUPPORTED = "MultiKueue is not supported: no other cluster would run the job; remove the field"
 PROVISIONING_REQUESTS_UNSUPPORTED = "ProvisioningRequests are not supported; remove the check or use another controller"
 CONCURRENT_ADMISSION_UNSUPPORTED = "concurrent admission is not supported; remove the field"
+PREBUILT_UNSUPPORTED = (
+    "prebuilt workloads are not supported: the workload of a job is created from its pods; remove the label"
+)
+STATEFULSETS_UNSUPPORTED = (
+    f"StatefulSets are not queued; remove the label, or set {names.QUEUE_NAME} in spec.template.metadata.labels,"
+    " which queues the pods one by one"
+)
 CONFIGURATION_HINT = "correct or remove these fields"
 CONFIGURATION_FIELD_UNSUPPORTED = "not supported by the queues of this plane"
 CONFIGURATION_FIELD_UNKNOWN = "unknown field"

@@ -25,6 +25,7 @@ EVICTED = "Evicted"
 PREEMPTED = "Preempted"
 REQUEUED = "Requeued"
 FINISHED = "Finished"
+WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods"
 DEACTIVATION_TARGET = "DeactivationTarget"
 
 # Reasons of QuotaReserved=False.
@@ -96,6 +97,9 @@ WORKLOAD_WAS_REACTIVATED = "The workload was reactivated"
 CHECKS_NOT_READY = "The workload has not all checks ready"
 CHECK_RESET = "Reset to Pending"
 PODS_NOT_READY = "Not all pods are ready or succeeded"
+REASON_PODS_FAILED = "PodsFailed"
+PODS_NEED_REPLACEMENT = "Some Failed pods need replacement"
+NO_PODS_NEED_REPLACEMENT = "No pods need replacement"
 ALL_PODS_READY = "All pods reached readiness and the workload is running"
 WAITING_FOR_POD_RECOVERY = "At least one pod has failed, waiting for recovery"
 WAITING_FOR_ALL_PODS_READY = "waiting for all admitted workloads to be in PodsReady condition"
@@ -104,6 +108,15 @@ NO_LONGER_FITS = "Workload no longer fits after processing another workload"
 OVERLAPPING_TARGETS = "Workload has overlapping preemption targets with another workload"
 CLUSTER_QUEUE_STOPPED = "The ClusterQueue is stopped"
 LOCAL_QUEUE_STOPPED = "The LocalQueue is stopped"
+# Reason and message of Requeued, by the reason for which a stopped queue evicted a workload.
+QUEUE_RESTARTED = {
+    REASON_CLUSTER_QUEUE_STOPPED: ReasonMessage(
+        "ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"
+    ),
+    REASON_LOCAL_QUEUE_STOPPED: ReasonMessage(
+        "LocalQueueRestarted", "The LocalQueue was restarted after being stopped"
+    ),
+}
 NAMESPACE_MISMATCH = "workload namespace doesn't match ClusterQueue selector"
 REQUESTS_ABOVE_LIMITS = "requests must not exceed its limits"
 ABOVE_LIMIT_RANGE_MAX = "requests must not be above the limitRange max"

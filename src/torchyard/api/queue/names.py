@@ -34,12 +34,15 @@ PRIORITY = _PREFIX + "priority-class"
 MAX_SECONDS = _PREFIX + "max-exec-time-seconds"
 MIN_PARALLELISM = _PREFIX + "job-min-parallelism"
 SYNC_COMPLETIONS = _PREFIX + "job-completions-equal-parallelism"
+PREBUILT_WORKLOAD = _PREFIX + "prebuilt-workload-name"
 ELASTIC = _PREFIX + "elastic-job"  # also the scheduling gate of the pods of such a job
 ADMISSION_GATED_BY = _PREFIX + "admission-gated-by"  # also on workloads
 # On plain pods that are queued.
 MANAGED = _PREFIX + "managed"
 POD_GROUP = _PREFIX + "pod-group-name"
 POD_GROUP_SIZE = _PREFIX + "pod-group-total-count"
+RETRIABLE_IN_GROUP = _PREFIX + "retriable-in-group"
+FAST_ADMISSION = _PREFIX + "pod-group-fast-admission"
 ADMISSION_GATE = _PREFIX + "admission"
 # On workloads.
 JOB_UID = _PREFIX + "job-uid"

@@ -15,7 +15,7 @@ from torchyard.api.queue import configuration_messages, names
 
 # Names of labels of pods. Kueue sets them without a topology, too.
 _LABEL_FIELDS = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount"})
-_TOPOLOGY_ANNOTATIONS = tuple(
+TOPOLOGY_ANNOTATIONS = tuple(
     f"kueue.x-k8s.io/podset-{kind}"
     for kind in (
         "required-topology",
@@ -61,7 +61,7 @@ def unsupported_in_workload(spec: Object) -> Iterator[FieldError]:
                 f"{path}.topologyRequest.{field}", configuration_messages.TOPOLOGIES_UNSUPPORTED
             )
         annotations = ((pod_set.get("template") or {}).get("metadata") or {}).get("annotations") or {}
-        for name in _TOPOLOGY_ANNOTATIONS:
+        for name in TOPOLOGY_ANNOTATIONS:
             if name in annotations:
                 field = f"{path}.template.metadata.annotations[{name}]"
                 yield field_errors.forbidden(field, configuration_messages.TOPOLOGIES_UNSUPPORTED)

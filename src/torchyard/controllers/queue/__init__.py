@@ -8,6 +8,7 @@ In reading order:
 - `workloads`: workloads over time: admission checks, time limits, stopped queues
 - `finalizers`: deletion of what is in use
 - `runtime_snapshots`: the runtimes of TrainJobs
+- `priorities`: the priorities of jobs and pods, and what changes with a class
 - `composer`, `jobs`, `pod_set_infos`, `pending_events`: jobs and their workloads
 - `pod_groups`, `slices`: plain pods and elastic jobs
 - `queue_status`, `metrics`: statuses of queues, and metrics

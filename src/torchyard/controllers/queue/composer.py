@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from torchyard.api.errors import YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
 from torchyard.api.queue import job_messages, names
-from torchyard.controllers.queue.gvr import POD_PRIORITY_CLASSES, PRIORITY_CLASSES
+from torchyard.controllers.queue.priorities import Priorities, Priority
 from torchyard.core.queue.integrations import JobIntegration, queue_name_of
 from torchyard.core.queue.slices import is_elastic
-from torchyard.kube.informer import Informer
 from torchyard.kube.informer_factory import InformerFactory
 
 _is_seconds = re.compile("[0-9]{1,10}").fullmatch
-
-
-class PriorityClassNotFound(YardError):
-    """The job names a WorkloadPriorityClass that does not exist."""
-
-    code = "PriorityClassNotFound"
-
-
-class _Priority(NamedTuple):
-    value: int
-    class_ref: Object | None
 
 
 def admission_gates(obj: Object) -> str:
@@ -39,9 +26,7 @@ def admission_gates(obj: Object) -> str:
 class WorkloadComposer:
     def __init__(self, informers: InformerFactory, integration: JobIntegration, gvr: GroupVersionResource) -> None:
         self._integration, self._gvr = integration, gvr
-        self._classes = informers.for_resource(PRIORITY_CLASSES)
-        self._pod_classes = informers.for_resource(POD_PRIORITY_CLASSES)
-        self.informers: list[Informer] = [self._classes, self._pod_classes]
+        self.priorities = Priorities(informers)
 
     def compose(self, job: Object, *, replaces: Object | None = None) -> Object:
         """`replaces`: the workload of the same running job that the new one is to replace."""
@@ -75,37 +60,16 @@ class WorkloadComposer:
         }
 
     def _spec(self, job: Object) -> Object:
-        priority = self._priority(job)
-        spec: Object = {
+        return {
             "podSets": self._integration.pod_sets(job),
             "queueName": queue_name_of(job),
-            "priority": priority.value,
             "active": True,
+            **self.priority(job).fields(),
+            **time_limit(job),
         }
-        if priority.class_ref is not None:
-            spec["priorityClassRef"] = priority.class_ref
-        limit = (job["metadata"].get("labels") or {}).get(names.MAX_SECONDS)
-        if limit is not None:
-            if not _is_seconds(limit) or int(limit) < 1:
-                raise YardError(job_messages.invalid_max_seconds(limit), hint=job_messages.MAX_SECONDS_HINT)
-            spec["maximumExecutionTimeSeconds"] = int(limit)
-        return spec
 
-    def _priority(self, job: Object) -> _Priority:
-        """From the WorkloadPriorityClass, otherwise from the PriorityClass of the pods, otherwise 0."""
-        name = (job["metadata"].get("labels") or {}).get(names.PRIORITY)
-        if name:
-            workload_class = self._classes.get("", name)
-            if workload_class is None:
-                raise PriorityClassNotFound(job_messages.priority_class_not_found(name))
-            reference = {"group": names.GROUP, "kind": names.PRIORITY_CLASS.kind, "name": name}
-            return _Priority(workload_class["value"], reference)
-        pod_class_name = self._pod_class_name(job)
-        pod_class = self._pod_classes.get("", pod_class_name) if pod_class_name else None
-        if pod_class is None:
-            return _Priority(0, None)
-        reference = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": pod_class_name}
-        return _Priority(pod_class["value"], reference)
+    def priority(self, job: Object) -> Priority:
+        return self.priorities.of(job, self._pod_class_name(job))
 
     def _pod_class_name(self, job: Object) -> str:
         policy = (job["spec"].get("runPolicy") or {}).get("schedulingPolicy") or {}
@@ -113,3 +77,13 @@ class WorkloadComposer:
             return str(policy["priorityClass"])
         specs = (pod_set["template"].get("spec") or {} for pod_set in self._integration.pod_sets(job))
         return next((spec["priorityClassName"] for spec in specs if spec.get("priorityClassName")), "")
+
+
+def time_limit(obj: Object) -> Object:
+    """The limit of a job or a pod, as part of the spec of its workload."""
+    limit = (obj["metadata"].get("labels") or {}).get(names.MAX_SECONDS)
+    if limit is None:
+        return {}
+    if not _is_seconds(limit) or int(limit) < 1:
+        raise YardError(job_messages.invalid_max_seconds(limit), hint=job_messages.MAX_SECONDS_HINT)
+    return {"maximumExecutionTimeSeconds": int(limit)}

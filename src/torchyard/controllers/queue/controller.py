@@ -16,6 +16,7 @@ from torchyard.controllers.queue.jobs import JobReconciler
 from torchyard.controllers.queue.local_queues import LocalQueueProvisioner
 from torchyard.controllers.queue.metrics import QueueMetrics
 from torchyard.controllers.queue.pod_groups import PodGroupReconciler
+from torchyard.controllers.queue.priorities import PriorityClassFollower
 from torchyard.controllers.queue.queue_status import QueueStatusController
 from torchyard.controllers.queue.runtime_snapshots import RuntimeSnapshots
 from torchyard.controllers.queue.scheduler import SchedulerController
@@ -85,6 +86,7 @@ class QueueController:
             "workload-events": workload_recorder.run,
             "pod-groups": pod_groups.run,
             "pod-group-events": pod_groups.recorder.run,
+            "priority-classes": PriorityClassFollower(store, informers).run,
             "finalizers": FinalizerController(store).run,
             "queue-status": QueueStatusController(store, self.metrics).run,
             "queue-events": IgnoredFieldReporter(store, settings).recorder.run,

@@ -15,10 +15,11 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.queue import job_messages, messages, names
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.queue.composer import PriorityClassNotFound, WorkloadComposer, admission_gates
+from torchyard.controllers.queue.composer import WorkloadComposer, admission_gates
 from torchyard.controllers.queue.gvr import WORKLOADS
 from torchyard.controllers.queue.pending_events import PendingEvents
 from torchyard.controllers.queue.pod_set_infos import pod_set_infos
+from torchyard.controllers.queue.priorities import PriorityClassNotFound, class_name_of
 from torchyard.controllers.queue.stores import WorkloadStore
 from torchyard.controllers.queue.writer import RETRY_SOON
 from torchyard.core.queue import lifecycle, slices
@@ -91,11 +92,12 @@ class JobReconciler:
         name = job_messages.job_component(integration.framework)
         self.recorder = store.new_recorder(name)
         self._events = _JobEvents(self.recorder, gvr, integration.kind)
-        sources: list[Informer] = [informer, *self._composer.informers, *store.informers, *reads]
+        sources: list[Informer] = [informer, *self._composer.priorities.informers, *store.informers, *reads]
         self._controller = Controller(name, self._reconcile, sources)
         self._pending_events = PendingEvents()
         informer.on_change(self._job_changed)
         store.workloads.on_change(self._workload_changed)
+        self._composer.priorities.on_change(informer, self._controller.queue.add, key_of)
         for source in reads:
             source.on_change(self._owned_changed)
 
@@ -203,7 +205,7 @@ class JobReconciler:
         with suppress(PodSetsUnknown):
             if _exceeds_admission(self._integration, job, workload):
                 await self._delete_workload(job, workload)
-            else:
+            elif not await self._update_priority(job, workload):
                 await self._report_pods(job, workload)
 
     async def _stop(self, job: Object, why: str) -> None:
@@ -258,15 +260,26 @@ class JobReconciler:
     async def _report_pods(self, job: Object, workload: Object) -> None:
         """Write into the workload which pods of the running job are ready, and which are not needed any more."""
         status = lifecycle.set_pods_ready(workload, self._integration.pods_ready(job), self._store.now())
-        reported = {entry["name"]: entry["count"] for entry in workload["status"].get("reclaimablePods") or ()}
-        # A pod set never needs quota again that it gave back, even if one of its pods is restarted.
-        reclaimable = self._integration.reclaimable_pods(job)
-        counts = reported | {name: max(count, reported.get(name, 0)) for name, count in reclaimable.items()}
-        if counts != reported:
-            entries = [{"name": name, "count": count} for name, count in counts.items()]
-            status = {**(status or workload["status"]), "reclaimablePods": entries}
+        reported = workload if status is None else {**workload, "status": status}
+        status = lifecycle.set_reclaimable_pods(reported, self._integration.reclaimable_pods(job)) or status
         if status is not None:
             await self._store.writer.write_status(key_of(workload), workload, status)
+
+    async def _update_priority(self, job: Object, workload: Object) -> bool:
+        """A running job may change its WorkloadPriorityClass. A change of its workload comes back."""
+        known = (workload["spec"].get("priorityClassRef") or {}).get("name")
+        if class_name_of(job) in ("", known):
+            return False
+        try:
+            fields = self._composer.priority(job).fields()
+        except PriorityClassNotFound as error:
+            self._events.record(job, "Warning", job_messages.EVENT_PRIORITY_CLASS_NOT_FOUND, str(error), once=True)
+            return False
+        namespace, name = key_of(workload)
+        await self._client.patch(WORKLOADS, name, {"spec": fields}, namespace)
+        message = job_messages.updated_workload(namespace, name)
+        self._events.record(job, "Normal", job_messages.EVENT_UPDATED_WORKLOAD, message)
+        return True
 
     async def _update_pending(self, job: Object, workload: Object) -> None:
         """Report why a job is pending, and let its workload follow changes of its size, queue and priority."""

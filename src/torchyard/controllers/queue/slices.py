@@ -28,7 +28,7 @@ class SliceReconciler:
         self._jobs = informers.for_resource(JOBS)
         self._pods = informers.for_resource(PODS, indexes={"owner": by_owner})
         self._composer = WorkloadComposer(informers, self._integration, JOBS)
-        sources: list[Informer] = [self._jobs, self._pods, *self._composer.informers, *store.informers]
+        sources: list[Informer] = [self._jobs, self._pods, *self._composer.priorities.informers, *store.informers]
         self._controller = Controller("kueue-slices", self._reconcile, sources)
         self._jobs.on_change(lambda _change, job, _before: self._enqueue(job))
         self._pods.on_change(self._pod_changed)

@@ -17,6 +17,7 @@ from torchyard.api.pytorchjob import messages as pytorchjob_messages
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob.defaults import with_defaults
 from torchyard.api.queue import job_messages, names
+from torchyard.api.queue.job_validation import syncs_completions
 
 _CONTROLLER_LABELS = (CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME)
 
@@ -213,7 +214,7 @@ class BatchJobIntegration:
             patch["template"] = template
         if info.count < self.count(job):
             patch["parallelism"] = info.count
-            if (job["metadata"].get("annotations") or {}).get(names.SYNC_COMPLETIONS) == "true":
+            if syncs_completions(job["metadata"].get("annotations") or {}):
                 patch["completions"] = info.count
         return {"spec": patch}
 
@@ -229,7 +230,7 @@ class BatchJobIntegration:
             patch["template"] = template
         if names.MIN_PARALLELISM in annotations and self.count(job) != pod_sets[0]["count"]:
             patch["parallelism"] = pod_sets[0]["count"]
-            if annotations.get(names.SYNC_COMPLETIONS) == "true":
+            if syncs_completions(annotations):
                 patch["completions"] = pod_sets[0]["count"]
         return {"spec": patch} if patch else None
 

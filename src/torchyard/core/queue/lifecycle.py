@@ -84,6 +84,10 @@ def reserve_quota(obj: Object, spec: ClusterQueueSpec, assignment: Assignment, n
         condition = find(builder.conditions, type)
         if condition is not None and condition["status"] == "True":
             builder.set_condition(type, False, messages.QUOTA_RESERVED, messages.previously(condition["message"]))
+    requeued = find(builder.conditions, messages.REQUEUED)
+    restarted = messages.QUEUE_RESTARTED.get(requeued["reason"]) if requeued is not None else None
+    if restarted is not None:
+        builder.set_condition(messages.REQUEUED, True, *restarted)
     checks = spec.required_checks({flavor for flavor, _ in assignment.usage})
     if checks:
         builder.set_checks(checks)
@@ -168,6 +172,33 @@ def set_pods_ready(obj: Object, is_ready: bool, now: float) -> Object | None:
     builder = WorkloadStatusBuilder(obj, now)
     builder.set_condition(messages.PODS_READY, is_ready, reason, message)
     return builder.status
+
+
+def set_waiting_for_replacement(obj: Object, is_waiting: bool, now: float) -> Object | None:
+    """The status that says whether failed pods need to be replaced; None if the current one says so already."""
+    type, conditions = messages.WAITING_FOR_REPLACEMENT_PODS, (obj.get("status") or {}).get("conditions") or ()
+    condition = find(conditions, type)
+    if (condition is not None and condition["status"] == "True") == is_waiting:
+        return None
+    builder = WorkloadStatusBuilder(obj, now)
+    if is_waiting:
+        builder.set_condition(type, True, messages.REASON_PODS_FAILED, messages.PODS_NEED_REPLACEMENT)
+    else:
+        builder.set_condition(type, False, messages.PODS_READY, messages.NO_PODS_NEED_REPLACEMENT)
+    return builder.status
+
+
+def set_reclaimable_pods(obj: Object, counts: Mapping[str, int]) -> Object | None:
+    """The status with the pods that are not needed any more; None if it has them.
+
+    A pod set never needs quota again that it gave back, even if one of its pods is restarted.
+    """
+    status = obj.get("status") or {}
+    reported = {entry["name"]: entry["count"] for entry in status.get("reclaimablePods") or ()}
+    merged = reported | {name: max(count, reported.get(name, 0)) for name, count in counts.items()}
+    if merged == reported:
+        return None
+    return {**status, "reclaimablePods": [{"name": name, "count": count} for name, count in merged.items()]}
 
 
 @dataclass

@@ -112,7 +112,10 @@ class BuiltInAdmission:
         """Texts of the Warning header about a write that is accepted. Call it before `mutate`."""
         if attributes.resource in trainjob.RESOURCES:
             return trainjob.warnings(attributes)
-        return pod_fields.unsupported_fields(attributes) if attributes.resource in pod_fields.RESOURCES else []
+        queues = kueue.warnings(attributes) if self._with_queues else []
+        return queues + (
+            pod_fields.unsupported_fields(attributes) if attributes.resource in pod_fields.RESOURCES else []
+        )
 
     def mutate(self, attributes: AdmissionAttributes) -> None:
         """Complete the new object, or reject it."""
