@@ -19,6 +19,26 @@ from tests.kueue.record_cases import load_recordings
 Point = tuple[str, States]
 
 
+# Cases that differ, each with the reason. The documentation has those that are explained.
+_EVICTED_FIRST = "Kueue tries a workload that was just evicted before those that are inadmissible"
+_STRICT_FIRST = "after a change, Kueue tries the heads of StrictFIFO queues before those that are inadmissible"
+_FREED_QUOTA_IS_KEPT = "released quota is kept for the preemptor that waits for the rest of it"
+_DEACTIVATED = "a deactivated workload holds its quota until its pods are gone"
+_RETRIED_LATE = "Kueue does not retry a pending workload at once when its reclaimable pods change"
+_NOT_EXPLAINED = "not explained"
+KNOWN_DIFFERENCES = {
+    122: _EVICTED_FIRST,
+    175: _FREED_QUOTA_IS_KEPT,
+    273: _NOT_EXPLAINED,
+    293: _RETRIED_LATE,
+    1005: _DEACTIVATED,
+    1087: _FREED_QUOTA_IS_KEPT,
+    11029: _NOT_EXPLAINED,
+    11073: _NOT_EXPLAINED,
+    12062: _STRICT_FIRST,
+    12063: _NOT_EXPLAINED,
+}
+
 _FIFTH_EVICTION = re.compile(r"~[5-9]|~\d\d")
 
 
@@ -68,7 +88,8 @@ def main() -> None:
     different = [
         seed for seed, recording in compared.items() if first_difference(generate(seed), recording) is not None
     ]
-    print(f"{len(different)} of {len(compared)} cases differ: {different}")
+    unknown = [seed for seed in different if seed not in KNOWN_DIFFERENCES]
+    print(f"{len(different)} of {len(compared)} cases differ: {different}, of unknown reason: {unknown}")
 
 
 if __name__ == "__main__":

@@ -34,9 +34,11 @@ class PendingHeap:
         "assigner",
         "blocked",
         "is_inadmissible",
+        "next_scan",
         "pending_reason",
         "retry_thresholds",
         "scans",
+        "skipped_scans",
         "unreported",
         "workloads",
     )
@@ -49,6 +51,9 @@ class PendingHeap:
         self.is_inadmissible = False
         self.unreported: dict[Key, None] = {}  # workloads whose status does not say yet why they are pending
         self.scans: list[FlavorScan] = []  # where the attempts of its head went on; the next one goes on at the last
+        # Where attempts of its head went on because others got its flavors in the same cycle, and where the next does.
+        self.skipped_scans: list[FlavorScan] = []
+        self.next_scan: FlavorScan | None = None
         # While it is inadmissible:
         self.pending_reason = _NO_REASON
         self.retry_thresholds: FlavorResourceQuantities = {}  # when this much of one of them is available, retry
@@ -70,7 +75,20 @@ class PendingHeap:
                 self._stale = 0
 
     def mark_inadmissible(self, retry_thresholds: FlavorResourceQuantities) -> None:
-        self.is_inadmissible, self.retry_thresholds, self.blocked, self.scans = True, retry_thresholds, None, []
+        self.is_inadmissible, self.retry_thresholds, self.blocked = True, retry_thresholds, None
+        self.forget_attempts()
+
+    def forget_attempts(self) -> None:
+        """The next attempt tries all flavors again."""
+        self.scans, self.skipped_scans, self.next_scan = [], [], None
+
+    def skip_flavors(self, scan: FlavorScan) -> bool:
+        """Others got what the head needs in this cycle: let it try the flavors after these. False if it has."""
+        if not scan or scan in self.skipped_scans:
+            return False
+        self.skipped_scans.append(scan)
+        self.next_scan = scan
+        return True
 
     @property
     def head(self) -> WorkloadInfo | None:
@@ -112,7 +130,7 @@ class ClusterQueue:
         previous_head = heap.head
         heap.add(info)
         if heap.head is not previous_head:
-            heap.scans = []
+            heap.forget_attempts()
             heap.is_inadmissible = False  # the new head has a higher priority, so it may preempt
         return heap
 
@@ -140,7 +158,8 @@ class ClusterQueue:
             if not heap.workloads:
                 del self.heaps[self._heap_key(info)]
             elif previous_head is info:
-                heap.is_inadmissible, heap.scans = False, []
+                heap.is_inadmissible = False
+                heap.forget_attempts()
         if self.spec.is_strict_fifo and (head := self._first(self.heaps.values())) is not None:
             head.heap.is_inadmissible = False  # as in Kueue, the head of a StrictFIFO queue is always tried
 
@@ -152,6 +171,10 @@ class ClusterQueue:
             head = self._first(self.heaps.values())
             return None if head is not None and head.heap.is_inadmissible else head
         return self._first(heap for heap in self.heaps.values() if not heap.is_inadmissible)
+
+    def forget_attempts(self) -> None:
+        for heap in self.heaps.values():
+            heap.forget_attempts()
 
     def is_strict_head(self, info: WorkloadInfo) -> bool:
         """Whether a workload is the first of a StrictFIFO queue."""

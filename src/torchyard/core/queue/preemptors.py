@@ -69,6 +69,7 @@ class PendingPreemptors:
         was_waiting = cq.name in waiting
         if was_waiting:
             del waiting[cq.name]
+            cq.forget_attempts()
             if not waiting:
                 del self._waiting[cq.node.root]
         return was_waiting or cq.name in self._by_cluster_queue

@@ -133,7 +133,9 @@ class SchedulingCycle:
         elif not targeted.isdisjoint(entry.target_keys):
             self._wait_for_preemptors(entry, messages.OVERLAPPING_TARGETS)
         elif not snapshot.fits(entry):
-            if snapshot.fits_without_promises(entry):
+            if entry.heap.skip_flavors(entry.assignment.scan):
+                self._pending.active[entry.cq.name] = None  # as in Kueue, the next attempt goes on with other flavors
+            elif snapshot.fits_without_promises(entry):
                 self._wait_for_preemptors(entry, messages.NO_LONGER_FITS)
             else:
                 # Another workload was admitted in this cycle, or quota is reserved for this cycle only. So it takes
@@ -210,24 +212,16 @@ class SchedulingCycle:
         oracle = self._preemption_oracle(info, cq)
 
         def nominate(assignment: Assignment) -> NominatedWorkload | None:
-            if assignment.mode is FlavorAssignmentMode.FIT:
-                return NominatedWorkload(info, cq, heap, assignment, [], replaced)
-            if assignment.mode is FlavorAssignmentMode.NO_FIT:
-                return None
-            targets, shortage = self._find_targets(info, cq, assignment)
-            if not targets:
-                for key, missing in shortage.items():
-                    if key in assignment.insufficient:
-                        enough = cq.node.available(key) + missing
-                        assignment.insufficient[key] = min(enough, assignment.insufficient[key])
-                return None
-            with simulate_removal(self._usages(targets)):
-                assignment.borrowing = cq.node.max_borrowing_height(assignment.usage)
-            return NominatedWorkload(info, cq, heap, assignment, targets, replaced)
+            return self._nominate_assigned(head, cq, assignment, replaced)
 
         def nominate_partial(counts: Mapping[str, int]) -> NominatedWorkload | None:
             return nominate(heap.assigner.assign(cq.node, counts, oracle=oracle))
 
+        if heap.next_scan is not None:
+            next_scan, heap.next_scan = heap.next_scan, None
+            entry = nominate(heap.assigner.assign(cq.node, allowed=allowed, oracle=oracle, scan=next_scan))
+            if entry is not None:
+                return entry
         scan = heap.scans[-1] if heap.scans else None
         assignment = heap.assigner.assign(cq.node, allowed=allowed, oracle=oracle, scan=scan)
         entry = nominate(assignment) or heap.assigner.find_largest(nominate_partial)
@@ -238,6 +232,26 @@ class SchedulingCycle:
             return NominatedWorkload(info, cq, heap, assignment, [], replaced)
         self._mark_inadmissible(NominatedWorkload(info, cq, heap, assignment, [], replaced))
         return None
+
+    def _nominate_assigned(
+        self, head: QueueHead, cq: ClusterQueue, assignment: Assignment, replaced: WorkloadInfo | None
+    ) -> NominatedWorkload | None:
+        """The workload with an assignment that fits, with preemption targets if it needs them; None if it does not."""
+        heap, info = head
+        if assignment.mode is FlavorAssignmentMode.FIT:
+            return NominatedWorkload(info, cq, heap, assignment, [], replaced)
+        if assignment.mode is FlavorAssignmentMode.NO_FIT:
+            return None
+        targets, shortage = self._find_targets(info, cq, assignment)
+        if not targets:
+            for key, missing in shortage.items():
+                if key in assignment.insufficient:
+                    enough = cq.node.available(key) + missing
+                    assignment.insufficient[key] = min(enough, assignment.insufficient[key])
+            return None
+        with simulate_removal(self._usages(targets)):
+            assignment.borrowing = cq.node.max_borrowing_height(assignment.usage)
+        return NominatedWorkload(info, cq, heap, assignment, targets, replaced)
 
     def _mark_inadmissible(self, entry: NominatedWorkload) -> None:
         """No workload of the heap fits, unless the next cycle goes on with other flavors."""
