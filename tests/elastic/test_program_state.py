@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -115,9 +116,119 @@ class _CountingData:
         return INPUTS[index] * (2 if self.loaded > 1000 else 1), LABELS[index]
 
 
+def _gradient_hook() -> Any:
+    net, count = network(), [0]
+
+    def hook(gradient: torch.Tensor) -> torch.Tensor:
+        count[0] += 1
+        return gradient * 0.9 ** count[0]
+
+    weight: Any = net[0].weight
+    weight.register_hook(hook)
+    return net, {}
+
+
+def _forward_hook() -> Any:
+    net, count = network(), {"calls": 0}
+
+    def hook(module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        count["calls"] += 1
+        return output if count["calls"] < 30 else 2 * output
+
+    net[0].register_forward_hook(hook)
+    return net, {}
+
+
+class _Shrinking(torch.autograd.Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        _Shrinking.calls += 1
+        return gradient * 0.9**_Shrinking.calls
+
+
+def _autograd_function() -> Any:
+    net = network()
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        output: torch.Tensor = _Shrinking.apply(net(batch[0]))  # type: ignore[no-untyped-call]
+        return nn.functional.cross_entropy(output, batch[1])
+
+    return net, {"loss": loss_of}
+
+
+class _RareNoise:
+    """Draws from a generator of its own, which changes a record so rarely that the check does not see a difference."""
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> Any:
+        return INPUTS[index] * (2 if self.generator.random() < 1e-9 else 1), LABELS[index]
+
+
+def _numpy_generator() -> Any:
+    numpy = pytest.importorskip("numpy")
+    return network(), {"data": _RareNoise(numpy.random.default_rng(0))}
+
+
+def _counts_in_an_array() -> Any:
+    numpy = pytest.importorskip("numpy")
+    net, counts = network(), numpy.zeros(3)
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        counts[int(batch[1][0])] += 1
+        return loss_with(net)(batch)
+
+    return net, {"loss": loss_of}
+
+
+class _Slots:
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+
+def _slots() -> Any:
+    net, counter = network(), _Slots()
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        counter.calls += 1
+        return loss_with(net)(batch)
+
+    return net, {"loss": loss_of}
+
+
+def _collating() -> Any:
+    counter = itertools.count()
+
+    def collate(records: list[Any]) -> Any:
+        next(counter)
+        return torch.utils.data.default_collate(records)
+
+    return network(), {"collate": collate}
+
+
 @pytest.mark.parametrize(
     ("create", "name"),
     [
+        (_gradient_hook, r"count\[0\]"),
+        (_forward_hook, r"count\['calls'\]"),
+        (_autograd_function, "_Shrinking.calls"),
+        (lambda: (network(), {"data": _RareNoise(random.Random(0))}), r"dataset.generator.getstate\(\)"),
+        (_numpy_generator, "dataset.generator.bit_generator.state"),
+        (_counts_in_an_array, "counts"),
+        (_slots, "counter.calls"),
+        (_collating, "counter.__repr__"),
         (_closure, r"count\['calls'\]"),
         (_global, "calls"),
         (_method, "self.total"),
@@ -193,6 +304,17 @@ def _average_in_a_list() -> Any:
     return net, body, {"loss": loss_of}
 
 
+def _labels_of_the_model() -> Any:
+    """The body changes the labels at the end of an epoch only."""
+    net, labels = network(), LABELS.clone()
+
+    def body(step: elastic.Step) -> None:
+        if step.last_of_epoch:
+            labels.copy_(net(INPUTS).argmax(1))
+
+    return net, body, {"data": TensorDataset(INPUTS, labels), "epochs": 2}
+
+
 @pytest.mark.parametrize(
     ("create", "name"),
     [
@@ -201,6 +323,7 @@ def _average_in_a_list() -> Any:
         (_scheduled_dropout, r"net\.1\.p"),
         (_curriculum, "dataset.scale"),
         (_average_in_a_list, r"average\[0\]"),
+        (_labels_of_the_model, r"dataset.tensors\[1\]"),
     ],
 )
 def test_what_the_body_changes_and_the_loss_uses_is_refused(create: Any, name: str) -> None:

@@ -26,6 +26,7 @@ from torchyard.elastic.worker.epoch_loop import EpochBatches, EpochLoop
 from torchyard.elastic.worker.hosted_loop import HostedLoop
 from torchyard.elastic.worker.leaving import leave_on_sigterm
 from torchyard.elastic.worker.own_loop import OwnLoop
+from torchyard.elastic.worker.seeding import seed_generators
 from torchyard.elastic.worker.settings import TrainingSettings
 from torchyard.elastic.worker.trainer import Step
 from torchyard.elastic.worker.training import JobContext, Training, create_training
@@ -47,8 +48,9 @@ def join(
 ) -> Job:
     """Prepare this process for a job.
 
-    Seeds torch, so that every worker creates the same model. Sets the number of threads of a kernel, because the sums
-    of a kernel depend on it: in strict mode it must be the same on every worker.
+    Seeds torch, NumPy and `random`, so that every worker creates the same model and splits its data alike. Sets the
+    number of threads of a kernel, because the sums of a kernel depend on it: in strict mode it must be the same on
+    every worker.
 
     Args:
         seed: the seed of the model's initialization, of the shuffling, and of dropout and augmentation.
@@ -65,7 +67,8 @@ def join(
     """
     if trainings < 1:
         raise ElasticError("BadTrainings", f"trainings is {trainings}", hint="use 1 or more")
-    torch.manual_seed(seed)
+    torch.manual_seed(seed)  # all devices
+    seed_generators(seed & (1 << 64) - 1, torch.device("cpu"))
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
     start_sidecar()
     config = WorkerConfig.from_environment()
@@ -223,6 +226,7 @@ class Job:
         digest_every: int = 50,
         checkpoints: Checkpoints | None = None,
         snapshot_every: int = 0,
+        unchecked: Collection[str] = (),
     ) -> Iterator[Any]:
         """Yield micro-batches to a program that keeps its own loop, with `step` in its body.
 
@@ -248,6 +252,7 @@ class Job:
             digest_every=digest_every,
             checkpoints=checkpoints,
             snapshot_every=snapshot_every,
+            unchecked=unchecked,
         )
         training = self._begin(model, optimizer, settings)
         loop = self._own_loop(training, model, optimizer, settings)
@@ -274,6 +279,7 @@ class Job:
         digest_every: int = 50,
         checkpoints: Checkpoints | None = None,
         snapshot_every: int = 0,
+        unchecked: Collection[str] = (),
     ) -> Iterator[tuple[int, EpochBatches]]:
         """Yield epochs to a program that keeps its own loops: one over epochs, and in it one over batches.
 
@@ -301,6 +307,7 @@ class Job:
             digest_every=digest_every,
             checkpoints=checkpoints,
             snapshot_every=snapshot_every,
+            unchecked=unchecked,
         )
         training = self._begin(model, optimizer, settings)
         loop = self._own_loop(training, model, optimizer, settings)

@@ -143,4 +143,9 @@ def compare_config(name: str, worker: dict[str, Any], job: dict[str, Any], *, fi
     hint = "use the same settings on every worker"
     if differing == ["initial parameters"]:
         hint = "create the model after elastic.join, which seeds torch, so that all workers begin with the same model"
+    elif differing == ["first records"]:
+        hint = (
+            "create the dataset in the same way on every worker: shuffle or split it after elastic.join, which seeds "
+            "torch, or with a seed of its own; sort what comes from a set or a directory"
+        )
     raise ElasticError("ConfigChanged", f"the configuration of {name} differs from its job: {facts}", hint=hint)

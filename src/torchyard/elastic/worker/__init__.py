@@ -4,8 +4,9 @@ Reading order:
 
 - `settings`, `training`: the settings of one training, and everything that it consists of.
 - `training_end`: how a training ends, and what follows it.
-- `startup_check`: refuses what would give a wrong or irreproducible model, before the first step.
-- `unchanged`: checks the same while training.
+- `startup_check`, `data_check`: refuse what would give a wrong or irreproducible model, before the first step.
+- `program_state`, `plain_values`: the variables of a program that a step uses.
+- `unchanged`, `loop_body`: check the same while training, and what the program's loop keeps.
 - `trainer`: computes, reduces and applies one step after the other.
 - `own_loop`, `epoch_loop`: the same for programs that keep their own loop, over all batches or over epochs.
 - `hosted_loop`: the same for frameworks, which apply updates themselves.

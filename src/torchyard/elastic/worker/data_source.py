@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ from torchyard.elastic.worker.streaming import as_sharded
 Order = Callable[[int], torch.Tensor]
 """Returns the records of an epoch in the order in which they are read."""
 _ORDER_SEED = 0x6F72646572
+MOST_PASSES = 10
+"""A sampler that gives more than so many times the records of the dataset, and more than its length, has no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,7 @@ def _with_sampler(source: DataSource, sampler: Any, *, seed: int) -> DataSource:
         return replace(source, shuffle=False)
     if type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == whole:
         return replace(source, shuffle=True)
-    order = partial(_sampler_order, sampler, seed)
+    order = partial(_sampler_order, sampler, seed, whole)
     first, again = order(0), order(0)
     if not torch.equal(first, again):
         raise ElasticError(
@@ -208,9 +211,10 @@ def _with_sampler(source: DataSource, sampler: Any, *, seed: int) -> DataSource:
     return replace(source, records=len(first), shuffle=False, order=order)
 
 
-def _sampler_order(sampler: Any, seed: int, epoch: int) -> torch.Tensor:
+def _sampler_order(sampler: Any, seed: int, whole: int, epoch: int) -> torch.Tensor:
     """Return the order that a sampler gives an epoch."""
     epoch_seed = mix64(seed, epoch, _ORDER_SEED) >> 1
+    most = max(MOST_PASSES * whole, len(sampler) if hasattr(sampler, "__len__") else 0)
     if hasattr(sampler, "set_epoch"):
         sampler.set_epoch(epoch)
     generator = getattr(sampler, "generator", None)
@@ -218,7 +222,14 @@ def _sampler_order(sampler: Any, seed: int, epoch: int) -> torch.Tensor:
         generator.manual_seed(epoch_seed)
     with torch.random.fork_rng(devices=[]):
         seed_generators(epoch_seed, torch.device("cpu"))
-        return torch.tensor([int(record) for record in sampler], dtype=torch.int64)
+        records = [int(record) for record in islice(sampler, most + 1)]
+    if len(records) > most:
+        raise ElasticError(
+            "EndlessSampler",
+            f"the sampler {type(sampler).__name__} gives more than {most} records in an epoch",
+            hint="give it an end, for example one pass over the dataset, and a __len__; the epochs of train repeat it",
+        )
+    return torch.tensor(records, dtype=torch.int64)
 
 
 def _without_rest(source: DataSource, *, seed: int) -> DataSource:

@@ -98,6 +98,8 @@ class OwnLoop:
             batch = self._moved(trainer.load(step, micro))
             before = self._versions()
             self._parameter_versions = self._count_parameter_changes()
+            if micro == self._own[-1]:
+                trainer.before_body(last_of_epoch=trainer.sampler.span(step).hi == trainer.sampler.records)
             with self._intercepted:
                 yield batch
             self._raise_if_stopped()

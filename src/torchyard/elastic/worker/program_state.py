@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
+from torchyard.elastic.worker.plain_values import PLAIN, array_value, generator_state, tensor_value
+
 MOST_ITEMS = 100
 """How many entries of a list or a dict are looked at; its length is compared in any case."""
-MOST_ELEMENTS = 16384
-"""The values of larger tensors are not compared."""
 MOST_VARIABLES = 20_000
 DEEPEST = 6
 _INSTALLED = tuple(
@@ -33,8 +33,10 @@ _INSTALLED = tuple(
         str(Path(__file__).parent.parent.parent),
     }
 )
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _OWN_FIELDS = frozenset({"_parameters", "_buffers", "_modules"})
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+_CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 Values = dict[str, Any]
 """What was seen, by the names of the variables."""
 
@@ -59,7 +61,7 @@ class ProgramState:
         Args:
             values: compare tensors by their values; otherwise by what torch counts when one is changed, which is fast.
         """
-        walk = _Walk(self._inside, values=values)
+        walk = Walk(self._inside, values=values)
         for name, root in self._roots.items():
             walk.visit(name, root, 0)
         return walk.seen
@@ -80,46 +82,48 @@ def _differs(before: Any, after: Any) -> bool:
     return not same and not (before != before and after != after)  # noqa: PLR0124  # NaN
 
 
-class _Walk:
+class Walk:
     """One pass over the variables."""
 
     def __init__(self, inside: set[int], *, values: bool) -> None:
         self.seen: Values = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.objects: dict[str, Any] = {}
         self.visited = set(inside)
         self._values = values
 
     def visit(self, name: str, value: Any, depth: int) -> None:
         while name in self.seen:  # two functions may use the same name
             name += "'"
-        if isinstance(value, _PLAIN):
+        if isinstance(value, PLAIN):
             self.seen[name] = value
         elif isinstance(value, torch.Tensor):
             if id(value) not in self.visited:
-                self.seen[name] = self._tensor(value)
+                self.seen[name] = tensor_value(value, values=self._values)
+                if value.is_floating_point() and not torch.nn.parameter.is_lazy(value):
+                    self.shapes[name] = tuple(value.shape)
         elif id(value) not in self.visited and depth < DEEPEST and len(self.seen) < MOST_VARIABLES:
             self.visited.add(id(value))
             for part, inner in self._parts(name, value):
                 self.visit(part, inner, depth + 1)
-
-    def _tensor(self, tensor: torch.Tensor) -> Any:
-        if torch.nn.parameter.is_lazy(tensor) or tensor.is_inference():
-            return None
-        if not self._values:
-            return id(tensor), tensor._version
-        small = tensor.numel() <= MOST_ELEMENTS and tensor.layout is torch.strided
-        return (tuple(tensor.shape), tensor.detach().cpu().tolist() if small else None)
 
     def _parts(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, partial | types.FunctionType | types.MethodType):
             yield from self._callable(name, value)
         elif isinstance(value, torch.nn.Module):
             yield from self._module(name, value)
-        elif isinstance(value, dict | list | tuple | deque | set | frozenset):
+        elif isinstance(value, _CONTAINERS):
             yield f"len({name})", len(value)
             yield from _items(name, value)
-        elif isinstance(value, torch.Generator):
-            yield f"{name}.get_state()", bytes(value.get_state().tolist())
-        elif _is_of_program(type(value)):
+        elif isinstance(value, type):
+            if is_of_program(value):
+                yield from self._class(name, value)
+        elif (state := generator_state(value)) is not None:
+            yield f"{name}.{state[0]}", state[1]
+        elif (array := array_value(value)) is not None:
+            yield f"{name}.shape", repr(array[0])
+            yield name, array[1]
+        elif is_of_program(type(value)) or isinstance(value, torch.utils.data.Dataset):
             yield from self._object(name, value)
 
     def _callable(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -135,38 +139,68 @@ class _Walk:
         if isinstance(function, types.MethodType):
             yield "self", function.__self__
             function = function.__func__
-        if not isinstance(function, types.FunctionType) or not _is_file_of_program(function.__code__.co_filename):
+        if not isinstance(function, types.FunctionType) or not is_file_of_program(function.__code__.co_filename):
             return
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             try:
                 yield key, cell.cell_contents
             except ValueError:
                 continue  # not assigned yet
-        for key in _global_names(function.__code__):
-            if key in function.__globals__:
-                yield key, function.__globals__[key]
+        names = set(global_names(function.__code__))
+        for key in sorted(names & set(function.__globals__)):
+            value = function.__globals__[key]
+            if isinstance(value, types.ModuleType):
+                yield from _of_module(value, names)
+            else:
+                yield key, value
         for key, item in vars(function).items():
             yield f"{function.__name__}.{key}", item
 
     def _module(self, name: str, module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
         """Yield the attributes of a module and of those in it: whether it trains, a rate of dropout, a counter."""
-        own = _is_of_program(type(module))
+        own = is_of_program(type(module))
         for key, item in list(vars(module).items()):
-            if key not in _OWN_FIELDS and (own or (isinstance(item, _PLAIN) and not key.startswith("_"))):
+            if key not in _OWN_FIELDS and (own or (isinstance(item, PLAIN) and not key.startswith("_"))):
                 yield f"{name}.{key}", item
+        if own:
+            yield type(module).__name__, type(module)
+        hooks = [getattr(module, kind, None) for kind in _HOOKS]
+        hooks += [getattr(parameter, kind, None) for parameter in module._parameters.values() for kind in _TENSOR_HOOKS]
+        for hook in [hook for registered in hooks for hook in list((registered or {}).values())]:
+            yield f"a hook of {name}", hook
         for key, child in module.named_children():
             yield f"{name}.{key}", child
 
     def _object(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        self.objects[name] = value
         for key, item in list(getattr(value, "__dict__", {}).items()):
             yield f"{name}.{key}", item
         for kind in type(value).__mro__:
-            if _is_of_program(kind):
-                for key, item in list(vars(kind).items()):
-                    if isinstance(item, types.FunctionType):
-                        yield from self._function(item)
-                    elif isinstance(item, _PLAIN) and not key.startswith("__") and key not in vars(value):
-                        yield f"{name}.{key}", item
+            if not is_of_program(kind):
+                continue
+            slots = vars(kind).get("__slots__", ())
+            for key in (slots,) if isinstance(slots, str) else slots:
+                if hasattr(value, key):
+                    yield f"{name}.{key}", getattr(value, key)
+            yield kind.__name__, kind
+
+    def _class(self, name: str, kind: type) -> Iterator[tuple[str, Any]]:
+        """Yield what the methods of a class refer to, and its own variables."""
+        for key, item in list(vars(kind).items()):
+            function = getattr(item, "__func__", getattr(item, "fget", item))
+            if isinstance(function, types.FunctionType):
+                yield from self._function(function)
+            elif not key.startswith("__"):
+                yield f"{name}.{key}", item
+        for base in kind.__bases__:
+            yield base.__name__, base
+
+
+def _of_module(module: types.ModuleType, names: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the variables of a module of the program that a function may refer to."""
+    if is_file_of_program(getattr(module, "__file__", None) or "<frozen"):
+        for key in sorted(names & set(vars(module))):
+            yield f"{module.__name__}.{key}", vars(module)[key]
 
 
 def _items(name: str, container: Any) -> Iterator[tuple[str, Any]]:
@@ -179,30 +213,30 @@ def _items(name: str, container: Any) -> Iterator[tuple[str, Any]]:
         yield f"{name}[{key!r}]", container[key]
 
 
-def _global_names(code: types.CodeType) -> Iterator[str]:
+def global_names(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _global_names(constant)
+            yield from global_names(constant)
 
 
-def _is_of_program(kind: type) -> bool:
+def is_of_program(kind: type) -> bool:
     if kind in (argparse.Namespace, types.SimpleNamespace):
         return True
     module = sys.modules.get(kind.__module__)
     if kind.__module__ == "__main__":
         return True
     file = getattr(module, "__file__", None)
-    return file is not None and _is_file_of_program(file)
+    return file is not None and is_file_of_program(file)
 
 
-def _is_file_of_program(file: str) -> bool:
+def is_file_of_program(file: str) -> bool:
     path = str(Path(file).absolute())
     return not file.startswith("<frozen") and not path.startswith(_INSTALLED) and "-packages/" not in path
 
 
 def reaches(root: Any, modules: Iterable[torch.nn.Module]) -> bool:
     """Return whether an object or its methods refer to one of the modules."""
-    walk = _Walk(set(), values=False)
+    walk = Walk(set(), values=False)
     walk.visit("", root, 0)
     return any(id(module) in walk.visited for module in modules)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 
@@ -25,3 +26,13 @@ def seed_generators(seed: int, device: torch.device) -> None:
         torch.manual_seed(seed)
         return
     torch.default_generator.manual_seed(seed)
+
+
+def generators_digest() -> str:
+    """Return a hash of the states of the generators of torch (on the CPU), of NumPy and of `random`."""
+    hasher = hashlib.sha256(repr(random.getstate()).encode())
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        hasher.update(repr(numpy.random.get_state(legacy=False)).encode())
+    hasher.update(bytes(torch.default_generator.get_state().tolist()))
+    return hasher.hexdigest()

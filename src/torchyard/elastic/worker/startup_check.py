@@ -8,6 +8,7 @@ kernels, compiled code and the parameters of lazy modules, before other workers 
 from __future__ import annotations
 
 import gc
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -18,13 +19,11 @@ from torch.optim.lr_scheduler import LRScheduler
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.buffers import BufferWatch, MutableBuffers, mutable_buffers
 from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.worker.data_check import DataCheck, ProgramRaised, check_same, check_variables
 from torchyard.elastic.worker.data_source import DataSource
-from torchyard.elastic.worker.loader import MicroBatchLoader
-from torchyard.elastic.worker.program_state import ProgramState, Values, reaches
+from torchyard.elastic.worker.program_state import ProgramState, reaches
 from torchyard.elastic.worker.seeding import seed_generators
-
-TOLERANCE = 1e-3
-"""Fast mode allows kernels that are not deterministic: their results differ in the last bits."""
+from torchyard.elastic.world.state import raw_bytes
 
 
 def check_model(model: torch.nn.Module) -> None:
@@ -121,7 +120,7 @@ class DryRun:
     Args:
         model: the model.
         sampler: which records a micro-batch has.
-        loader: loads them.
+        data: loads the first micro-batch.
         loss: the program's loss function.
         strict: whether the same bits are required.
         program: the variables that the loss function and the dataset use; None if they are not compared.
@@ -131,7 +130,7 @@ class DryRun:
         self,
         model: torch.nn.Module,
         sampler: StepSampler,
-        loader: MicroBatchLoader,
+        data: DataCheck,
         *,
         loss: Callable[[Any], torch.Tensor],
         strict: bool,
@@ -140,7 +139,7 @@ class DryRun:
         self._program = program
         self._model = model
         self._sampler = sampler
-        self._loader = loader
+        self._data = data
         self._loss = loss
         self._strict = strict
 
@@ -148,23 +147,53 @@ class DryRun:
         """Return the buffers that a forward pass changes."""
         watch = BufferWatch(self._model)
         changed: set[str] = set()
-        with suppress(_ProgramRaised):  # the first step raises it again, and reports it with its records
-            batch = self._load()
-            self._check_same("the dataset", batch, self._load())
+        self._clear_gradients()
+        with suppress(ProgramRaised):  # the first step raises it again, and reports it with its records
+            batch = self._data.run()
             versions = self._versions()
-            first = self._compute(batch, backward=True)
+            if any(_is_lazy(parameter) for parameter in self._model.parameters()):
+                self._compute(batch)  # draws the first parameters
+                watch.restore()
+                self._clear_gradients()
+            first = self._compute(batch)
             self._check_dense()
+            gradients = self._gradients()
             changed = watch.changed()
             self._check_parameters(versions)
             watch.restore()
+            self._clear_gradients()
             before = self._program.read(values=True) if self._program is not None else {}
-            self._check_same("the loss function", first, self._compute(self._load(), backward=False))
-            self._check_variables(before)
+            again = self._compute(self._data.load())
+            check_same("the loss function", first, again, strict=self._strict)
+            if self._program is not None:
+                check_variables(self._program, before)
+            self._check_gradients(gradients)
         watch.restore()
-        for parameter in self._model.parameters():
-            parameter.grad = None
+        self._clear_gradients()
         self._check_materialized()
         return mutable_buffers(self._model, changed)
+
+    def _clear_gradients(self) -> None:
+        for parameter in self._model.parameters():
+            parameter.grad = None
+
+    def _gradients(self) -> dict[str, int]:
+        """Return a checksum of every gradient."""
+        if not self._strict:
+            return {}
+        named = self._model.named_parameters()
+        return {name: zlib.crc32(raw_bytes(p.grad.detach())) for name, p in named if p.grad is not None}
+
+    def _check_gradients(self, first: dict[str, int]) -> None:
+        again = self._gradients()
+        name = next((name for name in first if first[name] != again.get(name)), None)
+        if name is not None:
+            raise ElasticError(
+                "NotReproducible",
+                f"the gradient of {name} had two values for the same records, seeds and parameters, although the loss "
+                "was the same: a hook or a backward pass depends on something that is not part of the state",
+                hint="compute what depends on progress from the state, for example from a buffer of the model",
+            )
 
     def _check_dense(self) -> None:
         for name, parameter in self._model.named_parameters():
@@ -175,36 +204,15 @@ class DryRun:
                     hint="create the embedding with sparse=False, and use an optimizer for dense gradients",
                 )
 
-    def _check_variables(self, before: Values) -> None:
-        """Refuse a variable of the program that the same computation changes every time, such as a counter."""
-        if self._program is None:
-            return
-        name = self._program.first_change(before, self._program.read(values=True))
-        if name is not None:
-            raise ElasticError(
-                "StateOutside",
-                f"loading and computing the same records again changes {name}, which is not part of the state: a "
-                "worker that joins later, or a resumed job, would have another value",
-                hint="count in a buffer of the model, or do it in the loop's body, once for every step; if it does not "
-                f"influence the result, for example a list for a log, pass unchecked=[{name!r}]",
-            )
-
-    def _load(self) -> Any:
-        try:
-            return self._loader.load_here(1, 0)
-        except Exception as error:
-            raise _ProgramRaised from error
-
-    def _compute(self, batch: Any, *, backward: bool) -> Any:
+    def _compute(self, batch: Any) -> Any:
         device = next((p.device for p in self._model.parameters() if not _is_lazy(p)), torch.device("cpu"))
         seed_generators(self._sampler.rng_seed(1, 0), device)
         try:
             loss = self._loss(batch)
-            if backward:
-                torch.autograd.backward(loss)
+            torch.autograd.backward(loss)
             return loss.detach()
         except Exception as error:
-            raise _ProgramRaised from error
+            raise ProgramRaised from error
 
     def _versions(self) -> dict[str, int]:
         return {name: p._version for name, p in self._model.named_parameters() if not _is_lazy(p)}
@@ -218,17 +226,6 @@ class DryRun:
                     hint="initialize parameters before train is called; change them only through the optimizer",
                 )
 
-    def _check_same(self, name: str, first: Any, again: Any) -> None:
-        if not _equal(first, again, tolerance=0.0 if self._strict else TOLERANCE):
-            values = f" ({float(first)}, then {float(again)})" if isinstance(first, torch.Tensor) else ""
-            raise ElasticError(
-                "NotReproducible",
-                f"{name} gave two results for the same records, seeds and parameters{values}: it depends on something "
-                "that is not part of the state, for example a counter of calls or a random generator of its own",
-                hint="use torch's, NumPy's or Python's global generators, which are seeded for every micro-batch; "
-                "compute what depends on progress from the state, for example from a buffer of the model",
-            )
-
     def _check_materialized(self) -> None:
         lazy = [name for name, parameter in self._model.named_parameters() if _is_lazy(parameter)]
         if lazy:
@@ -237,26 +234,3 @@ class DryRun:
                 f"the parameter {lazy[0]} of a lazy module has no shape, and the first micro-batch gave it none",
                 hint="compute one batch with the model before train is called",
             )
-
-
-class _ProgramRaised(Exception):
-    """The program raised during the dry run."""
-
-
-def _equal(first: Any, again: Any, *, tolerance: float) -> bool:
-    """Return whether two batches or losses are equal; objects that cannot be compared count as equal."""
-    if isinstance(first, torch.Tensor):
-        if not isinstance(again, torch.Tensor) or first.shape != again.shape or first.dtype != again.dtype:
-            return False
-        if tolerance and first.is_floating_point():
-            return torch.allclose(first, again, rtol=tolerance, equal_nan=True)
-        return bool(((first == again) | ((first != first) & (again != again))).all())  # noqa: PLR0124  # NaN
-    if isinstance(first, Mapping):
-        return set(first) == set(again) and all(_equal(first[key], again[key], tolerance=tolerance) for key in first)
-    if isinstance(first, list | tuple):
-        return len(first) == len(again) and all(
-            _equal(left, right, tolerance=tolerance) for left, right in zip(first, again, strict=True)
-        )
-    if isinstance(first, int | float | str | bytes | bool):
-        return bool(first == again or (first != first and again != again))  # noqa: PLR0124  # NaN
-    return True

@@ -104,10 +104,14 @@ class Trainer:
                 self.retry(error)
                 continue
             step = self.report(total)
-            self._program.before_body()
+            self.before_body(last_of_epoch=step.last_of_epoch)
             yield step
             self.after_body(rendezvous=rendezvous)
         self.end()
+
+    def before_body(self, *, last_of_epoch: bool) -> None:
+        """Remember what the loop's body must not change. Call it before the body runs for a step or a micro-batch."""
+        self._program.before_body(last_of_epoch=last_of_epoch)
 
     def after_body(self, *, rendezvous: bool) -> None:
         """Compare, save, and change the world if it is due. Call it after the loop's body has run for a step."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
@@ -16,9 +17,11 @@ from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.identity import ResumePolicy
 from torchyard.elastic.reduce.buffers import MutableBuffers
 from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.worker.data_check import DataCheck, ProgramRaised
 from torchyard.elastic.worker.data_source import DataSource, read_data
 from torchyard.elastic.worker.fingerprint import apply_changes, describe_training
 from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.worker.loop_body import LoopBody
 from torchyard.elastic.worker.program_state import ProgramState
 from torchyard.elastic.worker.settings import MODES, TrainingSettings
 from torchyard.elastic.worker.startup_check import (
@@ -113,11 +116,16 @@ def create_training(
     source = _read_source(context, settings)
     sampler = create_sampler(source, settings.micro_batches, epochs=settings.epochs, seed=context.seed)
     loader = MicroBatchLoader(sampler, source, ahead=settings.prefetch)
-    buffers, variables = MutableBuffers.of_norm_layers(model), None
+    check_dataset(source, model)
+    variables = _program_state(settings, model, source, parts)
     if settings.loss is not None:
-        variables = _program_state(settings, model, source, parts)
-        check_dataset(source, model)
-        buffers = DryRun(model, sampler, loader, loss=settings.loss, strict=settings.strict, program=variables).run()
+        data = DataCheck(loader, strict=settings.strict)
+        buffers = DryRun(model, sampler, data, loss=settings.loss, strict=settings.strict, program=variables).run()
+    else:
+        buffers = MutableBuffers.of_norm_layers(model)
+        data = DataCheck(loader, strict=settings.strict, variables=variables)
+        with suppress(ProgramRaised):  # the first step raises it again
+            data.run()
     reducer = MODES[settings.mode](model, settings.micro_batches, buffers)
     settings.check_backend(reducer.layout.device)
     facts: dict[str, Any] = {"mode": settings.mode, "clip_norm": settings.clip_norm, **context.position}
@@ -139,6 +147,7 @@ def create_training(
             "sampler": asdict(sampler),
             "backend": settings.backend,
             "digest_every": settings.digest_every,
+            "first records": data.digest,
             **identity,
         },
         restore_source=manager,
@@ -157,7 +166,13 @@ def create_training(
             settings.scaler,
             tuple(schedulers.values()),
         ),
-        program=UnchangedProgram(model, optimizers.values(), parts, variables),
+        program=UnchangedProgram(
+            model,
+            optimizers.values(),
+            parts,
+            variables if settings.loss is not None else None,
+            LoopBody(model, optimizers.values(), parts, settings),
+        ),
         digest_every=settings.digest_every,
         checkpoint_manager=manager,
     )
@@ -186,12 +201,16 @@ def _read_source(context: JobContext, settings: TrainingSettings) -> DataSource:
 def _program_state(
     settings: TrainingSettings, model: torch.nn.Module, source: DataSource, parts: Mapping[str, Any]
 ) -> ProgramState:
-    """Return the variables that the loss function, the model and the dataset use; objects of the state are none."""
+    """Return the variables that a training uses; objects of the state are none.
+
+    In a loop of the program's own there is no loss function: they are then those of the dataset.
+    """
     inside: list[Any] = list(model.parameters())
     for name, part in parts.items():
         if name != "model":
             inside += [part, *getattr(part, "__dict__", {}).values()]
-    roots = {"loss": settings.loss, "model": model, "dataset": source.dataset}
+    roots: dict[str, Any] = {"loss": settings.loss, "model": model} if settings.loss is not None else {}
+    roots |= {"dataset": source.dataset, "collate": source.collate}
     return ProgramState(roots, inside=inside, unchecked=settings.unchecked)
 
 

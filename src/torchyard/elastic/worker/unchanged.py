@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.worker.loop_body import LoopBody
 from torchyard.elastic.worker.program_state import ProgramState, Values
 from torchyard.elastic.world.comparison import likely_cause
 from torchyard.elastic.world.state import TrainingState
@@ -34,6 +35,7 @@ class UnchangedProgram:
         optimizers: its optimizers.
         parts: all objects of the state, by name.
         variables: the variables that the loss function and the dataset use; None if they are not compared.
+        body: what the program's loop keeps; None if it is not compared.
     """
 
     def __init__(
@@ -42,8 +44,11 @@ class UnchangedProgram:
         optimizers: Iterable[Any],
         parts: Mapping[str, Any],
         variables: ProgramState | None = None,
+        body: LoopBody | None = None,
     ) -> None:
         self._variables = variables
+        self._body = body
+        self._epochs = 0
         self._before_body: Values | None = None
         self._begun, self._spent = time.perf_counter(), 0.0
         self._model = model
@@ -91,30 +96,35 @@ class UnchangedProgram:
         modules = [item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module)]
         return [(weakref.ref(module), _version(module)) for module in modules if id(module) not in inside]
 
-    def before_body(self) -> None:
+    def before_body(self, *, last_of_epoch: bool = False) -> None:
         """Remember the variables of the program before the body of the loop runs, if the time allows it."""
         begun = time.perf_counter()
-        due = self._steps + 1 in CHECKED_STEPS or self._spent < MOST_TIME * (begun - self._begun)
-        if self._variables is not None and due:
-            self._before_body = self._variables.read(values=False)
+        self._epochs += last_of_epoch
+        due = self._steps + 1 in CHECKED_STEPS or (last_of_epoch and self._epochs in CHECKED_STEPS)
+        if due or self._spent < MOST_TIME * (begun - self._begun):
+            if self._variables is not None:
+                self._before_body = self._variables.read(values=False)
+            if self._body is not None:
+                self._body.before()
             self._spent += time.perf_counter() - begun
 
     def _check_body(self) -> None:
         """Raise if the body of the loop has changed what the loss function uses and what is not part of the state."""
         before, self._before_body = self._before_body, None
-        if before is None or self._variables is None:
-            return
         begun = time.perf_counter()
-        name = self._variables.first_change(before, self._variables.read(values=False))
+        if before is not None and self._variables is not None:
+            name = self._variables.first_change(before, self._variables.read(values=False))
+            if name is not None:
+                raise ElasticError(
+                    "StateOutside",
+                    f"the body of the loop changed {name}, which the computation of a step uses and which is not part "
+                    "of the state: a worker that joins later, or a resumed job, would compute with another value",
+                    hint="keep it in a buffer of the model, or in an object with a state_dict that you pass in also=; "
+                    f"after an evaluation, call model.train(); if it has no influence, pass unchecked=[{name!r}]",
+                )
+        if self._body is not None:
+            self._body.check()
         self._spent += time.perf_counter() - begun
-        if name is not None:
-            raise ElasticError(
-                "StateOutside",
-                f"the body of the loop changed {name}, which the computation of a step uses and which is not part of "
-                "the state: a worker that joins later, or a resumed job, would compute with another value",
-                hint="keep it in a buffer of the model, or in an object with a state_dict that you pass in also=; "
-                f"after an evaluation, call model.train(); if it has no influence, pass unchecked=[{name!r}]",
-            )
 
     def check(self) -> None:
         """Raise if the body of the loop has changed what it must not."""
