@@ -382,6 +382,33 @@ def test_a_straggler_loses_micro_batches_and_the_others_gain_them() -> None:
     assert simulation.membership.rebalance() == []
 
 
+def test_costs_that_go_up_and_down_form_ever_fewer_worlds_until_the_workers_change() -> None:
+    simulation = create_simulation(target_workers=3)
+    simulation.membership.micro_batches = 12
+    for name in ("a", "b", "c"):
+        simulation.join(name)
+    simulation.report_all()
+
+    def worlds_of(checks: int) -> int:
+        before = len(simulation.worlds)
+        for _ in range(checks):
+            speeds = simulation.membership.speeds
+            # the worker that was slow is fast, and another one is slow
+            costs = (0.01, 0.03) if speeds and speeds[0] < speeds[1] else (0.03, 0.01)
+            for name, cost in zip(("a", "b"), costs, strict=True):
+                simulation.membership.record_cost(name, cost)
+            simulation.membership.record_cost("c", 0.01)
+            simulation.execute(simulation.membership.rebalance())
+            simulation.report_all()
+        return len(simulation.worlds) - before
+
+    assert worlds_of(100) == 7  # with pauses of 1, 2, 4, 8, 16 and 32 checks between them
+    assert worlds_of(20) == 0
+    simulation.kill("c")
+    simulation.report_all()
+    assert worlds_of(1) == 1
+
+
 @given(st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
 def test_no_applied_step_is_lost_while_a_worker_that_applied_it_lives(seed: int) -> None:

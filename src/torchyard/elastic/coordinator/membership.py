@@ -28,6 +28,8 @@ STRAGGLER_RATIO = 1.3
 """A worker that is this much slower than the median gets fewer micro-batches."""
 REBALANCE_THRESHOLD = 0.9
 """A new distribution must shorten the slowest block to at most this fraction."""
+MAX_REBALANCE_PAUSE = 1024
+"""The most checks that are left out after a new distribution. The pause doubles with each one for the same workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class Membership:
     _unreported: set[str] = field(default_factory=set)
     """Participants that have not reported yet. A set, because thousands of workers report one by one."""
     _joined_count: int = 0
+    _rebalance_pause: int = 0
+    _checks_left_out: int = 0
 
     @property
     def running(self) -> bool:
@@ -288,6 +292,8 @@ class Membership:
         world_start = StartWorld(self.fence, tuple(chosen), step, leader, behind, restore=not best.live, speeds=speeds)
         staying = set(chosen)
         retired = [name for name in self._participants if name not in staying]
+        if staying != set(self.world):
+            self._rebalance_pause = self._checks_left_out = 0
         self.world, self.step, self.speeds, self.started = world_start.members, step, speeds, True
         started = WorldStarted(world_start, self.reason, self.urgent)
         self.forming, self.urgent, self._participants = False, False, ()
@@ -315,8 +321,15 @@ class Membership:
         return tuple(round(1 / cost, 6) for cost in costs)
 
     def rebalance(self) -> list[Action]:
-        """Move micro-batches away from a straggler if the gain justifies a rendezvous."""
+        """Move micro-batches away from a straggler if the gain justifies a rendezvous.
+
+        On a machine that other programs use, the costs of equal workers go up and down without end. So each new
+        distribution for the same workers is followed by twice the pause of the one before.
+        """
         if not self.running or len(self.world) < 2 or any(name not in self.members for name in self.world):
+            return []
+        if self._checks_left_out:
+            self._checks_left_out -= 1
             return []
         costs = [self.members[name].cost for name in self.world]
         speeds = self._speeds(self.world)
@@ -326,8 +339,12 @@ class Membership:
         then = max(cost * len(block) for cost, block in zip(costs, self._blocks(speeds), strict=True))
         if then > REBALANCE_THRESHOLD * now:
             return []
+        self._rebalance_pause = min(max(1, 2 * self._rebalance_pause), MAX_REBALANCE_PAUSE)
+        self._checks_left_out = self._rebalance_pause
         slowest = self.world[costs.index(max(costs))]
-        return self._start_rendezvous(f"{slowest} is slow: {max(costs) / min(costs):.1f}x the fastest", urgent=False)
+        ratio = max(costs) / min(costs)
+        reason = f"{slowest} is slow: {ratio:.1f}x the fastest" if speeds else "no worker is slow any more"
+        return self._start_rendezvous(reason, urgent=False)
 
     def _blocks(self, speeds: tuple[float, ...]) -> tuple[range, ...]:
         return split_micro_batches(self.micro_batches, len(self.world), speeds or None)
