@@ -128,6 +128,10 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
         (("up", "--node-name", "Bad Name"), "error: --node-name: a lowercase RFC 1123 subdomain must consist of"),
         (("up", "--assume-gpu-product", "a b"), "error: --assume-gpu-product: a valid label must be"),
         (("up", "--python", "/bin/true"), "error: /bin/true is not a working Python interpreter: "),
+        (
+            ("up", "--no-node", "--route-pods"),
+            "error: --route-pods: the machine does not reach the addresses of pods and",
+        ),
         (("run", "missing.yaml"), "error: cannot read missing.yaml: No such file or directory\n"),
         (("run", sys.executable), f"error: cannot read {sys.executable}: it is not a text file"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -80,6 +81,14 @@ def up(
             "ranges such as 192.168.0.0/16, or primary, the node's address.",
         ),
     ] = "",
+    route_pods: Annotated[
+        bool,
+        typer.Option(
+            "--route-pods",
+            help="Let programs of this machine, and pods with hostNetwork, reach the addresses of pods and Services; "
+            "needs root. Other machines do not reach them.",
+        ),
+    ] = False,
     pod_pids_limit: Annotated[
         int | None,
         typer.Option(
@@ -132,6 +141,8 @@ def up(
         from torchyard.node.network.addresses import listening_addresses
 
         listening_addresses(node_port_addresses, host="127.0.0.1")  # a wrong range is refused before anything starts
+    if route_pods:
+        _check_route_pods(node=node)
     settings = PlaneSettings(
         state=(state or default_state()).absolute(),
         host=host,
@@ -148,6 +159,7 @@ def up(
         keep_pods=keep_pods,
         engine=engine,
         node_port_addresses=node_port_addresses,
+        route_pods=route_pods,
         pod_pids_limit=pod_pids_limit,
         watchdog_threshold=watchdog_threshold,
         max_connections=max_connections,
@@ -167,6 +179,16 @@ def up(
     suffix = f" and {_count(pods)}" if pods else "; pods keep running" if keep_pods else ""
     if not quiet and not for_programs(output):
         say(f"stopped the plane{suffix}")
+
+
+def _check_route_pods(*, node: bool) -> None:
+    from torchyard.api.cluster import node_messages as messages
+
+    reason = "" if node else messages.ROUTES_NEED_NODE
+    if os.geteuid():
+        reason = messages.ROUTES_NEED_ROOT
+    if reason:
+        raise YardError(messages.pods_not_routed(reason), hint=messages.PODS_NOT_ROUTED_HINT, code="BadOption")
 
 
 def _fsync(mode: str) -> Literal["normal", "full"]:

@@ -27,6 +27,7 @@ from torchyard.node.events import NodeEventRecorder
 from torchyard.node.images import python
 from torchyard.node.images.store import ImageStore
 from torchyard.node.logs.progress import ProgressScanner
+from torchyard.node.network import pod_routes
 from torchyard.node.network.addresses import NodeAddresses, PodIPAllocator, listening_addresses
 from torchyard.node.network.cluster_services import ClusterServices
 from torchyard.node.network.dialer import ClusterDialer
@@ -109,6 +110,7 @@ class NodeAgent:
         self.metrics = ResourceMetrics(settings.pods)
         self._progress = ProgressScanner(settings.pods, report_progress) if report_progress is not None else None
         self._node: Object = {}
+        self._not_routed = ""  # why not, if the machine was to reach the pods
         self.dialer = ClusterDialer.of_node(
             settings.root,
             settings.network,
@@ -120,6 +122,7 @@ class NodeAgent:
     async def run(self) -> None:
         cgroups.prepare(self.machine.cgroups)
         await self.context.zygote.ensure()
+        await self._route_pods()
         services = ClusterServices(
             self._settings.network,
             ClusterNetwork(self._settings.root) if self.machine.network else None,
@@ -160,6 +163,18 @@ class NodeAgent:
             await run_parts(**parts)
         finally:
             await self._leave()
+
+    async def _route_pods(self) -> None:
+        """The machine's routes to the pods, or none. Without them the node does everything else."""
+        if not self._settings.route_pods:
+            await asyncio.to_thread(pod_routes.disconnect, self._settings.root)
+            return
+        try:
+            network = self._settings.network.for_namespace_holder()
+            await asyncio.to_thread(pod_routes.connect, self._settings.root, network)
+        except YardError as error:
+            log.warning("pods not routed: error=%r", str(error))
+            self._not_routed = error.message
 
     async def _run_pods(self) -> None:
         """Pods start only after services are known, so that their hosts files are right from the start."""
@@ -267,6 +282,8 @@ class NodeAgent:
             self._node = await self._client.patch(NODES, self._settings.name, patch)
         await self._write_node_status()
         self.context.recorder.node(self._node, messages.REASON_STARTING, messages.STARTING)
+        if self._not_routed:
+            self.context.recorder.node(self._node, messages.REASON_PODS_NOT_ROUTED, self._not_routed, kind="Warning")
 
     def _conditions(self) -> list[Object]:
         """The conditions of the Node as they were last written."""

@@ -25,6 +25,7 @@ class NodeSettings:
     api_address: tuple[str, int] | None = None  # the endpoint of the kubernetes service
     max_pods: int = 110
     node_port_addresses: str = ""  # ranges besides loopback, or `primary`: where node ports and host ports are open
+    route_pods: bool = False  # the machine, and pods with hostNetwork, reach the addresses of pods and Services
     pod_pids_limit: int = field(default_factory=default_pids_limit)  # processes and threads of a pod; -1: unlimited
     labels: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)  # overrides what the machine has

@@ -29,6 +29,7 @@ def node_settings(settings: PlaneSettings, port: int) -> NodeSettings:
         api_address=(settings.host, port),
         labels=labels,
         node_port_addresses=settings.node_port_addresses,
+        route_pods=settings.route_pods,
         pod_pids_limit=default_pids_limit() if settings.pod_pids_limit is None else settings.pod_pids_limit,
     )
 

@@ -74,6 +74,7 @@ class PlaneSettings:
     keep_pods: bool = False  # keep pods running when the plane stops
     engine: bool = False  # run every image that podman or docker has with it, not only images unknown to the plane
     node_port_addresses: str = ""  # ranges besides loopback, or `primary`: where node ports and host ports are open
+    route_pods: bool = False  # the machine, and pods with hostNetwork, reach the addresses of pods and Services
     pod_pids_limit: int | None = None  # processes and threads of a pod; -1: unlimited; None: the node's default
     watchdog_threshold: float = THRESHOLD_SECONDS  # seconds; 0: no watchdog
     history_days: int = 30  # how long ended jobs and their logs are kept; 0: not at all

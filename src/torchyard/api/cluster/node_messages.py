@@ -39,3 +39,22 @@ def status_is_now(node: str, reason: str) -> str:
 
 def not_isolated(missing: str) -> str:
     return f"pods are not isolated from the machine: {missing}"
+
+
+REASON_PODS_NOT_ROUTED = "PodsNotRouted"
+PODS_NOT_ROUTED_HINT = (
+    "it needs root, network namespaces, and addresses that nothing else on the machine uses; node ports, "
+    "kubectl port-forward and services/proxy need none of them"
+)
+ROUTES_NEED_ROOT = "only root can change the routes of the machine"
+ROUTES_NEED_NODE = "a plane without a node has no pods"
+NO_POD_NETWORK = "the pods of this plane have no network of their own"
+ROUTED_BY_OTHER_PLANE = "another plane of this machine has the routes"
+
+
+def pods_not_routed(reason: str) -> str:
+    return f"--route-pods: the machine does not reach the addresses of pods and Services: {reason}"
+
+
+def route_taken(route: str) -> str:
+    return f"the machine uses the addresses already, by the route {route}"

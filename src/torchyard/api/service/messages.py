@@ -15,3 +15,7 @@ def port_not_served(protocol: str, address: str, port: int, reason: str) -> str:
         f"cannot listen on {protocol} port {port} of {address}: {reason}; choose another port, or end the program that "
         "uses it"
     )
+
+
+def address_not_served(protocol: str, address: str, port: int, reason: str) -> str:
+    return f"cannot listen on {protocol} port {port} of the cluster IP {address}: {reason}"

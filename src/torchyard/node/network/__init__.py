@@ -11,6 +11,7 @@ Reading order:
 - `session_affinity`: which endpoint a client keeps
 - `proxy`, `udp_proxy`: forwarding to pods over TCP and UDP (kube-proxy's task)
 - `cluster_services`: keeps names and proxy in step with the API
+- `pod_routes`: routes from the machine to pods and Services, if they are wanted
 - `outbound`: pods' TCP connections to the outside
 - `rendezvous_ports`: how the replicas of a job meet where pods share the machine's network
 """

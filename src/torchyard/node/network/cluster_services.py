@@ -192,10 +192,16 @@ class ClusterServices:
         self._mark_dirty(key)
 
     def _listen_failed(self, port: ServicePort, reason: str) -> None:
-        text = messages.port_not_served(port.key.protocol, port.key.address, port.key.port, reason)
+        key = port.key
         obj = self._pods.get(port.owner) or self._services.get(*port.owner.split("/", 1))
-        if obj is not None and port.key.on_machine:
+        if obj is None:
+            return
+        if key.on_machine:
+            text = messages.port_not_served(key.protocol, key.address, key.port, reason)
             self._report(obj, messages.REASON_PORT_NOT_SERVED, text)
+        else:
+            text = messages.address_not_served(key.protocol, key.address, key.port, reason)
+            self._report(obj, messages.REASON_CLUSTER_IP_NOT_SERVED, text)
 
     def _report(self, obj: Object, reason: str, text: str) -> None:
         """Once for each object and message, though the port is tried again and again."""

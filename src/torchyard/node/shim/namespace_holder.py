@@ -8,6 +8,7 @@ open here too, so that connections queue up, and are not refused, while an agent
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SOCKET = "network.sock"
 RECORD = "namespaces.json"
+_XTABLES_LOCK = "xtables.lock"
 _STARTUP_SECONDS = 10.0
 
 
@@ -81,7 +83,7 @@ def _start(root: str, settings: ZygoteSettings) -> Namespaces:
             os.setuid(0)
             if settings["network"]:
                 _set_up_network(root, settings["network"])
-            server = NamespaceHolder(root)
+            server = NamespaceHolder(root, settings["network"])
             os.write(ready_write, b"n")
             os.close(ready_write)
             server.loop.run()
@@ -116,15 +118,17 @@ def _set_up_network(root: str, network: ClusterNetworkConfig) -> None:
     netlink.link_up(network["bridge"])
     netlink.add_local_route(network["services"], network["services_prefix"])
     if network.get("relay"):
-        problem = outbound_nat.redirect_outbound(network, lock=f"{root}/xtables.lock")
+        problem = outbound_nat.redirect_outbound(network, lock=f"{root}/{_XTABLES_LOCK}")
         if problem:
             os.write(2, f"pods have no outbound network: reason={problem!r}\n".encode())
 
 
 class NamespaceHolder(UnixSocketServer):
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, network: ClusterNetworkConfig | None = None) -> None:
         super().__init__(root, SOCKET)
+        self._lock, self._network = f"{root}/{_XTABLES_LOCK}", network
         self._listening: dict[tuple[str, str, int], socket.socket] = {}
+        self._own_addresses: set[str] = set()  # of Services outside the range of the cluster
 
     def on_hello(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         reply: HelloReply = {"pid": os.getpid()}
@@ -138,11 +142,12 @@ class NamespaceHolder(UnixSocketServer):
             server = socket.socket(socket.AF_INET, kind | socket.SOCK_CLOEXEC)
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                server.bind((key[1], key[2]))
+                self._bind(server, key[1], key[2])
                 if kind == socket.SOCK_STREAM:
                     server.listen(128)
             except OSError:
                 server.close()
+                self._remove_address(key[1])
                 raise
             self._listening[key] = server
         self.reply(channel, {}, [self._listening[key].fileno()])
@@ -151,8 +156,38 @@ class NamespaceHolder(UnixSocketServer):
         server = self._listening.pop((message["kind"], message["host"], message["port"]), None)
         if server:
             server.close()
+            self._remove_address(message["host"])
         self.reply(channel, {})
+
+    def _bind(self, server: socket.socket, host: str, port: int) -> None:
+        try:
+            server.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL or not self._add_address(host):
+                raise
+            server.bind((host, port))
+
+    def _add_address(self, host: str) -> bool:
+        """Make an address of another ServiceCIDR local; False if it is one that pods have."""
+        if self._network is None or _same_network(host, self._network["gateway"], self._network["prefix"]):
+            return False
+        netlink.add_local_route(host, 32)
+        outbound_nat.except_address(self._network, host, lock=self._lock)
+        self._own_addresses.add(host)
+        return True
+
+    def _remove_address(self, host: str) -> None:
+        """Once nothing listens on it, connections to it leave the cluster again."""
+        if self._network and host in self._own_addresses and not any(key[1] == host for key in self._listening):
+            self._own_addresses.discard(host)
+            netlink.remove_local_route(host, 32)
+            outbound_nat.except_address(self._network, host, lock=self._lock, remove=True)
 
     def on_shutdown(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         self.reply(channel, {})
         self.close()
+
+
+def _same_network(left: str, right: str, prefix: int) -> bool:
+    numbers = [int.from_bytes(socket.inet_aton(address), "big") >> (32 - prefix) for address in (left, right)]
+    return numbers[0] == numbers[1]

@@ -22,16 +22,26 @@ def find_iptables() -> str:
 
 def redirect_outbound(network: ClusterNetworkConfig, *, lock: str) -> str:
     """Redirect TCP connections that leave the cluster to the `relay` port of the gateway. Returns why not, or ""."""
-    iptables = find_iptables()
-    if not iptables:
+    if not find_iptables():
         return "iptables is not installed"
     cluster = [network["pods"], f"{network['services']}/{network['services_prefix']}"]
     chain = ["-t", "nat", "-A", "PREROUTING", "-i", network["bridge"], "-p", "tcp"]
     rules = [[*chain, "-d", cidr, "-j", "RETURN"] for cidr in cluster]
     rules.append([*chain, "-j", "REDIRECT", "--to-ports", str(network["relay"])])
-    for rule in rules:
-        # The machine's own lock file belongs to root; these tables are not the machine's.
-        pid = os.posix_spawn(iptables, [iptables, *rule], {"XTABLES_LOCKFILE": lock, "PATH": ":".join(_DIRECTORIES)})
-        if os.waitpid(pid, 0)[1]:
-            return "the kernel does not allow connections to be redirected"
-    return ""
+    if all(_iptables(rule, lock) for rule in rules):
+        return ""
+    return "the kernel does not allow connections to be redirected"
+
+
+def except_address(network: ClusterNetworkConfig, address: str, *, lock: str, remove: bool = False) -> None:
+    """Redirect no connections to an address of the cluster outside its ranges, or redirect them again."""
+    if network.get("relay") and find_iptables():
+        change = ["-D", "PREROUTING"] if remove else ["-I", "PREROUTING", "1"]
+        _iptables(["-t", "nat", *change, "-i", network["bridge"], "-p", "tcp", "-d", address, "-j", "RETURN"], lock)
+
+
+def _iptables(rule: list[str], lock: str) -> bool:
+    iptables = find_iptables()
+    # The machine's own lock file belongs to root; these tables are not the machine's.
+    pid = os.posix_spawn(iptables, [iptables, *rule], {"XTABLES_LOCKFILE": lock, "PATH": ":".join(_DIRECTORIES)})
+    return os.waitpid(pid, 0)[1] == 0
