@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from torchyard.core.pod.logs import LogOptions
+from torchyard.node.logs import reader
 from torchyard.node.logs.reader import read
 from torchyard.node.shim.output import CriLineFormatter, LogFile, timestamp
 
@@ -50,6 +52,25 @@ async def text(path: Path, options: LogOptions) -> str:
 )
 async def test_log_options_select_lines(log: Path, options: LogOptions, expected: str) -> None:
     assert await text(log, options) == expected
+
+
+@pytest.mark.parametrize("tail", [0, 1, 99])
+async def test_lines_written_meanwhile_are_not_among_the_last(
+    log: Path, tail: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = reader._tail_start
+
+    def find_and_write(*arguments: Any) -> tuple[int, int]:
+        with log.open("a") as file:
+            file.write("2026-01-01T00:00:05.000000000Z stdout F five\n")
+        found = find(*arguments)
+        with log.open("a") as file:
+            file.write("2026-01-01T00:00:06.000000000Z stdout F six\n")
+        return found
+
+    monkeypatch.setattr(reader, "_tail_start", find_and_write)
+    assert (await text(log, LogOptions(tail=tail))).split() == ["one", "two", "three", "four"][-tail:] * (tail > 0)
+    assert (await text(log, LogOptions(tail=99, follow=True))).split()[-1] == "six"
 
 
 async def test_rotated_files_are_part_of_the_log(log: Path) -> None:

@@ -31,10 +31,13 @@ async def read(log: Path, options: LogOptions, *, ended: Callable[[], bool]) -> 
 
 async def _pieces(log: Path, options: LogOptions, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
     files = _files(log)
+    # What is written while the last lines are read would be more than the client has asked for.
+    end = None
+    start = (0, 0)
     if options.tail is not None:
-        start = await asyncio.to_thread(_tail_start, files, options)
-    else:
-        start = (0, 0)
+        if files and not options.follow:
+            end = files[-1].stat().st_size
+        start = await asyncio.to_thread(_tail_start, files, options.tail, end)
     reader = _CriParser(options)
     position = 0
     inode = 0
@@ -45,7 +48,8 @@ async def _pieces(log: Path, options: LogOptions, ended: Callable[[], bool]) -> 
         with path.open("rb") as file:
             inode = path.stat().st_ino
             file.seek(position)
-            while block := file.read(CHUNK):
+            last = end if number == len(files) - 1 else None
+            while block := file.read(CHUNK if last is None else max(0, min(CHUNK, last - position))):
                 position += len(block)
                 text = reader.feed(block)
                 if text:
@@ -111,14 +115,16 @@ def _files(log: Path) -> list[Path]:
     return pieces + ([log] if log.exists() else [])
 
 
-def _tail_start(files: list[Path], options: LogOptions) -> tuple[int, int]:
-    """(file, offset) of the last `tail` whole lines, found from the end."""
-    needed = options.tail or 0
+def _tail_start(files: list[Path], needed: int, last_end: int | None) -> tuple[int, int]:
+    """(file, offset) of the last whole lines, found from the end; `last_end` is that of the last file, if not now."""
     if needed == 0:
-        return len(files) - 1, files[-1].stat().st_size if files else 0
+        size = files[-1].stat().st_size if files else 0
+        return len(files) - 1, size if last_end is None else last_end
     for number in range(len(files) - 1, -1, -1):
         with files[number].open("rb") as file:
             end = file.seek(0, 2)
+            if last_end is not None and number == len(files) - 1:
+                end = min(end, last_end)
             rest = b""
             while end > 0:
                 size = min(CHUNK, end)
