@@ -18,4 +18,4 @@ def port_not_served(protocol: str, address: str, port: int, reason: str) -> str:
 
 
 def address_not_served(protocol: str, address: str, port: int, reason: str) -> str:
-    return f"cannot listen on {protocol} port {port} of the cluster IP {address}: {reason}"
+    return f"cannot listen on {protocol} port {port} of {address} in the network of the pods: {reason}"

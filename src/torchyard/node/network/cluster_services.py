@@ -51,6 +51,8 @@ class ClusterServices:
         self._settings, self._network = settings, network
         self._services, self._slices, self._changed = services, slices, changed
         self._recorder, self._node_addresses, self._host = recorder, addresses.listening, addresses.host
+        # Where pods reach node ports and host ports, in their own network.
+        self._node_for_pods = "" if network is None or addresses.host.startswith("127.") else addresses.host
         self._pods: dict[str, Object] = {}  # with host ports, by owner of the port
         self._reported: set[tuple[str, str]] = set()  # events, by uid and message
         self.records: names.DnsRecords = {}
@@ -169,12 +171,13 @@ class ClusterServices:
 
     def _ports_of(self, key: str) -> list[ServicePort]:
         if key in self._pods:
-            return host_ports(self._pods[key], node_addresses=self._node_addresses)
+            return host_ports(self._pods[key], node_addresses=self._node_addresses, node=self._node_for_pods)
         namespace, _, name = key.partition("/")
         service = self._services.get(namespace, name)
         if service is None:
             return []
-        ports = service_ports(service, self._slices.by("service", key), node_addresses=self._node_addresses)
+        slices = self._slices.by("service", key)
+        ports = service_ports(service, slices, node_addresses=self._node_addresses, node=self._node_for_pods)
         if self._network is None and ports and ports[0].key.address not in (self._settings.api, self._settings.dns):
             self._report(service, messages.REASON_CLUSTER_IP_NOT_SERVED, messages.CLUSTER_IP_NOT_SERVED)
         return ports

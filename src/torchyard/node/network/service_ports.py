@@ -39,11 +39,11 @@ class ServicePort:
 
 
 def service_ports(
-    service: Object, slices: Iterable[Object], *, node_addresses: Iterable[str] = ()
+    service: Object, slices: Iterable[Object], *, node_addresses: Iterable[str] = (), node: str = ""
 ) -> list[ServicePort]:
     """Every TCP and UDP port of a Service that has an address: its cluster IP, and its node ports.
 
-    `slices` are the Service's own EndpointSlices.
+    `slices` are the Service's own EndpointSlices. Pods reach node ports at `node`, the address of the node.
     """
     spec = service["spec"]
     address = spec.get("clusterIP")
@@ -61,12 +61,13 @@ def service_ports(
         keys = [ListenKey(protocol, address, port["port"])]
         if port.get("nodePort"):
             keys += [ListenKey(protocol, each, port["nodePort"], on_machine=True) for each in node_addresses]
+            keys += [ListenKey(protocol, node, port["nodePort"])] if node else []
         ports += [ServicePort(key, endpoints, owner, name, seconds) for key in keys]
     return ports
 
 
-def host_ports(pod: Object, *, node_addresses: Iterable[str]) -> list[ServicePort]:
-    """The ports of the machine that lead to a pod with a network of its own."""
+def host_ports(pod: Object, *, node_addresses: Iterable[str], node: str = "") -> list[ServicePort]:
+    """The ports of the machine that lead to a pod with a network of its own; `node` as for `service_ports`."""
     spec, metadata = pod["spec"], pod["metadata"]
     status = pod.get("status") or {}
     address = status.get("podIP")
@@ -81,9 +82,11 @@ def host_ports(pod: Object, *, node_addresses: Iterable[str]) -> list[ServicePor
             if not port.get("hostPort") or protocol is None:
                 continue
             host = port.get("hostIP") or ""
-            for each in addresses if _is_any_address(host) else [host]:
-                key = ListenKey(protocol, each, port["hostPort"], on_machine=True)
-                ports.append(ServicePort(key, ((address, port["containerPort"]),), owner))
+            chosen = addresses if _is_any_address(host) else [host]
+            keys = [ListenKey(protocol, each, port["hostPort"], on_machine=True) for each in chosen]
+            if node and (_is_any_address(host) or host == node):
+                keys.append(ListenKey(protocol, node, port["hostPort"]))
+            ports += [ServicePort(key, ((address, port["containerPort"]),), owner) for key in keys]
     return ports
 
 

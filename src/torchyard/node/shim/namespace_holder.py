@@ -128,7 +128,7 @@ class NamespaceHolder(UnixSocketServer):
         super().__init__(root, SOCKET)
         self._lock, self._network = f"{root}/{_XTABLES_LOCK}", network
         self._listening: dict[tuple[str, str, int], socket.socket] = {}
-        self._own_addresses: set[str] = set()  # of Services outside the range of the cluster
+        self._added: set[str] = set()  # local addresses outside the cluster's ranges: other ServiceCIDRs, the node's
 
     def on_hello(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         reply: HelloReply = {"pid": os.getpid()}
@@ -147,16 +147,19 @@ class NamespaceHolder(UnixSocketServer):
                     server.listen(128)
             except OSError:
                 server.close()
-                self._remove_address(key[1])
+                self._remove_unused(key[1])
                 raise
             self._listening[key] = server
+            self._redirect(key, outside=False)
         self.reply(channel, {}, [self._listening[key].fileno()])
 
     def on_close(self, channel: socket.socket, message: SocketRequest, files: list[int]) -> None:
-        server = self._listening.pop((message["kind"], message["host"], message["port"]), None)
+        key = (message["kind"], message["host"], message["port"])
+        server = self._listening.pop(key, None)
         if server:
             server.close()
-            self._remove_address(message["host"])
+            self._redirect(key, outside=True)
+            self._remove_unused(key[1])
         self.reply(channel, {})
 
     def _bind(self, server: socket.socket, host: str, port: int) -> None:
@@ -168,20 +171,23 @@ class NamespaceHolder(UnixSocketServer):
             server.bind((host, port))
 
     def _add_address(self, host: str) -> bool:
-        """Make an address of another ServiceCIDR local; False if it is one that pods have."""
+        """Make an address outside the cluster's ranges local; False if it is one that pods have."""
         if self._network is None or _same_network(host, self._network["gateway"], self._network["prefix"]):
             return False
         netlink.add_local_route(host, 32)
-        outbound_nat.except_address(self._network, host, lock=self._lock)
-        self._own_addresses.add(host)
+        self._added.add(host)
         return True
 
-    def _remove_address(self, host: str) -> None:
+    def _remove_unused(self, host: str) -> None:
         """Once nothing listens on it, connections to it leave the cluster again."""
-        if self._network and host in self._own_addresses and not any(key[1] == host for key in self._listening):
-            self._own_addresses.discard(host)
+        if host in self._added and not any(key[1] == host for key in self._listening):
+            self._added.discard(host)
             netlink.remove_local_route(host, 32)
-            outbound_nat.except_address(self._network, host, lock=self._lock, remove=True)
+
+    def _redirect(self, key: tuple[str, str, int], *, outside: bool) -> None:
+        """Whether connections to a port of an added address leave the cluster."""
+        if self._network and key[0] == "tcp" and key[1] in self._added:
+            outbound_nat.except_port(self._network, key[1], key[2], lock=self._lock, remove=outside)
 
     def on_shutdown(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         self.reply(channel, {})

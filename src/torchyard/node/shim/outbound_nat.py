@@ -33,11 +33,12 @@ def redirect_outbound(network: ClusterNetworkConfig, *, lock: str) -> str:
     return "the kernel does not allow connections to be redirected"
 
 
-def except_address(network: ClusterNetworkConfig, address: str, *, lock: str, remove: bool = False) -> None:
-    """Redirect no connections to an address of the cluster outside its ranges, or redirect them again."""
+def except_port(network: ClusterNetworkConfig, address: str, port: int, *, lock: str, remove: bool = False) -> None:
+    """Redirect no connections to a port that is served in the cluster's network, or redirect them again."""
     if network.get("relay") and find_iptables():
         change = ["-D", "PREROUTING"] if remove else ["-I", "PREROUTING", "1"]
-        _iptables(["-t", "nat", *change, "-i", network["bridge"], "-p", "tcp", "-d", address, "-j", "RETURN"], lock)
+        match = ["-i", network["bridge"], "-p", "tcp", "-d", address, "--dport", str(port)]
+        _iptables(["-t", "nat", *change, *match, "-j", "RETURN"], lock)
 
 
 def _iptables(rule: list[str], lock: str) -> bool:
