@@ -170,6 +170,8 @@ class NodeAgent:
             await asyncio.to_thread(pod_routes.disconnect, self._settings.root)
             return
         try:
+            if not self.machine.network:
+                raise YardError(messages.pods_not_routed(messages.NO_POD_NETWORK), hint=messages.PODS_NOT_ROUTED_HINT)
             network = self._settings.network.for_namespace_holder()
             await asyncio.to_thread(pod_routes.connect, self._settings.root, network)
         except YardError as error:
