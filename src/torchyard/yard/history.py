@@ -92,7 +92,9 @@ class HistoryStore:
                 return [json.loads(text) for (text,) in database.execute(query, (namespace, namespace, name, name))]
         except (sqlite3.Error, OSError) as error:
             message = f"the history in {self._database} cannot be read: {error}"
-            raise YardError(message, hint="`yard status` shows whether the plane can write it") from error
+            raise YardError(
+                message, hint="`yard status` shows whether the plane can write it", code="BadState"
+            ) from error
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
