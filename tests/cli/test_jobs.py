@@ -147,6 +147,27 @@ def test_a_misspelled_name_gets_a_suggestion(plane: Yard) -> None:
     assert "it is not a regular expression" in call(plane, "logs", "mnist-train", "--grep", "(")[1]
 
 
+def test_the_name_of_another_kind_gets_a_hint(plane: Yard) -> None:
+    admin = plane.server().admin
+    selector = {"app": "board"}
+    template = {"metadata": {"labels": selector}, "spec": {"containers": [{"name": "main", "image": "python:3.11"}]}}
+    deployment = {"metadata": {"name": "board"}, "spec": {"replicas": 0, "selector": {"matchLabels": selector}}}
+    deployment["spec"]["template"] = template
+    assert admin.post("/apis/apps/v1/namespaces/default/deployments", deployment).status == 201
+    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": batch_job("any", "true")["spec"]}}
+    cron = {"metadata": {"name": "nightly"}, "spec": spec}
+    assert admin.post("/apis/batch/v1/namespaces/default/cronjobs", cron).status == 201
+    assert "board is a Deployment, which is not a job: use kubectl" in call(plane, "logs", "board")[1]
+    assert "nightly is a CronJob; it has created no job yet" in call(plane, "why", "nightly")[1]
+    uid = admin.get("/apis/batch/v1/namespaces/default/cronjobs/nightly").json["metadata"]["uid"]
+    job = batch_job("nightly-1", "true")
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": uid, "controller": True}
+    job["metadata"]["ownerReferences"] = [owner]
+    assert admin.post(BATCH, job).status == 201
+    assert "nightly is a CronJob; it has created nightly-1" in call(plane, "why", "nightly")[1]
+    assert "nightly-1" in call(plane, "why", "nightly-1")[1]
+
+
 def test_a_changed_manifest_of_a_running_job_is_refused_or_replaces_it(plane: Yard, tmp_path: Path) -> None:
     api = plane.server().admin
     assert api.post(TRAINING, job("edited", ENDLESS)).status == 201

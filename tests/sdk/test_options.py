@@ -9,6 +9,25 @@ import pytest
 from torchyard.api.errors import YardError
 from torchyard.sdk.options import ScriptOptions, script_job
 
+MEMORY_MESSAGE = 'memory: Invalid value: "4GB": is not a valid quantity; use 4G'
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory": "4GB"}, MEMORY_MESSAGE),
+        ({"cpu": "two"}, 'cpu: Invalid value: "two": is not a valid quantity; use for example 4 or 500m'),
+        (
+            {"cpu": "-1", "memory": "4GB"},
+            f'cpu: Invalid value: "-1": must be greater than or equal to 0; {MEMORY_MESSAGE}',
+        ),
+    ],
+)
+def test_an_amount_that_is_not_a_quantity_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(YardError) as refused:
+        script_job("a.py", (), cast(ScriptOptions, options))
+    assert (str(refused.value), refused.value.code) == (message, "BadOption")
+
 
 @pytest.mark.parametrize(
     ("options", "message", "hint"),

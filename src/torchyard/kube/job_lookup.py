@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.api.gvr import EVENTS, JOBS, PODS
+from torchyard.api.gvr import CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, PODS, STATEFUL_SETS
 from torchyard.api.jobset import names as jobset
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
@@ -23,6 +23,12 @@ KINDS: dict[str, GroupVersionResource] = {
     jobset.KIND: GroupVersionResource(jobset.GROUP, jobset.VERSION, jobset.PLURAL),
     "Job": JOBS,
     "Pod": PODS,
+}
+_OTHER_KINDS = {
+    "CronJob": CRON_JOBS,
+    "Deployment": DEPLOYMENTS,
+    "StatefulSet": STATEFUL_SETS,
+    "DaemonSet": DAEMON_SETS,
 }
 _WORKLOADS = tuple(GroupVersionResource(queue.GROUP, version, "workloads") for version in (queue.STORED, "v1beta1"))
 
@@ -82,7 +88,9 @@ async def find_job(client: Client, name: str, namespace: str) -> JobHandle:
     kinds = {kind: gvr for kind, gvr in KINDS.items() if not prefix or prefix.lower() in _spellings(kind, gvr)}
     if not kinds:
         raise YardError(
-            f"{name}: {prefix} is not a kind of job", hint=f"the kinds are {', '.join(KINDS)}", code="BadOption"
+            f"{name}: {prefix} is not a kind of job",
+            hint=f"the kinds are {', '.join(KINDS)}; use kubectl for others",
+            code="BadOption",
         )
     objects = await asyncio.gather(*(client.find(gvr, plain, namespace) for gvr in kinds.values()))
     jobs = [
@@ -99,10 +107,34 @@ async def find_job(client: Client, name: str, namespace: str) -> JobHandle:
         raise YardError(
             f"{len(jobs)} jobs are called {plain} in namespace {namespace}", hint=f"name {choices}", code="BadOption"
         )
-    known = [job.name for job in await list_jobs(client, namespace)]
-    similar = closest(plain, known)
-    hint = f"did you mean {similar}?" if similar else "list the jobs with `yard ps -A`"
+    hint = await _hint_about_other_kind(client, plain, namespace)
+    if not hint:
+        similar = closest(plain, [job.name for job in await list_jobs(client, namespace)])
+        hint = f"did you mean {similar}?" if similar else "list the jobs with `yard ps -A`"
     raise YardError(f"no job is called {plain} in namespace {namespace}", hint=hint, code="NotFound")
+
+
+async def _hint_about_other_kind(client: Client, name: str, namespace: str) -> str:
+    """What to do instead with the name of an object that is no job; empty if there is none that can be read."""
+    for kind, gvr in _OTHER_KINDS.items():
+        try:
+            obj = await client.find(gvr, name, namespace)
+        except StatusError:
+            continue
+        if obj is None:
+            continue
+        if kind != "CronJob":
+            return f"{name} is a {kind}, which is not a job: use kubectl, such as `kubectl logs {kind.lower()}/{name}`"
+        uid = obj["metadata"]["uid"]
+        created = sorted(
+            job["metadata"]["name"] for job in await _list(client, JOBS, namespace, "") if _owned(job, uid)
+        )
+        return f"{name} is a CronJob; it has created {', '.join(created) or 'no job yet'}"
+    return ""
+
+
+def _owned(obj: Object, uid: str) -> bool:
+    return any(owner["uid"] == uid for owner in obj["metadata"].get("ownerReferences") or ())
 
 
 async def find_workload(client: Client, job: Object) -> Object | None:

@@ -8,9 +8,11 @@ import re
 from dataclasses import dataclass, field
 
 from torchyard.api.errors import YardError
+from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.queue.names import PRIORITY, QUEUE_NAME
+from torchyard.api.queue.quantities import parse_quantity
 from torchyard.core.run.script_command import ARCHIVE, ARCHIVE_MOUNT, PACKAGES, WORKSPACE, script_command
 
 DEFAULT_IMAGE = "pytorch/pytorch:latest"
@@ -77,6 +79,12 @@ class ScriptJob:
                 hint="name the queue too, such as --queue default",
                 code="BadOption",
             )
+        errors: list[FieldError] = []
+        for resource, amount in (("cpu", self.cpu), ("memory", self.memory)):
+            if amount:
+                parse_quantity(resource, amount, resource, errors)
+        if errors:
+            raise YardError("; ".join(map(str, errors)), code="BadOption")
 
 
 def workspace_name(job: str, part: int = 0) -> str:
