@@ -151,11 +151,11 @@ def test_the_name_of_another_kind_gets_a_hint(plane: Yard) -> None:
     admin = plane.server().admin
     selector = {"app": "board"}
     template = {"metadata": {"labels": selector}, "spec": {"containers": [{"name": "main", "image": "python:3.11"}]}}
-    deployment = {"metadata": {"name": "board"}, "spec": {"replicas": 0, "selector": {"matchLabels": selector}}}
-    deployment["spec"]["template"] = template
+    spec = {"replicas": 0, "selector": {"matchLabels": selector}, "template": template}
+    deployment = {"metadata": {"name": "board"}, "spec": spec}
     assert admin.post("/apis/apps/v1/namespaces/default/deployments", deployment).status == 201
-    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": batch_job("any", "true")["spec"]}}
-    cron = {"metadata": {"name": "nightly"}, "spec": spec}
+    schedule = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": batch_job("any", "true")["spec"]}}
+    cron = {"metadata": {"name": "nightly"}, "spec": schedule}
     assert admin.post("/apis/batch/v1/namespaces/default/cronjobs", cron).status == 201
     assert "board is a Deployment, which is not a job: use kubectl" in call(plane, "logs", "board")[1]
     assert "nightly is a CronJob; it has created no job yet" in call(plane, "why", "nightly")[1]

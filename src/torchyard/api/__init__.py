@@ -32,6 +32,7 @@ Modules in reading order:
 - `manifests`: reading manifests, and explaining what is wrong with them
 - `columns`: table columns: what `kubectl get` prints
 - `table_cells`: texts of table cells
+- `escapes`: texts without the escape sequences of terminals
 - `printing`: Table responses
 - `pod/`: Pod and PodTemplate; the packages of the other kinds have the same layout
 - `job/`: Job and CronJob

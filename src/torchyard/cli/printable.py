@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torchyard.core.run.escapes import ESCAPE_SEQUENCE
+from torchyard.api.escapes import ESCAPE_SEQUENCE
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _RESET = "\x1b[0m"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 
+from torchyard.api.escapes import without_escapes
 from torchyard.cli.printable import mask_unprintable
-from torchyard.core.run.escapes import without_escapes
 
 Span = tuple[str, str]  # text, style
 Line = list[Span]

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from torchyard.api.escapes import without_escapes
 from torchyard.api.objects import Object
 from torchyard.core.progress.bars import OTHER_WORK, Bar, BarNest, parse_bar
-from torchyard.core.run.escapes import without_escapes
 from torchyard.core.run.metrics import parse_training_metrics
 from torchyard.core.run.progress import parse_progress
 

@@ -14,5 +14,5 @@
 - `record`: what is kept of a job that has ended; `metrics`: the numbers that its log names.
 - `trace`: a job that has ended as a trace.
 - `summary`, `ranks`: one line about a job; its replicas and their ranks.
-- `line_splitter`: log chunks into lines; `escapes`: text without colors.
+- `line_splitter`: log chunks into lines.
 """

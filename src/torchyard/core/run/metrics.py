@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from torchyard.core.run.escapes import without_escapes
+from torchyard.api.escapes import without_escapes
 
 _THOUSANDS = r"\d{1,3}(?:,\d{3}){1,4}(?!,?\d)"  # `1,000`; the 1 of `1,000/10,000` is no number
 _NUMBER = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from torchyard.core.run.escapes import without_escapes
+from torchyard.api.escapes import without_escapes
 
 _NUMBER = r"(\d{1,3}(?:\.\d+)?)"
 _COUNT = r"(\d{1,3}(?:,\d{3}){1,3}|\d{1,12})(?!\d|,\d{3})"  # longer ones are no counts, and too large for a float
