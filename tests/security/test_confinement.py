@@ -53,7 +53,11 @@ def container(name: str, security: Object, command: list[str]) -> Object:
 def pod_with_every_kind_of_process(name: str, security: Object) -> Object:
     main = container("main", security, ["sh", "-c", f"{' '.join(COMMAND)} /shared/main; exec sleep 600"])
     main["lifecycle"] = {"postStart": {"exec": {"command": [*COMMAND, "/shared/hook"]}}}
-    main["readinessProbe"] = {"exec": {"command": [*COMMAND, "/shared/probe"]}, "periodSeconds": 60}
+    main["readinessProbe"] = {
+        "exec": {"command": [*COMMAND, "/shared/probe"]},
+        "periodSeconds": 60,
+        "timeoutSeconds": 30,
+    }
     spec = {
         "terminationGracePeriodSeconds": 1,
         "initContainers": [container("init", security, [*COMMAND, "/shared/init"])],
