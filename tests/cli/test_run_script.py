@@ -166,7 +166,7 @@ def test_a_job_that_is_refused_leaves_no_files_and_deletes_no_other(plane: Yard,
     assert run(plane, project, "My_train.py", "--name", "kept")[0] == 0
     path = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/kept"
     uid = api.get(path).json["metadata"]["uid"]
-    code, output = run(plane, project, "My_train.py", "--name", "kept", "--memory", "1Foo", "--replace")
+    code, output = run(plane, project, "My_train.py", "--name", "kept", "--queue", "a b", "--replace")
     assert code == 1 and 'PyTorchJob.kubeflow.org "kept" is invalid: ' in output
     assert api.get(path).json["metadata"]["uid"] == uid
     code, output = run(plane, project, "My_train.py", "--name", "kept", "--", "\udcff")
@@ -207,7 +207,7 @@ def test_sigterm_ends_a_script_at_once_or_calls_its_handler(
     eventually(lambda: b"ready" in api.get(f"{pod}/log").body, "the script to run")
     cluster = ("--kubeconfig", str(plane.kubeconfig))
     killed = yard("exec", name, *cluster, "--", "sh", "-c", "kill -TERM 1", state=plane.state)
-    assert killed.returncode == 0, killed.stderr
+    assert killed.returncode in {0, 137}, killed.stderr  # the container may end before the command in it has returned
 
     def ended() -> bool:
         state = api.get(pod).json["status"]["containerStatuses"][0]["state"]
