@@ -40,6 +40,8 @@ check: venv train-venv
 # The tests start thousands of real processes on a machine that may be busy. A test that fails runs once more, alone. If it
 # fails again, it is broken. If it passes, it is flaky: its name goes into $(FLAKY), which is printed at the end.
 AGAIN := --last-failed --last-failed-no-failures none -p tests.support.flaky --flaky-file $(FLAKY)
+# A worker takes whole runs of tests from the list, so the planes that a module's tests share start once, not once per worker.
+DISTRIBUTE := -n $(WORKERS) --dist worksteal
 TRAIN_PYTEST := PYTHONPATH=src $(TRAIN_VENV)/bin/python -m pytest --confcutdir=tests/elastic -m train
 
 test: check train-venv docs-venv console-pages
@@ -49,9 +51,9 @@ test: check train-venv docs-venv console-pages
 	exit $$status
 
 run-tests:
-	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS) || $(BIN)/python -m pytest $(AGAIN) $(TESTS)
+	$(BIN)/python -m pytest $(DISTRIBUTE) $(TESTS) || $(BIN)/python -m pytest $(AGAIN) $(TESTS)
 	@if test -e $(TRAIN_VENV)/.ready; then \
-	    $(TRAIN_PYTEST) $(TRAIN_TESTS) || $(TRAIN_PYTEST) $(AGAIN) $(TRAIN_TESTS); \
+	    $(TRAIN_PYTEST) $(DISTRIBUTE) $(TRAIN_TESTS) || $(TRAIN_PYTEST) $(AGAIN) $(TRAIN_TESTS); \
 	else echo "SKIPPED the training tests: torch is not installed and pip cannot install it ($(TRAIN_VENV))"; fi
 
 # Every client version, the long fuzz runs and the long crash tests: hours.

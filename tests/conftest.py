@@ -11,8 +11,10 @@ from tests.support import kubectl as kubectls
 from tests.support import kubernetes as real
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Kubernetes, Server
+from tests.support.signals import restore_terminal_signals
 from tests.support.yard import Yard
 
+restore_terminal_signals()
 # A property test must not fail because the machine is busy.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

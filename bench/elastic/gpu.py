@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from bench.elastic.common import median, show, workspace
 from bench.elastic.frameworks import c17, c18
 from bench.elastic.overhead import c16
 from bench.elastic.recovery import c11
-from torchyard.elastic.chaos import ChaosJob
+from torchyard.elastic.chaos import ChaosJob, kill_randomly
+from torchyard.elastic.run import RunOptions
 
 
 def _state(gigabytes: float) -> list[Any]:
@@ -301,11 +302,44 @@ def strict(device: str = "cuda") -> bool:
     )
 
 
+MODELS = Path(__file__).parent / "gpu_models.py"
+
+
+def identity(device: str = "cuda", *, models: Sequence[str], kills: int = 4) -> bool:
+    """Models of usual kinds: alone, and with two and three workers that are killed, one sha256."""
+    met = True
+    for model in models:
+        program = [sys.executable, str(MODELS), model, "--device", device]
+        alone = subprocess.run(program, capture_output=True, text=True, check=True, timeout=200)
+        digests, killed = [alone.stdout.split("digest ")[1].split()[0]], []
+        for workers in (2, 3):
+            with workspace() as folder:
+                command = (*program, "--hold", str(folder / "go"))
+                settings = RunOptions(command, folder / "job", workers=workers, max_workers=workers, quiet=True)
+                with ChaosJob(settings) as chaos:
+                    chaos.wait_until(lambda status: status["step"] >= 2, seconds=200, every=0.1)
+                    done = kill_randomly(chaos, seed=workers, kills=kills, pause=(0.1, 1.0))
+                    killed.append(f"{done['worker']} worker and {done['coordinator']} coordinator kills")
+                    (folder / "go").touch()
+                    digests.append(chaos.wait(200).message.split("digest ")[-1].split()[-1])
+        figures = f"{len(set(digests))} model(s) {', '.join(digest[:12] for digest in digests)}; {'; '.join(killed)}"
+        label = f"{model} on {device}, strict mode: alone, 2 and 3 workers"
+        met &= show("S4", label, figures, "1", met=len(set(digests)) == 1)
+    return met
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("benchmarks", nargs="*", default=["G1", "G2", "G3", "G4", "G5", "G6", "strict", "shared"])
     parser.add_argument("--gigabytes", type=float, default=18.0)
     parser.add_argument("--device", default="cuda", help="cpu runs all but G1, G2, G5 and G6 without a GPU")
+    parser.add_argument("--rounds", type=int, default=2, help="of C16 and C17")
+    parser.add_argument("--only-share", action="store_true", help="C16 without a run that compares nothing")
+    parser.add_argument("--seconds", type=float, default=45, help="how long C11 kills workers")
+    parser.add_argument("--fleets", type=int, nargs="+", default=[5, 4], help="numbers of workers for C11")
+    parser.add_argument("--models", nargs="+", default=["convolutions", "gpt", "lstm"], help="for identity")
+    parser.add_argument("--packages", nargs="+", default=["transformers", "lightning"], help="for C17")
+    parser.add_argument("--keep", type=Path, help="a directory for what C11 has recorded")
     args = parser.parse_args()
     size, device = args.gigabytes, args.device
     states = _StagedStates(size) if {"G1", "G2"} & set(args.benchmarks) else None
@@ -320,14 +354,15 @@ def main() -> int:
     on_device = ("--device", device)
     larger = (*on_device, "--features", "2048", "--hidden", "2048", "--records", "4000")
     remaining = {
-        "C11": lambda: c11(*on_device, seconds=45, targets={5.0: 97.0}, fleets=(5,)),
-        "C16": lambda: c16(*larger, rounds=1),
-        "C17": lambda: c17(device, rounds=2, steps=40),
+        "C11": lambda: c11(*on_device, seconds=args.seconds, targets={5.0: 97.0}, fleets=args.fleets, keep=args.keep),
+        "C16": lambda: c16(*larger, rounds=args.rounds, with_reference=not args.only_share),
+        "C17": lambda: c17(device, rounds=args.rounds, packages=args.packages),
         "C18": lambda: c18(device),
         "G3": lambda: g3(device),
         "G4": lambda: g4(size, device),
         "G5": g5,
         "G6": g6,
+        "identity": lambda: identity(device, models=args.models),
         "strict": lambda: strict(device),
         "shared": shared,
     }

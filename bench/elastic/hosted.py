@@ -1,6 +1,7 @@
-"""`python hosted.py transformers|lightning bare|strict|fast FOLDER`: trains a small model with a framework's Trainer.
+"""`python hosted.py transformers|lightning bare|accumulating|strict|fast FOLDER`: trains with a framework's Trainer.
 
-Prints the time of a step, and the sha256 of the model. `bare` is the framework alone.
+Prints the time of a step, and the sha256 of the model. `bare` is the framework alone. So is `accumulating`: there a
+step of Lightning has four micro-batches, as it has with the runtime.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torchyard import elastic
 
 parser = argparse.ArgumentParser()
 parser.add_argument("package", choices=["transformers", "lightning"])
-parser.add_argument("kind", choices=["bare", "strict", "fast"])
+parser.add_argument("kind", choices=["bare", "accumulating", "strict", "fast"])
 parser.add_argument("folder")
 parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
 parser.add_argument("--steps", type=int, default=60)
@@ -32,6 +33,8 @@ parser.add_argument("--tokens", type=int, default=64, help="the length of a reco
 options = parser.parse_args()
 
 PARTS, RECORDS = 4, 640
+ALONE = options.kind in ("bare", "accumulating")
+ACCUMULATED = PARTS if (options.package, options.kind) == ("lightning", "accumulating") else 1
 WARM_UP, RUN = 10, 10
 """The steps before the measurement, and how many are measured together: a GPU may lag behind its program."""
 job = elastic.join(seed=1)
@@ -71,7 +74,7 @@ def transformers_trainer() -> torch.nn.Module:
         seed=1,
     )
     trainer = Trainer(model, arguments, train_dataset=data, callbacks=[Clock()])
-    if options.kind != "bare":
+    if not ALONE:
         from torchyard.elastic import huggingface
 
         huggingface.attach(job, trainer, mode=options.kind)
@@ -86,8 +89,9 @@ def lightning_trainer() -> torch.nn.Module:
     from torchyard.elastic.lightning import ElasticStrategy
 
     class Clock(pytorch.Callback):  # type: ignore[misc]
-        def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
-            count_step()
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
+            if (index + 1) % ACCUMULATED == 0:
+                count_step()
 
     class Module(pytorch.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -105,12 +109,13 @@ def lightning_trainer() -> torch.nn.Module:
 
     source = torch.Generator().manual_seed(1)
     data = torch.utils.data.TensorDataset(torch.randn(RECORDS, options.tokens, 64, generator=source))
-    strategy: Any = "auto" if options.kind == "bare" else ElasticStrategy(job, micro_batches=PARTS, mode=options.kind)
+    strategy: Any = "auto" if ALONE else ElasticStrategy(job, micro_batches=PARTS, mode=options.kind)
     trainer = pytorch.Trainer(
         strategy=strategy,
         accelerator="gpu" if options.device == "cuda" else "cpu",
         devices=1,
         max_steps=options.steps,
+        accumulate_grad_batches=ACCUMULATED,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -118,7 +123,7 @@ def lightning_trainer() -> torch.nn.Module:
         callbacks=[Clock()],
     )
     module = Module()
-    trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=4 * PARTS))
+    trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=4 * PARTS // ACCUMULATED))
     return module
 
 
@@ -126,5 +131,5 @@ module = transformers_trainer() if options.package == "transformers" else lightn
 devices = {parameter.device.type for parameter in module.parameters()}
 gaps = [after - before for before, after in itertools.pairwise(times)]
 print(f"median {statistics.median(gaps) / RUN * 1000 if gaps else float('nan'):.3f} on {devices}", flush=True)
-if options.kind != "bare":
+if not ALONE:
     print(f"digest {job.digest}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import signal
@@ -170,6 +171,7 @@ def c11(
     targets: Mapping[float, float] = GOODPUT_TARGETS,
     fleets: Sequence[int] = (5, 4),
     label: str = "",
+    keep: Path | None = None,
 ) -> bool:
     """A step has four micro-batches: a fifth worker stands by, and replaces a lost one at once.
 
@@ -179,11 +181,12 @@ def c11(
         targets: the goodput to reach in percent, by the seconds between two kills; judged for the first fleet.
         fleets: numbers of workers; four of them train.
         label: what is special about this run.
+        keep: a directory for the steps, kills and events of each run, as JSON.
     """
     met = True
     for every, target in targets.items():
         for workers in fleets:
-            goodput, phases = _goodput(every, seconds, arguments, workers=workers)
+            goodput, phases = _goodput(every, seconds, arguments, workers=workers, keep=keep)
             spare = "a fifth worker that stands by" if workers > 4 else "a replacement that is forked"
             scenario = " ".join([f"a kill every {every:.0f} s, 4 workers and {spare}", label or " ".join(arguments)])
             judged = goodput >= target if workers == fleets[0] else None
@@ -200,7 +203,9 @@ def c11w(seconds: float = 60.0) -> bool:
     return c11(*sizes, seconds=seconds, targets={5.0: 97.0}, label="micro-batches that only wait")
 
 
-def _goodput(every: float, seconds: float, arguments: Sequence[str], *, workers: int) -> tuple[float, str]:
+def _goodput(
+    every: float, seconds: float, arguments: Sequence[str], *, workers: int, keep: Path | None
+) -> tuple[float, str]:
     """Return the useful time in percent, and where the rest went.
 
     The useful time is that of the applied steps at the usual pace of four workers.
@@ -219,7 +224,11 @@ def _goodput(every: float, seconds: float, arguments: Sequence[str], *, workers:
             calm_periods.append(_measure_calm(chaos, workers))
             events = chaos.request("/events") or []
         rows = [at for at, _ in first_times(folder)]
-        rows_by_world = [(row["at"], row["world"]) for row in common.steps(folder)]
+        logged = common.steps(folder)
+        rows_by_world = [(row["at"], row["world"]) for row in logged]
+    if keep is not None:
+        run = {"begun": begun, "ended": ended, "calm": calm_periods, "kills": kills, "events": events, "steps": logged}
+        (keep / f"goodput-{workers}-workers-every-{every:.0f}-s.json").write_text(json.dumps(run))
     applied = sum(1 for at in rows if begun <= at <= ended)
     # The usual pace is measured before and after, because the drift of a machine would look like good or bad recovery.
     # It is their mean: the jitter of a machine makes it a few percent more than the median, with and without kills.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,11 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from tests.elastic.forked_workers import ForkServer
+from tests.elastic.zoo_programs import PROGRAMS, Undisturbed, digest_of
+from tests.support.signals import restore_terminal_signals
 
+restore_terminal_signals()
 # A loaded machine is not a failure of the code under test.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
-PROGRAMS = Path(__file__).parent / "programs"
 Alone = Callable[..., str]
 
 
@@ -53,8 +54,7 @@ def fork_server() -> Iterator[ForkServer]:
     server.close()
 
 
-def digest_of(output: str) -> str:
-    digests = re.findall(r"digest (\w+)", output)
-    assert digests, output
-    assert len(set(digests)) == 1, f"workers disagree: {digests}"
-    return str(digests[0])
+@pytest.fixture(scope="session")
+def undisturbed(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """The outputs of the programs of `zoo_programs.py` that trained alone."""
+    return Undisturbed(fork_server, tmp_path_factory.mktemp("alone"))

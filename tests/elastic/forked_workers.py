@@ -180,6 +180,9 @@ class SmallJob:
         return text
 
     def close(self) -> None:
+        """End all processes and the coordinator; a second call does nothing."""
+        if self._loop.is_closed():
+            return
         for name in self.pids:
             if self.pids[name] not in self._server.exits:
                 self.kill(name)

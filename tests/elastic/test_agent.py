@@ -67,6 +67,25 @@ def test_a_missing_torch_is_named_in_one_line_before_the_output_of_the_program(t
     assert lines[1].startswith("failed: 3 workers in a row failed right after their start")
 
 
+@pytest.mark.parametrize("how", ["run", "pod"])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("train.py", "put the Python that has torch before it"), ("trian", "is there")]
+)
+def test_a_command_that_cannot_be_started_is_one_error_with_a_hint(
+    how: str, name: str, hint: str, tmp_path: Path
+) -> None:
+    program = tmp_path / name
+    if name.endswith(".py"):
+        program.write_text("import torch")
+    place = ["-n", "1", "--dir", str(tmp_path / "job")] if how == "run" else []
+    command = [sys.executable, "-m", "torchyard.elastic", how, *place, "--", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2
+    error, line = done.stderr.splitlines()
+    assert error.startswith(f"error: the program {program} cannot be started: ")
+    assert line.startswith(f"hint: {hint}")
+
+
 def test_a_lost_worker_is_replaced_at_once_if_a_core_is_free() -> None:
     assert replacement_delay(3, cores=4) == 0
     assert replacement_delay(3, cores=3) == REPLACEMENT_DELAY

@@ -179,7 +179,7 @@ def test_a_schedule_in_the_loop_of_a_worker_that_joins_late_changes_nothing(tmp_
         chaos.wait_until(lambda status: second not in status["workers"])
         alone.touch()
         stop = chaos.wait(250)
-    assert stop.cause == "finished", (stop, chaos.output[-20:])
+    assert stop.cause == "finished", (stop, "\n".join(chaos.output[-60:]))
     assert result("\n".join(chaos.output)) == result(undisturbed.stdout)
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
-from tests.elastic.conftest import PROGRAMS, digest_of
 from tests.elastic.forked_workers import ForkServer, SmallJob
 from tests.elastic.small_disk import fill, small_disk
+from tests.elastic.zoo_programs import PROGRAMS, digest_of
 
 from torchyard.elastic.chaos import ChaosJob, count_applied_records
 from torchyard.elastic.checkpoint import files

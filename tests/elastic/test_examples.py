@@ -9,8 +9,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.elastic.conftest import PROGRAMS, digest_of
 from tests.elastic.forked_workers import ForkServer, SmallJob
+from tests.elastic.zoo_programs import PROGRAMS, digest_of
 
 from torchyard.elastic.chaos import count_applied_records
 

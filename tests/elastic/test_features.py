@@ -20,8 +20,10 @@ import torch
 from torchyard import elastic
 from torchyard.elastic.checkpoint.staged import newest_staged, read_staged
 from torchyard.elastic.checkpoint.staging import Stager
+from torchyard.elastic.elasticai.controller import create_elastic_controller
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup, wait_for_device
+from torchyard.elastic.world.runtime import WorkerRuntime
 from torchyard.elastic.world.state import TrainingState
 
 pytestmark = pytest.mark.train
@@ -237,6 +239,25 @@ def test_a_dataset_whose_length_changed_since_the_checkpoint_is_refused_and_noth
     assert caught.value.code == "OtherCheckpoint"
     assert "use an empty checkpoint directory" in caught.value.hint
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == earlier
+
+
+def test_a_schedule_does_not_warn_a_worker_that_joins_late_of_steps_that_others_have_made(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    def receive_state(runtime: WorkerRuntime, config: object) -> None:
+        runtime.step = 3
+
+    monkeypatch.setattr(WorkerRuntime, "start", receive_state)
+    monkeypatch.setattr("torchyard.elastic.elasticai.controller.start_sidecar", lambda: None)
+    controller = create_elastic_controller(batch_size=5, num_epochs=2, dataset_size=60)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1)
+    controller.set_broadcast_model(model)
+    controller.set_broadcast_optimizer(optimizer)
+    controller._start()
+    scheduler.step()
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 def test_an_aborted_group_is_broken_even_if_the_device_finishes() -> None:

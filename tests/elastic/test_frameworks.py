@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.elastic.conftest import PROGRAMS, digest_of
 from tests.elastic.forked_workers import ForkServer, SmallJob
+from tests.elastic.zoo_programs import PROGRAMS, digest_of
 
 from torchyard.elastic.chaos import count_applied_records
 
@@ -85,6 +85,20 @@ def test_kills_and_resizes_change_neither_the_model_nor_the_logs(
     assert logs_of(output) == logs_of(reference(kind))
     assert set(count_applied_records(tmp_path).values()) == {1}
     assert list((tmp_path / "out").rglob("*15*")), "the last step has a checkpoint of the framework"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fast_mode_trains_the_model_of_strict_mode(
+    kind: str, fork_server: ForkServer, reference: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A framework clears the gradients before each micro-batch, and those of the last one are sent during backward."""
+    alone, environment = tmp_path / "alone", {"ZOO_HOLD": "", "ZOO_MODE": "fast", **OFFLINE}
+    pid = fork_server.fork(command(kind, tmp_path / "a"), environment | {"TORCHYARD_ELASTIC_COORDINATOR": ""}, alone)
+    assert fork_server.wait(pid) == 0, alone.read_text()
+    job = SmallJob(fork_server, command(kind, tmp_path / "b"), tmp_path, workers=2, environment=environment)
+    sums = [float(text) for text in re.findall(r"sum (\S+)", reference(kind) + alone.read_text() + job.finish())]
+    assert len(sums) == 4
+    assert max(sums) - min(sums) <= 1e-3 * min(sums), sums
 
 
 def test_a_trainer_resumes_from_its_own_checkpoint(

@@ -13,7 +13,7 @@ if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed in this environment", allow_module_level=True)
 
 import torch
-from tests.elastic.conftest import PROGRAMS
+from tests.elastic.zoo_programs import PROGRAMS
 
 from torchyard import elastic
 from torchyard.elastic.chaos import ChaosJob

@@ -44,11 +44,19 @@ def backward(net: Any, batch: Any) -> None:
     torch.autograd.backward(torch.nn.functional.cross_entropy(net(batch[0]), batch[1]))
 
 
-def test_epochs_are_those_of_a_plain_loop_with_a_scheduler() -> None:
+@pytest.mark.parametrize("mode", ["strict", "fast"])
+def test_epochs_are_those_of_a_plain_loop_with_a_scheduler(mode: str) -> None:
     net, optimizer, schedule = parts()
     job = elastic.join(seed=1)
     seen: list[int] = []
-    settings: dict[str, Any] = {"data": DATA, "batch": 16, "micro_batches": 2, "epochs": 3, "shuffle": False}
+    settings: dict[str, Any] = {
+        "data": DATA,
+        "batch": 16,
+        "micro_batches": 2,
+        "epochs": 3,
+        "shuffle": False,
+        "mode": mode,
+    }
     for epoch, batches in job.epochs(net, optimizer, **settings, also={"schedule": schedule}):
         seen.append(epoch)
         assert (len(batches), len(batches.dataset)) == (6, 48)
@@ -161,7 +169,7 @@ def test_what_follows_an_epoch_has_no_effect_on_a_received_state(received: int, 
     state.parts = {"model": model}
     runtime = SimpleNamespace(step=0, state=state, block=range(1))
     sampler = SimpleNamespace(steps=9, steps_per_epoch=3)
-    trainer: Any = SimpleNamespace(runtime=runtime, sampler=sampler, end=lambda: None)
+    trainer: Any = SimpleNamespace(runtime=runtime, sampler=sampler, end=lambda: None, before_epoch=lambda: None)
     steps: Any = _Steps(runtime, received)
     bodies = 0
     numbers: list[int] = []

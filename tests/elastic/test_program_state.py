@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import collections
+import contextvars
 import functools
 import importlib.util
 import itertools
+import multiprocessing
+import os
 import random
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -218,9 +223,107 @@ def _collating() -> Any:
     return network(), {"collate": collate}
 
 
+def _counting_with(count: Callable[[], float]) -> Any:
+    """A loss that changes after many calls, so that the first results do not show it."""
+    net = network()
+    return net, {"loss": lambda batch: loss_with(net)(batch) * (2 if count() > 10_000 else 1)}
+
+
+def _default_argument() -> Any:
+    net = network()
+
+    def loss_of(batch: Any, seen: list[int] = []) -> torch.Tensor:  # noqa: B006  # the mistake under test
+        seen.append(1)
+        return loss_with(net)(batch)
+
+    return net, {"loss": loss_of}
+
+
+def _environment() -> Any:
+    def count() -> float:
+        os.environ["TRAIN_CALLS"] = str(int(os.environ.get("TRAIN_CALLS", "0")) + 1)
+        return float(os.environ["TRAIN_CALLS"])
+
+    return _counting_with(count)
+
+
+def _context_variable() -> Any:
+    number = contextvars.ContextVar("number", default=0)
+
+    def count() -> float:
+        number.set(number.get() + 1)
+        return number.get()
+
+    return _counting_with(count)
+
+
+def _thread_local() -> Any:
+    local = threading.local()
+    local.calls = 0
+
+    def count() -> float:
+        local.calls += 1
+        return float(local.calls)
+
+    return _counting_with(count)
+
+
+def _shared_value() -> Any:
+    stage = multiprocessing.Value("i", 0)
+
+    def count() -> float:
+        stage.value += 1
+        return float(stage.value)
+
+    return _counting_with(count)
+
+
+def _generator_function() -> Any:
+    def numbers() -> Iterator[int]:
+        number = 0
+        while True:
+            number += 1
+            yield number
+
+    return _counting_with(numbers().__next__)
+
+
+def _range_of_numbers() -> Any:
+    return _counting_with(iter(range(100_000)).__next__)
+
+
+def _bytes() -> Any:
+    counts = bytearray(1)
+
+    def count() -> float:
+        counts[0] += 1
+        return counts[0]
+
+    return _counting_with(count)
+
+
+def _user_dict() -> Any:
+    counts = collections.UserDict[str, int](calls=0)
+
+    def count() -> float:
+        counts["calls"] += 1
+        return counts["calls"]
+
+    return _counting_with(count)
+
+
 @pytest.mark.parametrize(
     ("create", "name"),
     [
+        (_default_argument, r"len\(loss_of.seen\)"),
+        (_environment, r"os\.environ\['TRAIN_CALLS'\]"),
+        (_context_variable, r"number\.get\(\)"),
+        (_thread_local, "local.calls"),
+        (_shared_value, "stage.value"),
+        (_generator_function, r"count\.gi_frame\["),
+        (_range_of_numbers, r"len\(count\)"),
+        (_bytes, r"crc32\(counts\)"),
+        (_user_dict, r"counts\.data\['calls'\]"),
         (_gradient_hook, r"count\[0\]"),
         (_forward_hook, r"count\['calls'\]"),
         (_autograd_function, "_Shrinking.calls"),
@@ -243,6 +346,20 @@ def test_a_variable_that_every_computation_changes_is_refused(create: Any, name:
         train(net, **changes)
     assert caught.value.code == "StateOutside"
     assert "unchecked=" in caught.value.hint
+
+
+def test_noise_in_a_cache_is_refused() -> None:
+    net = network()
+
+    @functools.cache
+    def noise(size: int) -> torch.Tensor:
+        return torch.rand(size)
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        return nn.functional.cross_entropy(net(batch[0] + noise(len(batch[0]))[:, None]), batch[1])
+
+    with pytest.raises(ElasticError, match="the loss function drew other random numbers when it computed the same"):
+        train(net, loss=loss_of)
 
 
 def test_an_unchecked_variable_may_change() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +18,7 @@ if importlib.util.find_spec("torch") is None:
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.elastic.thread_group import ThreadWorld
 
 from torchyard.elastic import api
 from torchyard.elastic.errors import ElasticError
@@ -76,6 +82,108 @@ def test_an_unused_parameter_has_a_zero_gradient(reducer: Any) -> None:
         reducer_under_test.finish(rendezvous=False)
         assert not gradient(unused.weight).any()
         assert gradient(used.weight).any()
+
+
+def expanded(net: Any) -> None:
+    net[0].weight.grad = gradient(net[0].weight).sum().expand_as(net[0].weight)
+
+
+def transposed(net: Any) -> None:
+    net[0].weight.grad = gradient(net[0].weight).t().contiguous().t()
+
+
+def shared(net: Any) -> None:
+    net[1].weight.grad = net[1].bias.grad
+
+
+def missing(net: Any) -> None:
+    net[2].bias.grad = None
+
+
+def in_several_parts(net: Any) -> None:
+    net(torch.ones(3, 4)).sum().backward()
+
+
+def differentiable(net: Any) -> None:
+    for parameter in net.parameters():
+        parameter.grad = None
+    net(torch.ones(3, 4)).pow(2).sum().backward(create_graph=True)
+    assert gradient(net[0].weight).requires_grad
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph")
+@pytest.mark.parametrize("change", [expanded, transposed, shared, missing, in_several_parts, differentiable])
+def test_any_gradient_that_a_program_leaves_has_the_same_sum_in_every_world(change: Callable[[Any], None]) -> None:
+    template, inputs = model(3), torch.randn(24, 4, generator=torch.Generator().manual_seed(2))
+
+    def after(size: int) -> str:
+        def rank_of(rank: int, group: Any) -> str:
+            net = copy.deepcopy(template)
+            reducer = StrictReducer(net, 7)
+            blocks = split_micro_batches(7, size)
+            reducer.enter_world(group, blocks)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(2):
+                reducer.begin()
+                for micro in blocks[rank]:
+                    loss = net(inputs[micro * 3 : micro * 3 + 3]).pow(2).mean() / 7
+                    loss.backward()
+                    change(net)
+                    reducer.add(micro, loss.detach(), weight=1 / 7)
+                reducer.finish(rendezvous=False)
+                optimizer.step()
+            return TrainingState({"model": torch.nn.ParameterList(net.parameters())}).digest()
+
+        results = ThreadWorld(size).run(rank_of) if size > 1 else [rank_of(0, ProcessGroup(0, 1))]
+        assert len(set(results)) == 1
+        return str(results[0])
+
+    assert {after(size) for size in (2, 3, 5)} == {after(1)}
+
+
+def test_a_gradient_is_added_where_backward_has_left_it() -> None:
+    net = torch.nn.Linear(4, 2)
+    reducer = StrictReducer(net, 2)
+    reducer.enter_world(ProcessGroup(0, 1), split_micro_batches(2, 1))
+    reducer.begin()
+    places = []
+    for micro in range(2):
+        net(torch.ones(1, 4)).sum().backward()
+        places.append(gradient(net.weight).data_ptr())
+        reducer.add(micro, torch.zeros(()), weight=0.5)
+    reducer.finish(rendezvous=False)
+    assert gradient(net.weight).data_ptr() == places[0]
+    assert torch.equal(gradient(net.weight), torch.full((2, 4), 2.0))
+
+
+COUNT_FAULTS = """
+import resource, sys
+import torch
+from torchyard.elastic.worker.freed_memory import keep_freed_memory
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(2):
+    before = faults()
+    for _ in range(10):
+        gradients = [torch.ones(1 << 20) for _ in range(10)]
+        del gradients
+    counted = faults() - before
+print(counted)
+"""
+
+
+def test_the_memory_of_freed_gradients_is_not_taken_from_the_kernel_again() -> None:
+    def faults(how: str) -> int:
+        command = [sys.executable, "-c", COUNT_FAULTS, how]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+        return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+    pages = 10 * 10 * (4 << 20) // 65536  # of 64 KiB, the largest there are
+    if faults("as usual") < pages:
+        pytest.skip("this C library keeps freed memory by itself")
+    assert faults("kept") < pages // 10
 
 
 def test_a_model_of_mixed_types_is_refused_with_a_hint() -> None:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.elastic.conftest import PROGRAMS, Alone, digest_of
+from tests.elastic.conftest import Alone
+from tests.elastic.zoo_programs import PROGRAMS, digest_of
 
 from torchyard.elastic.chaos import ChaosJob, count_applied_records, kill_randomly
 from torchyard.elastic.checkpoint import files

@@ -390,7 +390,7 @@ def test_the_loop_of_a_framework_refuses_buffers_that_it_cannot_average() -> Non
     loop = elastic.join(seed=1).host(net, torch.optim.SGD(net.parameters(), lr=0.1), settings, facts={})
     loop.enter()
 
-    def backward(batch: Any) -> torch.Tensor:
+    def backward(batch: Any, weight: float) -> torch.Tensor:
         loss: torch.Tensor = net(batch[0]).pow(2).mean()
         torch.autograd.backward(loss)
         return loss

@@ -17,8 +17,8 @@ if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed in this environment", allow_module_level=True)
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.elastic.conftest import PROGRAMS, digest_of
 from tests.elastic.forked_workers import ForkServer, SmallJob
+from tests.elastic.zoo_programs import PROGRAMS, digest_of
 
 from torchyard import elastic
 from torchyard.elastic.chaos import count_applied_records
@@ -117,9 +117,9 @@ def test_a_compressed_tar_file_is_refused(tmp_path: Path) -> None:
 
 
 def _import_problem(package: str) -> str:
-    """Why a package cannot be imported. MosaicML Streaming needs a torchvision that was built for this torch."""
+    """Why a package cannot be imported."""
     done = subprocess.run(
-        [sys.executable, "-c", f"import {package}"], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, PROGRAM, "import", package], capture_output=True, text=True, check=False, timeout=120
     )
     return done.stderr.strip().splitlines()[-1] if done.returncode else ""
 

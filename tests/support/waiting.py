@@ -11,7 +11,7 @@ from typing import TypeVar
 from torchyard.api.times import to_rfc3339
 
 T = TypeVar("T")
-TIMEOUT = 30.0
+TIMEOUT = 120.0  # a machine that pauses for half a minute fails no test
 
 
 def eventually(condition: Callable[[], bool], description: str, seconds: float = TIMEOUT) -> None:

@@ -13,6 +13,7 @@ Reading order:
 - `world`: a worker's connection, process group and state.
 - `wire`, `wire_fields`: the messages between workers, agents and the coordinator, and the checks of their fields.
 - `coordinator`: decides which workers form the world.
+- `values`: plain values of a program that belong to the state.
 - `ledger`: one durable row for every applied step.
 - `checkpoint`: snapshots in shared memory, checkpoints on disk and in object stores.
 - `agent`: starts and restarts the workers of one machine.
@@ -38,6 +39,7 @@ __all__ = [
     "Step",
     "Streams",
     "TarShards",
+    "Values",
     "join",
 ]
 
@@ -51,6 +53,7 @@ _MODULES = {
     "Step": "torchyard.elastic.worker.trainer",
     "Streams": "torchyard.elastic.worker.streams",
     "TarShards": "torchyard.elastic.worker.streaming",
+    "Values": "torchyard.elastic.values",
     "join": "torchyard.elastic.api",
 }
 

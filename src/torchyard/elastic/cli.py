@@ -90,7 +90,9 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     serve.add_argument("--listener", type=int, default=-1, help="file descriptor of an inherited listening socket")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on")
     serve.add_argument("--port", type=int, default=0, help="port to listen on (default: any free port)")
-    serve.add_argument("--with-parent", action="store_true", help="exit when the parent process exits")
+    serve.add_argument(
+        "--with-parent", type=int, metavar="PID", help="exit when the process that started this one, PID, exits"
+    )
     return root
 
 
@@ -121,8 +123,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _coordinator(args: argparse.Namespace) -> int:
     listener = socket.socket(fileno=args.listener) if args.listener >= 0 else None
-    if args.with_parent:
-        die_with_parent()
+    if args.with_parent is not None:
+        die_with_parent(args.with_parent)
     asyncio.run(runner.serve_coordinator(args.dir, listener, host=args.host, port=args.port))
     return 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ElasticError(Exception):
     """An error for the user.
@@ -25,3 +27,11 @@ class Rejected(ElasticError):
 
 class JobFailed(ElasticError):
     """The job as a whole has failed; every worker stops."""
+
+
+def cannot_start(command: Sequence[str], error: OSError) -> ElasticError:
+    """Describe why the command of a worker cannot be started."""
+    hint = f"is there an installed program {command[0]}?"
+    if command[0].endswith(".py"):
+        hint = f"put the Python that has torch before it: python {command[0]}"
+    return ElasticError("CannotStart", f"the program {command[0]} cannot be started: {error.strerror}", hint=hint)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,13 +174,28 @@ class _ElasticTrain:
         trainer = self._trainer
         progress.body_done = True
 
-        def backward(batch: Any) -> torch.Tensor:
+        def backward(batch: Any, weight: float) -> torch.Tensor:
             trainer.current_gradient_accumulation_steps = 1
-            loss: torch.Tensor = self._training_step(model, batch, None)
+            with _weighted(trainer.accelerator, weight):
+                loss: torch.Tensor = self._training_step(model, batch, None)
             return loss
 
         loss = loop.compute(backward)
         return torch.tensor(loss or 0.0, device=trainer.args.device)
+
+
+@contextmanager
+def _weighted(accelerator: Any, weight: float) -> Iterator[None]:
+    """Give the loss of a micro-batch its weight in the step."""
+    backward, replaced = accelerator.backward, "backward" in vars(accelerator)
+    accelerator.backward = lambda loss, **arguments: backward(loss * weight, **arguments)
+    try:
+        yield
+    finally:
+        if replaced:
+            accelerator.backward = backward
+        else:
+            del accelerator.backward
 
 
 def _set_rank(trainer: Any, rank: int) -> None:

@@ -79,6 +79,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # chosen whe
         self._loop: HostedLoop | None = None
         self._callback: _StepCallback | None = None
         self._micro_batch: Any = None
+        self._weight = 1.0
 
     @property
     def root_device(self) -> torch.device:
@@ -169,8 +170,8 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # chosen whe
         assert loop is not None
         self._counted.follow(loop.step)
 
-        def backward(batch: Any) -> torch.Tensor:
-            self._micro_batch = batch
+        def backward(batch: Any, weight: float) -> torch.Tensor:
+            self._micro_batch, self._weight = batch, weight
             loss: torch.Tensor = closure()
             return loss
 
@@ -179,6 +180,11 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # chosen whe
         if inner is not None and inner._result is None:
             inner._result = ClosureResult(None)
         return super().optimizer_step(optimizer, lambda: torch.tensor(loss or 0.0), model, **kwargs)
+
+    def backward(self, closure_loss: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Compute the gradients of a micro-batch, as its part of the step."""
+        loss: torch.Tensor = super().backward(closure_loss * self._weight, *args, **kwargs)
+        return loss
 
     def teardown(self) -> None:
         if self._loop is not None:

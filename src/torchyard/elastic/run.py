@@ -211,7 +211,8 @@ class LocalRunner:
                 str(self.options.directory),
                 "--listener",
                 str(self._listener.fileno()),
-                "--with-parent",  # the runner holds the port: without the runner no worker could connect
+                "--with-parent",
+                str(os.getpid()),  # this runner holds the port: without it no worker could connect
                 pass_fds=[self._listener.fileno()],
                 start_new_session=True,
             )

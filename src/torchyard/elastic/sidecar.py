@@ -32,8 +32,8 @@ def start_sidecar() -> None:
     job_directory = os.environ.get("TORCHYARD_ELASTIC_DIR")
     directory = Path(job_directory) if job_directory else Path(tempfile.mkdtemp(prefix="torchyard-coordinator-"))
     write_record(directory, sidecar_record(os.environ["TORCHYARD_ELASTIC_WORLD"], port))
-    command = [sys.executable, "-m", "torchyard.elastic", "coordinator", "--with-parent", "--dir", str(directory)]
-    command += ["--host", "0.0.0.0", "--port", port]  # noqa: S104  # workers run elsewhere; the token protects the port
+    command = [sys.executable, "-m", "torchyard.elastic", "coordinator", "--with-parent", str(os.getpid())]
+    command += ["--dir", str(directory), "--host", "0.0.0.0", "--port", port]  # noqa: S104  # workers run elsewhere; the token protects the port
     _threads.append(
         threading.Thread(target=_restart_if_killed, args=(command,), name="elastic-coordinator", daemon=True)
     )

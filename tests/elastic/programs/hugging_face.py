@@ -94,9 +94,10 @@ else:
     trainer = Trainer(
         model, options, train_dataset=records(), eval_dataset=records()[:8], data_collator=collate, callbacks=callbacks
     )
-huggingface.attach(job, trainer, digest_every=5)
+huggingface.attach(job, trainer, digest_every=5, mode=os.environ.get("ZOO_MODE", "strict"))
 result = trainer.train(resume_from_checkpoint=KIND == "resume")
 losses = [round(entry["loss"], 6) for entry in trainer.state.log_history if "loss" in entry]
 evaluations = [round(entry["eval_loss"], 6) for entry in trainer.state.log_history if "eval_loss" in entry]
 print(f"digest {job.digest}", flush=True)
+print(f"sum {sum(float(p.detach().double().abs().sum()) for p in model.parameters())}", flush=True)
 print(f"logs {trainer.state.global_step} {trainer.state.epoch} {losses} {evaluations}", flush=True)

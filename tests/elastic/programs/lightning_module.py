@@ -61,7 +61,7 @@ class Hold(Callback):  # type: ignore[misc]
 
 module = Classifier()
 trainer = Trainer(
-    strategy=ElasticStrategy(job, micro_batches=4, digest_every=5),
+    strategy=ElasticStrategy(job, micro_batches=4, digest_every=5, mode=os.environ.get("ZOO_MODE", "strict")),
     accelerator="cpu",
     devices=1,
     max_epochs=3,
@@ -75,6 +75,7 @@ trainer = Trainer(
 )
 trainer.fit(module, DataLoader(DATA, batch_size=16, shuffle=True), DataLoader(DATA, batch_size=24))
 print(f"digest {job.digest}", flush=True)
+print(f"sum {sum(float(p.detach().double().abs().sum()) for p in module.parameters())}", flush=True)
 print(
     f"logs {trainer.global_step} {trainer.current_epoch} {float(trainer.callback_metrics['val_loss']):.6f}", flush=True
 )

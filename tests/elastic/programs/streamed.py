@@ -1,18 +1,21 @@
 """Trains on a streaming dataset, and counts in a parameter how often it has seen each record.
 
 `python streamed.py own|tar|datasets|datasets_shuffled|litdata|mosaic FOLDER`. With ZOO_HOLD, a step waits for that
-file. `prepare` writes the data.
+file. `prepare` writes the data, and `import` only imports the package.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
 import sys
 import tarfile
 import time
+import types
 from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +54,29 @@ def prepare(kind: str, folder: Path) -> None:
             fn=_identity, inputs=list(range(RECORDS)), output_dir=str(folder), chunk_size=10, num_workers=1
         )
     elif kind == "mosaic":
-        from streaming import MDSWriter
-
-        with MDSWriter(out=str(folder), columns={"id": "int"}, size_limit=200) as writer:
+        with mosaic_streaming().MDSWriter(out=str(folder), columns={"id": "int"}, size_limit=200) as writer:
             for record in range(RECORDS):
                 writer.write({"id": record})
+
+
+def mosaic_streaming() -> Any:
+    """Import MosaicML Streaming.
+
+    For its datasets of images, which are not used here, it imports names of torchvision, whose wheels fit only some
+    builds of torch. Where torchvision cannot be imported, empty modules have these names.
+    """
+    try:
+        importlib.import_module("torchvision")
+    except (ImportError, RuntimeError, OSError):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        names = {"torchvision.datasets": "VisionDataset", "torchvision.transforms.functional": "to_tensor"}
+        for name in ("torchvision", "torchvision.transforms", *names):
+            module = sys.modules[name] = types.ModuleType(name)
+            module.__spec__ = ModuleSpec(name, None)
+            if name in names:
+                setattr(module, names[name], object)
+    return importlib.import_module("streaming")
 
 
 def _identity(record: int) -> dict[str, int]:
@@ -93,9 +114,7 @@ def data_of(kind: str, folder: Path) -> Any:
         import litdata
 
         return litdata.StreamingDataset(str(folder))
-    from streaming import StreamingDataset
-
-    return StreamingDataset(local=str(folder), batch_size=BATCH)
+    return mosaic_streaming().StreamingDataset(local=str(folder), batch_size=BATCH)
 
 
 def collate(records: list[Any]) -> torch.Tensor:
@@ -145,5 +164,7 @@ def main(kind: str, folder: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "prepare":
         prepare(sys.argv[2], Path(sys.argv[3]))
+    elif sys.argv[1] == "import":
+        mosaic_streaming() if sys.argv[2] == "streaming" else importlib.import_module(sys.argv[2])
     else:
         main(sys.argv[1], Path(sys.argv[2]))

@@ -301,6 +301,22 @@ def fast_mode_checkpointed_layer() -> None:
 
 
 @program
+def patience_in_the_state() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = elastic.Values(best=float("inf"), bad=0)
+
+    def halve_after_two_bad_steps(step: elastic.Step) -> None:
+        kept.bad = 0 if step.loss < kept.best else kept.bad + 1
+        kept.best = min(kept.best, step.loss)
+        if kept.bad == 2:
+            optimizer.param_groups[0]["lr"] *= 0.5
+            kept.bad = 0
+
+    train(model, optimizer, halve_after_two_bad_steps, also={"kept": kept})
+
+
+@program
 def early_stop() -> None:
     train(mlp(), None, lambda step: step.number == 13)
 
@@ -428,6 +444,19 @@ def own_epochs() -> None:
         schedule.step()
         ema.update_parameters(model)
         hold()
+
+
+@program
+def own_loop_in_fast_mode() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(DATA, batch_size=BATCH)
+    for _, batches in job.epochs(model, optimizer, data=loader, micro_batches=4, epochs=EPOCHS, mode="fast"):
+        for inputs, labels in batches:
+            optimizer.zero_grad()
+            torch.autograd.backward(nn.functional.cross_entropy(model(inputs), labels))
+            optimizer.step()
+            hold()
 
 
 def print_digest() -> None:

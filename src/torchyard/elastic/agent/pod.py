@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.errors import ElasticError, cannot_start
 
 SIGNAL_EXIT_BASE = 128
 """A shell, and so Kubernetes, reports a program that a signal ended with this plus the signal's number."""
@@ -29,7 +29,10 @@ def run(command: Sequence[str]) -> int:
     memory = tempfile.mkdtemp(prefix="torchyard-memory-", dir=_shared_memory_root())
     environment.setdefault("TORCHYARD_ELASTIC_MEMORY", memory)
     # A process group of its own: the command may be a shell with the program below it.
-    worker = subprocess.Popen(list(command), env=environment, start_new_session=True)
+    try:
+        worker = subprocess.Popen(list(command), env=environment, start_new_session=True)
+    except OSError as error:
+        raise cannot_start(command, error) from error
 
     def forward(number: int, frame: Any) -> None:
         if worker.poll() is None:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from torchyard.elastic.agent.fork_messages import ForkRequest, ZygoteReply
+from torchyard.elastic.errors import cannot_start
 
 FORK_TIMEOUT = 30.0
 """Seconds after which a zygote that does not respond is no longer used."""
@@ -131,9 +132,12 @@ class Spawner:
                 # It is stopped or overloaded. It stays, because its children end with it.
                 self._forking.pop(name, None)
                 self.warm = False
-        process = await asyncio.create_subprocess_exec(
-            *self._command, env=env, stdout=output, stderr=output, start_new_session=True
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, env=env, stdout=output, stderr=output, start_new_session=True
+            )
+        except OSError as error:
+            raise cannot_start(self._command, error) from error
         self._exit_watchers.append(asyncio.create_task(self._watch_exit(process)))
         return process.pid
 

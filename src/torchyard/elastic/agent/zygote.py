@@ -75,6 +75,7 @@ def _reap(channel: socket.socket) -> None:
 
 
 def _fork(channel: socket.socket, request: ForkRequest, fds: list[int]) -> None:
+    zygote = os.getpid()
     pid = os.fork()
     if pid:
         for number in fds:
@@ -83,7 +84,7 @@ def _fork(channel: socket.socket, request: ForkRequest, fds: list[int]) -> None:
         return
     code = 1
     try:
-        die_with_parent()
+        die_with_parent(zygote)
         channel.close()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -257,7 +257,8 @@ class CheckpointManager(RestoreSource):
                 raise ElasticError(
                     "CheckpointNotSaved",
                     f"the checkpoint of step {step} could not be saved: {error}",
-                    hint="make room in the checkpoint directory; the job then continues from its newest checkpoint",
+                    hint="make the checkpoint directory writable, or make room in it; the job then continues from "
+                    "its newest checkpoint",
                 )
             time.sleep(pause)
             self._save(step, staged.path)

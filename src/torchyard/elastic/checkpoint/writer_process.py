@@ -14,13 +14,23 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+import torch
 
 if TYPE_CHECKING:  # at run time it would import DCP, which only the writer process needs
     from torchyard.elastic.checkpoint.writer import SaveReply, SaveRequest
 
 CONTINUE_EVERY = 1.0
 """How often a process that may be stopped is told to continue while the worker waits for it."""
+
+
+def _search_path() -> str:
+    """Return a PYTHONPATH with this package and torch, also if a relative one no longer leads to them after a chdir."""
+    roots = [Path(__file__).parents[3], Path(torch.__file__).parents[1]]
+    earlier = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join([*([earlier] if earlier else []), *(str(root.absolute()) for root in roots)])
 
 
 class CheckpointWriter:
@@ -48,6 +58,7 @@ class CheckpointWriter:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "PYTHONPATH": _search_path()},
             start_new_session=True,
         )
         assert process.stdout is not None

@@ -17,6 +17,7 @@ from torchyard.elastic.reduce.gradient_buffer import LOSS, RunningStatistics, cl
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sidecar import start_sidecar
 from torchyard.elastic.wire import StopCause, WorkerPhase
+from torchyard.elastic.worker.freed_memory import keep_freed_memory
 from torchyard.elastic.worker.leaving import leave_on_sigterm
 from torchyard.elastic.worker.seeding import seed_generators
 from torchyard.elastic.world.coordinator_client import WorkerStopped
@@ -100,6 +101,7 @@ class PyTorchAllReduceController:
         sampler = self.data_shard_service.sampler
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         self._reducer = StrictReducer(self._model, sampler.micro_batches)
+        keep_freed_memory()
         self._statistics = RunningStatistics(self._reducer.layout)
         config = {"sampler": asdict(sampler), "mode": "strict", "backend": "gloo", "threads": torch.get_num_threads()}
         self._optimizer_settings = _OptimizerSettings(self._optimizer)
@@ -110,6 +112,9 @@ class PyTorchAllReduceController:
         worker_config = WorkerConfig.from_environment()
         runtime.start(worker_config)
         self._joined_late = runtime.step > 0
+        if self._joined_late:
+            # Others have made its steps. Without this, a schedule in the loop warns that the optimizer has made none.
+            self._optimizer._opt_called = True
         if worker_config is not None:
             leave_on_sigterm(runtime)
 

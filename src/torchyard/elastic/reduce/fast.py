@@ -22,6 +22,7 @@ from torchyard.elastic.reduce.gradient_buffer import (
     GradientBuffer,
     GradientLayout,
     clear_gradients,
+    take_gradients,
 )
 from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup
 
@@ -54,6 +55,7 @@ class FastReducer:
         self._works: list[Any] = []
         self._error: GroupBroken | None = None
         self._hooks: list[Any] = []
+        self._own: list[torch.Tensor] = []
 
     def enter_world(self, group: ProcessGroup, blocks: tuple[range, ...]) -> None:
         """Prepare for a world. A single worker needs no hooks, which interrupt backward for every parameter."""
@@ -105,7 +107,7 @@ class FastReducer:
 
     @property
     def _single(self) -> bool:
-        """Whether the world has one worker: then nothing is sent, and backward itself adds up the micro-batches."""
+        """Whether the world has one worker: then nothing is sent."""
         return self._group.size == 1
 
     def _collect(self, index: int, parameter: torch.nn.Parameter) -> None:
@@ -132,15 +134,29 @@ class FastReducer:
 
     def add(self, micro: int, loss: torch.Tensor, *, weight: float) -> None:
         """Add the gradients that backward has left in the parameters."""
-        # While buckets are being sent, only the parameters that backward did not reach remain.
-        left = sorted(self._uncollected) if self._armed else range(len(self.layout.parameters))
-        for index in [] if self._single else left:
-            self._collect(index, self.layout.parameters[index])
+        if self._single:
+            self._add_own()
+        else:
+            # While buckets are being sent, only the parameters that backward did not reach remain.
+            left = sorted(self._uncollected) if self._armed else range(len(self.layout.parameters))
+            for index in left:
+                self._collect(index, self.layout.parameters[index])
         if self._armed:
             self._learn()
         self._loss.add_(loss)
         self.layout.add_buffers(self._buffer, weight=weight)
         self._first = False
+
+    def _add_own(self) -> None:
+        """Add the gradients of a micro-batch of a single worker, in the tensors that backward has left.
+
+        Backward could add them itself, but what trains may clear the gradients before each micro-batch.
+        """
+        gradients = take_gradients(self.layout)
+        if self._first:
+            self._own = gradients
+        else:
+            torch._foreach_add_(self._own, gradients)
 
     def _learn(self) -> None:
         """Note how often backward has added to each gradient, and which gradients it added to after they were sent."""
@@ -164,11 +180,10 @@ class FastReducer:
             self._group.wait(*self._works)
             if bool(buffer.tail[LATE] > 0):
                 self._add_late()
-            for parameter, gradient in zip(self.layout.parameters, buffer.grads, strict=True):
-                parameter.grad = gradient
-        for parameter in self.layout.parameters:
-            if parameter.grad is None:  # backward did not reach it; in a larger world it would be zero too
-                parameter.grad = torch.zeros_like(parameter)
+        gradients = self._own if self._single else buffer.grads
+        for parameter, gradient in zip(self.layout.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        self._own = []
         self._armed = False
         # A single worker knows it already: to read it from a GPU would wait for the whole step.
         return buffer, rendezvous if self._single else bool(buffer.tail[RENDEZVOUS] > 0)

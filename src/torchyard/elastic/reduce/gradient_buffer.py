@@ -1,7 +1,8 @@
-"""All gradients of a model as one flat vector, with a tail for everything else that the workers agree on in a step.
+"""The gradients of a model, with a tail for everything else that the workers agree on in a step.
 
 The tail carries whether the world is to end, the loss, and the buffers that a forward pass changes, such as the running
-statistics of normalization layers. They travel with the gradients, so the agreement needs no message of its own.
+statistics of normalization layers. They travel with the gradients, as one vector, so the agreement needs no message of
+its own.
 """
 
 from __future__ import annotations
@@ -15,22 +16,33 @@ RENDEZVOUS, LOSS, LATE, FIXED_TAIL = 0, 1, 2, 3
 """Positions in the tail: whether the world ends, the loss, and whether a gradient came after its bucket was sent."""
 
 
-class GradientBuffer:
-    """One vector and its views: `grads` in the shapes of the parameters, and the `tail` after them."""
+class Gradients:
+    """Gradients in the shapes of the parameters, and the tail of a step with its views."""
 
-    def __init__(self, layout: GradientLayout) -> None:
-        self.vector = torch.zeros(layout.capacity, dtype=layout.dtype, device=layout.device)
-        self.used = self.vector[: layout.size]
-        self.grads = [
-            _view(self.vector, start, parameter)
-            for parameter, start in zip(layout.parameters, layout.starts, strict=True)
-        ]
-        self.tail = self.vector[layout.gradient_size : layout.size]
+    def __init__(self, layout: GradientLayout, grads: list[torch.Tensor], tail: torch.Tensor) -> None:
+        self.grads = grads
+        self.tail = tail
         views = [
-            self.tail[start : start + buffer.numel()].view_as(buffer)
+            tail[start : start + buffer.numel()].view_as(buffer)
             for buffer, start in zip(layout.averaged, layout.averaged_starts, strict=True)
         ]
         self.statistics, self.increments = views[: len(layout.statistics)], views[len(layout.statistics) :]
+
+
+class GradientBuffer(Gradients):
+    """Gradients and tail that are views of one vector, as they are sent."""
+
+    def __init__(self, layout: GradientLayout) -> None:
+        self.vector = torch.zeros(layout.capacity, dtype=layout.dtype, device=layout.device)
+        grads = [
+            _view(self.vector, start, parameter)
+            for parameter, start in zip(layout.parameters, layout.starts, strict=True)
+        ]
+        super().__init__(layout, grads, self.vector[layout.gradient_size : layout.size])
+
+    def copy_(self, source: Gradients) -> None:
+        torch._foreach_copy_(self.grads, source.grads)
+        self.tail.copy_(source.tail)
 
 
 class GradientLayout:
@@ -75,11 +87,12 @@ class GradientLayout:
         for buffer in self.averaged:
             self.averaged_starts.append(offset)
             offset += buffer.numel()
-        self.size = self.gradient_size + offset
+        self.tail_size = offset
+        self.size = self.gradient_size + self.tail_size
         self.capacity = self.size + padding
         self.initial_counters: list[torch.Tensor] = [counter.clone() for counter in self.counters]
 
-    def write_buffers(self, into: GradientBuffer, *, weight: float) -> None:
+    def write_buffers(self, into: Gradients, *, weight: float) -> None:
         """Write what a micro-batch has made of the model's buffers."""
         self.buffers.take_assigned()
         for view, statistic in zip(into.statistics, self.statistics, strict=True):
@@ -87,7 +100,7 @@ class GradientLayout:
         for view, counter, initial in zip(into.increments, self.counters, self.initial_counters, strict=True):
             view.copy_(_growth(counter, initial)).mul_(weight)
 
-    def add_buffers(self, into: GradientBuffer, *, weight: float) -> None:
+    def add_buffers(self, into: Gradients, *, weight: float) -> None:
         """As `write_buffers`, but add to what is there."""
         self.buffers.take_assigned()
         for view, statistic in zip(into.statistics, self.statistics, strict=True):
@@ -112,6 +125,30 @@ def _view(vector: torch.Tensor, start: int, parameter: torch.Tensor) -> torch.Te
 def _growth(counter: torch.Tensor, initial: torch.Tensor) -> torch.Tensor:
     """Subtract as integers: a 16-bit float cannot hold a large count, but it can hold its growth in a step."""
     return counter.to(torch.int64) - initial.to(torch.int64)
+
+
+def take_gradients(layout: GradientLayout) -> list[torch.Tensor]:
+    """Move the gradients out of the parameters. A parameter that backward did not reach has a gradient of zero.
+
+    They are not copied: backward has made them for the parameter alone. The program may have put others in their place:
+    one that is shared or that cannot be added to in place is copied.
+    """
+    taken: list[torch.Tensor] = []
+    places: set[int] = set()
+    for parameter in layout.parameters:
+        gradient = parameter.grad
+        if gradient is None:
+            gradient = torch.zeros_like(parameter, requires_grad=False)
+        elif gradient.data_ptr() in places or not _can_be_added_to(gradient, parameter):
+            gradient = torch.empty_like(parameter, requires_grad=False).copy_(gradient.detach())
+        places.add(gradient.data_ptr())
+        parameter.grad = None
+        taken.append(gradient)
+    return taken
+
+
+def _can_be_added_to(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
+    return gradient.dtype is parameter.dtype and gradient.stride() == parameter.stride() and not gradient.requires_grad
 
 
 def clear_gradients(layout: GradientLayout) -> None:
@@ -153,7 +190,7 @@ class RunningStatistics:
         """Restore the buffers after a step that was not applied."""
         self.rewind()
 
-    def apply_mean(self, total: GradientBuffer) -> None:
+    def apply_mean(self, total: Gradients) -> None:
         """End the step with the mean of all micro-batches."""
         layout = self._layout
         for buffer, mean in zip(layout.statistics, total.statistics, strict=True):

@@ -1,8 +1,8 @@
 """Strict reduction: gradients are added by micro-batch number, so every world size gives the same bits.
 
-Each worker adds up its own subtrees. The ranks exchange the roots in slices: each rank completes the tree for its
-slice, then all ranks gather the complete slices. With one subtree per rank this is exactly the
-traffic of an all-reduce.
+Each worker adds up its own subtrees, in the tensors that backward has left. The ranks exchange the roots in slices:
+each rank completes the tree for its slice, then all ranks gather the complete slices. With one subtree per rank this is
+exactly the traffic of an all-reduce.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from torchyard.elastic.reduce.gradient_buffer import (
     RENDEZVOUS,
     GradientBuffer,
     GradientLayout,
+    Gradients,
     clear_gradients,
+    take_gradients,
 )
 from torchyard.elastic.reduce.tree import TreeAccumulator, TreeNode, combine, roots
 from torchyard.elastic.world.process_group import ProcessGroup
@@ -34,8 +36,9 @@ class StrictReducer:
     def __init__(self, model: torch.nn.Module, micro_batches: int, buffers: MutableBuffers | None = None) -> None:
         self.layout = GradientLayout(model, padding=micro_batches, buffers=buffers)
         self._leaves = micro_batches
-        self._spare: list[GradientBuffer] = []
-        self._sums: TreeAccumulator[GradientBuffer] = TreeAccumulator(micro_batches, self._add)
+        self._spare: list[Gradients] = []
+        self._sums: TreeAccumulator[Gradients] = TreeAccumulator(micro_batches, self._add)
+        self._buffer: GradientBuffer | None = None
 
     def enter_world(self, group: ProcessGroup, blocks: tuple[range, ...]) -> None:
         """Prepare for a world. The blocks of the ranks decide what is sent, never the result."""
@@ -50,7 +53,8 @@ class StrictReducer:
     def begin(self) -> None:
         """Start a step."""
         clear_gradients(self.layout)
-        self._spare += [buffer for _, buffer in self._sums.stack]
+        for _, gradients in self._sums.stack:
+            self._release(gradients)
         self._sums.stack.clear()
 
     def before_last_backward(self) -> None:
@@ -58,32 +62,28 @@ class StrictReducer:
 
     def add(self, micro: int, loss: torch.Tensor, *, weight: float) -> None:
         """Add the gradients that backward has left in the parameters."""
-        buffer = self._take_buffer()
-        gradients = [parameter.grad for parameter in self.layout.parameters]
-        present = [gradient for gradient in gradients if gradient is not None]
-        if len(present) < len(gradients):
-            for view, gradient in zip(buffer.grads, gradients, strict=True):
-                if gradient is None:
-                    view.zero_()
-                else:
-                    view.copy_(gradient)
-        else:
-            torch._foreach_copy_(buffer.grads, present)
-        clear_gradients(self.layout)
-        buffer.tail[:FIXED_TAIL].zero_()
-        buffer.tail[LOSS] = loss
-        self.layout.write_buffers(buffer, weight=weight)
-        self._sums.push(TreeNode(0, micro), buffer)
+        leaf = self._spare.pop() if self._spare else self._new_gradients()
+        leaf.grads = take_gradients(self.layout)
+        leaf.tail[:FIXED_TAIL].zero_()
+        leaf.tail[LOSS] = loss
+        self.layout.write_buffers(leaf, weight=weight)
+        self._sums.push(TreeNode(0, micro), leaf)
 
-    def _take_buffer(self) -> GradientBuffer:
-        return self._spare.pop() if self._spare else GradientBuffer(self.layout)
+    def _new_gradients(self) -> Gradients:
+        layout = self.layout
+        return Gradients(layout, [], torch.zeros(layout.tail_size, dtype=layout.dtype, device=layout.device))
 
-    def _add(self, left: GradientBuffer, right: GradientBuffer) -> GradientBuffer:
-        left.used.add_(right.used)
-        self._spare.append(right)
+    def _add(self, left: Gradients, right: Gradients) -> Gradients:
+        torch._foreach_add_(left.grads, right.grads)
+        left.tail.add_(right.tail)
+        self._release(right)
         return left
 
-    def finish(self, *, rendezvous: bool) -> tuple[GradientBuffer, bool]:
+    def _release(self, gradients: Gradients) -> None:
+        gradients.grads = []
+        self._spare.append(gradients)
+
+    def finish(self, *, rendezvous: bool) -> tuple[Gradients, bool]:
         """Put the mean gradient into the parameters.
 
         Args:
@@ -104,25 +104,28 @@ class StrictReducer:
 
     def _exchange(self) -> GradientBuffer:
         group, width = self._group, self._slice
-        own = [buffer for _, buffer in self._sums.stack]
-        if len(own) == 1:
-            outgoing = own[0].vector[: width * group.size]
-        else:
-            outgoing = self._pack(own)
+        if self._buffer is None:
+            self._buffer = GradientBuffer(self.layout)
+        total = self._buffer
+        own = [gradients for _, gradients in self._sums.stack]
+        sent = total.vector[: width * group.size]
+        outgoing = self._pack(own, total, sent)
         counts = [len(nodes) * width for nodes in self._nodes]
         group.wait(group.all_to_all(self._incoming.view(-1), outgoing, counts, [len(own) * width] * group.size))
         parts = zip((node for nodes in self._nodes for node in nodes), self._incoming.unbind(0), strict=True)
         finished = combine(parts, self._leaves, lambda left, right: left.add_(right))
-        total = own[0]
-        group.wait(group.all_gather(total.vector[: width * group.size], finished))
+        group.wait(group.all_gather(sent, finished))
         return total
 
-    def _pack(self, own: list[GradientBuffer]) -> torch.Tensor:
+    def _pack(self, own: list[Gradients], buffer: GradientBuffer, sent: torch.Tensor) -> torch.Tensor:
         """Return the slices in the order of their receivers, each with all own roots."""
-        width = self._slice
+        if len(own) == 1:
+            buffer.copy_(own[0])
+            return sent
+        size, width = self._group.size, self._slice
         if self._outgoing is None:
-            shape = (self._group.size, len(own), width)
-            self._outgoing = torch.empty(shape, dtype=self.layout.dtype, device=self.layout.device)
-        for root, buffer in enumerate(own):
-            self._outgoing[:, root].copy_(buffer.vector[: width * self._group.size].view(self._group.size, width))
+            self._outgoing = torch.empty((size, len(own), width), dtype=self.layout.dtype, device=self.layout.device)
+        for root, gradients in enumerate(own):
+            buffer.copy_(gradients)
+            self._outgoing[:, root].copy_(sent.view(size, width))
         return self._outgoing.view(-1)

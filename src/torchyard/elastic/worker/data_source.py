@@ -19,7 +19,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.sampler import Permutation, mix64
-from torchyard.elastic.worker.seeding import seed_generators
+from torchyard.elastic.worker.seeding import generators_restored, seed_generators
 from torchyard.elastic.worker.shards import ShardedDataset, fingerprint
 from torchyard.elastic.worker.streaming import as_sharded
 
@@ -220,7 +220,7 @@ def _sampler_order(sampler: Any, seed: int, whole: int, epoch: int) -> torch.Ten
     generator = getattr(sampler, "generator", None)
     if isinstance(generator, torch.Generator):
         generator.manual_seed(epoch_seed)
-    with torch.random.fork_rng(devices=[]):
+    with generators_restored():
         seed_generators(epoch_seed, torch.device("cpu"))
         records = [int(record) for record in islice(sampler, most + 1)]
     if len(records) > most:

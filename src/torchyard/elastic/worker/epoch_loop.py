@@ -47,6 +47,7 @@ class EpochLoop:
         runtime = self._trainer.runtime
         while runtime.step < self._trainer.sampler.steps:
             batches = EpochBatches(self, runtime.step // self._per_epoch)
+            self._trainer.before_epoch()
             yield batches.epoch, batches
             if not batches.ended:
                 raise ElasticError(

@@ -26,8 +26,8 @@ from torchyard.elastic.world.process_group import GroupBroken
 from torchyard.elastic.world.runtime import WorkerConfig, WorkerRuntime
 from torchyard.elastic.world.state import Snapshot
 
-Backward = Callable[[Any], torch.Tensor]
-"""Computes the mean loss of a micro-batch, calls backward, and returns the loss."""
+Backward = Callable[[Any, float], torch.Tensor]
+"""Computes the mean loss of a micro-batch, calls backward with the loss times a weight, and returns the mean loss."""
 
 
 class HostedLoop:
@@ -142,9 +142,9 @@ class HostedLoop:
             return backward
         self._buffers_checked = True
 
-        def backward_and_check(batch: Any) -> torch.Tensor:
+        def backward_and_check(batch: Any, weight: float) -> torch.Tensor:
             watch = BufferWatch(self._model)
-            loss = backward(batch)
+            loss = backward(batch, weight)
             unknown = sorted(watch.changed() - self._training.buffers.names)
             if unknown:
                 raise ElasticError(

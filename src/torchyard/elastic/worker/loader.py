@@ -11,6 +11,7 @@ code of its own is loaded in the training thread, or in processes (`loaders`); a
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -40,7 +41,7 @@ class MapDataset(Protocol):
 
 
 class RecordIds:
-    """Computes the record ids of any micro-batch, a block of positions at a time.
+    """Computes the record ids of any micro-batch, a block of positions at a time, for one thread after the other.
 
     Args:
         sampler: the positions of every micro-batch.
@@ -50,6 +51,7 @@ class RecordIds:
     def __init__(self, sampler: StepSampler, order: Order | None = None) -> None:
         self._sampler = sampler
         self._order = order
+        self._lock = threading.Lock()
         self._epoch = -1
         self._block: range = range(0)
         self._ids: torch.Tensor = torch.empty(0, dtype=torch.int64)
@@ -58,9 +60,10 @@ class RecordIds:
         span = self._sampler.micro_span(step, micro)
         if not self._sampler.shuffle and self._order is None:
             return torch.arange(span.lo, span.hi)
-        if span.epoch != self._epoch or span.lo not in self._block or span.hi > self._block.stop:
-            self._read_block(span.epoch, span.lo, span.hi)
-        return self._ids[span.lo - self._block.start : span.hi - self._block.start]
+        with self._lock:
+            if span.epoch != self._epoch or span.lo not in self._block or span.hi > self._block.stop:
+                self._read_block(span.epoch, span.lo, span.hi)
+            return self._ids[span.lo - self._block.start : span.hi - self._block.start]
 
     def _read_block(self, epoch: int, lo: int, hi: int) -> None:
         records = self._sampler.records
@@ -110,6 +113,7 @@ class MicroBatchLoader:
     def __init__(self, sampler: StepSampler, source: DataSource, *, ahead: int) -> None:
         self._sampler = sampler
         self._record_ids = RecordIds(sampler, source.order)
+        self._has_order = source.order is not None
         self._shards = (
             ShardReader(source.shards, sampler, shuffle=source.shuffle_shards) if source.shards is not None else None
         )
@@ -155,7 +159,18 @@ class MicroBatchLoader:
 
     def _submit(self, step: int, micro: int) -> Future[Any]:
         assert self._threads is not None
-        return self._threads.submit(self._load_in_process if self._processes else self._load, step, micro)
+        if self._processes:
+            return self._threads.submit(self._load_in_process, step, micro)
+        if self._has_order:
+            # A sampler of the program draws from the global generators, which the training thread uses and seeds: in
+            # another thread it would give another order now and then, and disturb what the training draws.
+            try:
+                return self._threads.submit(self._fetch, self._record_ids(step, micro))
+            except Exception as error:  # `get` raises it: it belongs to this micro-batch
+                failed: Future[Any] = Future()
+                failed.set_exception(error)
+                return failed
+        return self._threads.submit(self._load, step, micro)
 
     def _load_in_process(self, step: int, micro: int) -> Any:
         process = self._free.get()

@@ -37,10 +37,11 @@ class LoaderProcess:
         self._connection, child_end = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        worker = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             self._connection.close()
-            _serve(child_end, load, on_start)
+            _serve(child_end, load, on_start, worker=worker)
         child_end.close()
 
     def load(self, step: int, micro: int) -> Any:
@@ -66,10 +67,10 @@ class LoaderProcess:
             os.waitpid(self.pid, 0)
 
 
-def _serve(connection: Connection, load: Load, on_start: Callable[[], None] | None) -> None:
+def _serve(connection: Connection, load: Load, on_start: Callable[[], None] | None, *, worker: int) -> None:
     code = 1
     try:
-        die_with_parent()
+        die_with_parent(worker)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         torch.set_num_threads(1)  # threads do not survive a fork

@@ -2,7 +2,8 @@
 
 A worker that joins later begins its loop with fresh variables. Most of them are logs. What decides a model is refused:
 a copy of its parameters (a moving average, the best model so far), an object that counts for the model or the
-optimizer, and in a loop of the program's own a hidden state. A variable that the body assigns before it reads it keeps
+optimizer, in a loop of the program's own a hidden state, and all on which the end of the loop, the state or a saved
+model depends, for example the patience of an early stop. A variable that the body assigns before it reads it keeps
 nothing.
 """
 
@@ -18,6 +19,8 @@ from typing import Any
 import torch
 
 from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.worker.loop_source import LoopSource, attribute, function_source
+from torchyard.elastic.worker.program_source import find_loops, name_of_self
 from torchyard.elastic.worker.program_state import Values, Walk, global_names, is_file_of_program, is_of_program
 from torchyard.elastic.worker.settings import TrainingSettings
 
@@ -44,36 +47,92 @@ class LoopBody:
         self._shapes = {tuple(p.shape) for p in model.parameters() if p.requires_grad and p.numel() > 1}
         self._unchecked = frozenset(settings.unchecked)
         self._own_loop = settings.loss is None
-        self._before: _Seen | None = None
+        self._before: dict[types.CodeType, _Seen] = {}
         self._counts: Values = {}
+        self._state = {id(item) for item in (*self._parts.values(), *self._used, *model.modules())}
+        self._frame: types.FrameType | None = None
+        self._sources: dict[tuple[types.CodeType, int], tuple[LoopSource, LoopSource] | None] = {}
+        self._decisions: dict[tuple[int, str], str | None] = {}
 
     def before(self) -> None:
-        """Remember the variables of the loop. The program's loop must be the caller's caller."""
+        """Remember the variables of the program's loop that the caller serves."""
         frame = _program_frame()
-        self._before = self._read(frame) if frame is not None else None
+        if frame is not None:
+            self._before[frame.f_code] = self._read(frame)
 
     def check(self) -> None:
-        """Raise if the body has changed what it must not keep, since the last call of `before`."""
-        before, self._before = self._before, None
+        """Raise if the body has changed what it must not keep, since the last call of `before` for the same loop."""
         frame = _program_frame()
+        before = self._before.pop(frame.f_code, None) if frame is not None else None
         if before is None or frame is None:
             return
         after = self._read(frame)
         loop = _Loop(frame)
+        self._frame = frame
         for name, value in after.values.items():
             root = after.roots[name]
-            changed = before.values.get(name) != value
-            if not changed or not loop.keeps(root) or root in self._unchecked or name in self._unchecked:
+            if before.values.get(name) == value or self._unchecked & {name.rstrip("'"), root}:
                 continue
-            shape = after.shapes.get(name)
-            if shape in self._shapes:
-                raise _kept(name, "has the shape of a parameter", "a moving average, the best model so far")
-            hidden = shape is not None and len(shape) > 1 and before.shapes.get(name) == shape
-            if self._own_loop and hidden and loop.reads_first(root):
-                raise _hidden(name)
-            if isinstance(value, int | float) and after.counts(name, self._used):
-                raise _kept(name, "belongs to an object that uses the model or its optimizer", "a schedule")
+            if loop.keeps(root):
+                self._check_kept(name, loop, before, after)
+            self._check_decision(name, root, frame)
+        self._frame = None
         self._check_parts()
+
+    def _check_kept(self, name: str, loop: _Loop, before: _Seen, after: _Seen) -> None:
+        shape, value = after.shapes.get(name), after.values[name]
+        if shape in self._shapes:
+            raise _kept(name, "has the shape of a parameter", "a moving average, the best model so far")
+        hidden = shape is not None and len(shape) > 1 and before.shapes.get(name) == shape
+        if self._own_loop and hidden and loop.reads_first(after.roots[name]):
+            raise _hidden(name)
+        if isinstance(value, int | float) and after.counts(name, self._used):
+            raise _kept(name, "belongs to an object that uses the model or its optimizer", "a schedule")
+
+    def _check_decision(self, name: str, root: str, frame: types.FrameType) -> None:
+        """Raise if the end of the loop, the state or a saved model depends on a variable that the loop carries."""
+        sources = self._sources_of(frame)
+        if sources is None or id(self._variable(root)) in self._state:
+            return
+        inner, outer = sources
+        key = outer.key(name if name.removeprefix("len(").startswith(f"{root}.") else root)
+        if self._unchecked & {key} or not outer.reads(key):
+            return
+        own_batches = self._own_loop and inner is not outer and (inner.carries(key) or inner.assigns(key))
+        if not own_batches and not outer.carries(key):
+            return
+        if (id(outer), key) not in self._decisions:
+            self._decisions[id(outer), key] = outer.decision(key)
+        decided = self._decisions[id(outer), key]
+        if decided is not None and not self._is_private(name, root):
+            raise _deciding(name.rstrip("'"), key, decided, of_a_worker=own_batches)
+
+    def _is_private(self, name: str, root: str) -> bool:
+        """Return whether a variable of a function that the loop calls influences neither its result nor the state."""
+        function = self._variable(root)
+        source = function_source(function, self._is_state) if isinstance(function, types.FunctionType) else None
+        inner = source.key(name) if source is not None else ""
+        return source is not None and source.reads(inner) and source.decision(inner) is None
+
+    def _sources_of(self, frame: types.FrameType) -> tuple[LoopSource, LoopSource] | None:
+        """Return the source of a loop, and that of the loop over epochs around it, or the same again."""
+        place = (frame.f_code, frame.f_lineno)
+        if place not in self._sources:
+            loops, own = find_loops(frame), name_of_self(frame)
+            sources = {
+                id(loop): LoopSource(loop, state=self._is_state, objects=self._variable, self_name=own)
+                for loop in loops or ()
+            }
+            self._sources[place] = (sources[id(loops[0])], sources[id(loops[1])]) if loops else None
+        return self._sources[place]
+
+    def _variable(self, name: str) -> Any:
+        frame = self._frame
+        return frame.f_locals.get(name, frame.f_globals.get(name)) if frame is not None else None
+
+    def _is_state(self, value: Any) -> bool:
+        optimizer = attribute(value, "optimizer")  # of a scheduler
+        return id(value) in self._state or (optimizer is not None and id(optimizer) in self._state)
 
     def _check_parts(self) -> None:
         """Raise if an object of the state counts something that its state_dict does not contain."""
@@ -99,7 +158,7 @@ class LoopBody:
     def _read(self, frame: types.FrameType) -> _Seen:
         inside = [item for part in self._parts.values() for item in (part, *getattr(part, "__dict__", {}).values())]
         inside += [tensor for part in self._used[:1] for tensor in (*part.parameters(), *part.buffers())]
-        walk = Walk({id(item) for item in inside}, values=False)
+        walk = Walk({id(item) for item in inside}, values=False, packages=True)
         seen = _Seen(walk.seen, walk.shapes, walk.objects)
         for name, value in _variables(frame):
             walk.visit(name, value, 0)
@@ -206,6 +265,24 @@ def _kept(name: str, why: str, example: str) -> ElasticError:
         "joins later, or a resumed job, would continue with another value",
         hint="keep it in an object with a state_dict that you pass in also=, for example "
         f"torch.optim.swa_utils.AveragedModel; if it does not influence the result, pass unchecked=[{name!r}]",
+    )
+
+
+def _deciding(name: str, key: str, decided: str, *, of_a_worker: bool) -> ElasticError:
+    if of_a_worker:
+        return ElasticError(
+            "StateOutside",
+            f"{key} depends on the batches of this worker, but it decides {decided}: workers have different batches, "
+            "so the result would depend on their number",
+            hint="decide it from what all workers share, for example job.applied.loss or an evaluation; if it has no "
+            f"influence, pass unchecked=[{key!r}]",
+        )
+    return ElasticError(
+        "StateOutside",
+        f"the loop carries {name} from one step to the next, and it decides {decided}: a worker that joins later, or a "
+        "resumed job, begins with a fresh one and would decide otherwise",
+        hint="keep it in the state, for example kept = elastic.Values(best=0.0, bad=0) with also={'kept': kept}; if it "
+        f"has no influence, pass unchecked=[{key!r}]",
     )
 
 

@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_map_only
 
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.buffers import BufferWatch, MutableBuffers
+from torchyard.elastic.values import Values
 from torchyard.elastic.worker.trainer import Step, Trainer
 from torchyard.elastic.world.coordinator_client import WorkerStopped
 from torchyard.elastic.world.process_group import GroupBroken
@@ -128,11 +129,11 @@ class OwnLoop:
     def _count_parameter_changes(self) -> int:
         return sum(parameter._version for parameter in self._parameters)
 
-    def _versions(self) -> dict[str, int]:
+    def _versions(self) -> dict[str, Any]:
         """Return numbers that change when the program changes an object of the state: they cost next to nothing."""
         return {name: _version(part) for name, part in self._also.items()}
 
-    def _check_body(self, step: int, micro: int, before: dict[str, int]) -> None:
+    def _check_body(self, step: int, micro: int, before: dict[str, Any]) -> None:
         if not self._stepped:
             raise ElasticError(
                 "NoStep",
@@ -230,7 +231,9 @@ class OwnLoop:
             )
 
 
-def _version(part: Any) -> int:
+def _version(part: Any) -> Any:
+    if isinstance(part, Values):
+        return part.state_dict()
     if isinstance(part, torch.nn.Module):
         return sum(tensor._version for tensor in (*part.parameters(), *part.buffers()))
     scheduler = getattr(part, "scheduler", part)  # Accelerate wraps it

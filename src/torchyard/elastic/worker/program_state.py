@@ -13,13 +13,15 @@ import sysconfig
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from contextlib import suppress
+from functools import _lru_cache_wrapper, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from torchyard.elastic.worker.plain_values import PLAIN, array_value, generator_state, tensor_value
+from torchyard.elastic.worker.standard_objects import environment, values_kept
 
 MOST_ITEMS = 100
 """How many entries of a list or a dict are looked at; its length is compared in any case."""
@@ -37,6 +39,8 @@ _OWN_FIELDS = frozenset({"_parameters", "_buffers", "_modules"})
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
+_CALLABLES = (partial, types.FunctionType, types.MethodType, _lru_cache_wrapper, *_BOUND)
 Values = dict[str, Any]
 """What was seen, by the names of the variables."""
 
@@ -83,9 +87,16 @@ def _differs(before: Any, after: Any) -> bool:
 
 
 class Walk:
-    """One pass over the variables."""
+    """One pass over the variables.
 
-    def __init__(self, inside: set[int], *, values: bool) -> None:
+    Args:
+        inside: the ids of objects that are not looked at.
+        values: compare tensors by their values; otherwise by what torch counts when one is changed.
+        packages: look at the attributes of objects of installed packages too, but not of torch and NumPy.
+    """
+
+    def __init__(self, inside: set[int], *, values: bool, packages: bool = False) -> None:
+        self._packages = packages
         self.seen: Values = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.objects: dict[str, Any] = {}
@@ -108,7 +119,7 @@ class Walk:
                 self.visit(part, inner, depth + 1)
 
     def _parts(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        if isinstance(value, partial | types.FunctionType | types.MethodType):
+        if isinstance(value, _CALLABLES):
             yield from self._callable(name, value)
         elif isinstance(value, torch.nn.Module):
             yield from self._module(name, value)
@@ -123,14 +134,31 @@ class Walk:
         elif (array := array_value(value)) is not None:
             yield f"{name}.shape", repr(array[0])
             yield name, array[1]
-        elif is_of_program(type(value)) or isinstance(value, torch.utils.data.Dataset):
+        elif isinstance(value, types.GeneratorType) and not is_file_of_program(value.gi_code.co_filename):
+            return
+        elif (items := values_kept(name, value)) is not None:
+            yield from items
+        else:
+            yield from self._any_object(name, value)
+
+    def _any_object(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        if is_of_program(type(value)) or isinstance(value, torch.utils.data.Dataset):
             yield from self._object(name, value)
+        elif self._packages and is_of_package(type(value)):
+            with suppress(TypeError, ReferenceError, RuntimeError):  # a proxy, whose object may be gone
+                for key, item in list(vars(value).items()):
+                    yield f"{name}.{key}", item
 
     def _callable(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, partial):
             yield from self._function(value.func)
             yield f"{name}.args", value.args
             yield f"{name}.keywords", value.keywords
+        elif isinstance(value, _lru_cache_wrapper):
+            yield from self._function(value.__wrapped__)
+        elif isinstance(value, _BOUND):
+            if not isinstance(value.__self__, types.ModuleType):  # a method of a list, say
+                yield name, value.__self__
         else:
             yield from self._function(value)
 
@@ -146,7 +174,9 @@ class Walk:
                 yield key, cell.cell_contents
             except ValueError:
                 continue  # not assigned yet
+        yield from _defaults(function)
         names = set(global_names(function.__code__))
+        yield from environment(names)
         for key in sorted(names & set(function.__globals__)):
             value = function.__globals__[key]
             if isinstance(value, types.ModuleType):
@@ -196,6 +226,14 @@ class Walk:
             yield base.__name__, base
 
 
+def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the default values of a function's arguments: a list there lives as long as the function."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    for key, item in (*zip(names, defaults, strict=True), *(function.__kwdefaults__ or {}).items()):
+        yield f"{function.__name__}.{key}", item
+
+
 def _of_module(module: types.ModuleType, names: set[str]) -> Iterator[tuple[str, Any]]:
     """Yield the variables of a module of the program that a function may refer to."""
     if is_file_of_program(getattr(module, "__file__", None) or "<frozen"):
@@ -228,6 +266,12 @@ def is_of_program(kind: type) -> bool:
         return True
     file = getattr(module, "__file__", None)
     return file is not None and is_file_of_program(file)
+
+
+def is_of_package(kind: type) -> bool:
+    """Return whether a class is of an installed package, but not of Python, torch, NumPy or this one."""
+    top = (kind.__module__ or "").partition(".")[0]
+    return top not in sys.stdlib_module_names and top not in ("torch", "numpy", "torchyard")
 
 
 def is_file_of_program(file: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -26,6 +28,20 @@ def seed_generators(seed: int, device: torch.device) -> None:
         torch.manual_seed(seed)
         return
     torch.default_generator.manual_seed(seed)
+
+
+@contextmanager
+def generators_restored() -> Iterator[None]:
+    """Give the generators of torch (on the CPU), of NumPy and of `random` their present states again at the end."""
+    numpy = sys.modules.get("numpy")
+    states = random.getstate(), torch.default_generator.get_state(), numpy and numpy.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        torch.default_generator.set_state(states[1])
+        if numpy is not None:
+            numpy.random.set_state(states[2])
 
 
 def generators_digest() -> str:

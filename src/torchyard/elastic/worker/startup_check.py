@@ -22,7 +22,7 @@ from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.worker.data_check import DataCheck, ProgramRaised, check_same, check_variables
 from torchyard.elastic.worker.data_source import DataSource
 from torchyard.elastic.worker.program_state import ProgramState, reaches
-from torchyard.elastic.worker.seeding import seed_generators
+from torchyard.elastic.worker.seeding import generators_digest, seed_generators
 from torchyard.elastic.world.state import raw_bytes
 
 
@@ -114,6 +114,16 @@ def _is_lazy(parameter: Any) -> bool:
     return torch.nn.parameter.is_lazy(parameter)
 
 
+def _check_drawn(drawn: Any) -> None:
+    if generators_digest() != drawn:
+        raise ElasticError(
+            "NotReproducible",
+            "the loss function drew other random numbers when it computed the same records again: it keeps what it "
+            "drew the first time, for example noise in a functools.cache, which a new worker does not have",
+            hint="draw random numbers anew for every micro-batch, or draw what stays before train is called",
+        )
+
+
 class DryRun:
     """Loads and computes the first micro-batch twice, and discards the results.
 
@@ -156,6 +166,7 @@ class DryRun:
                 watch.restore()
                 self._clear_gradients()
             first = self._compute(batch)
+            drawn = generators_digest()
             self._check_dense()
             gradients = self._gradients()
             changed = watch.changed()
@@ -165,6 +176,7 @@ class DryRun:
             before = self._program.read(values=True) if self._program is not None else {}
             again = self._compute(self._data.load())
             check_same("the loss function", first, again, strict=self._strict)
+            _check_drawn(drawn)
             if self._program is not None:
                 check_variables(self._program, before)
             self._check_gradients(gradients)

@@ -12,7 +12,7 @@ import torch
 from torchyard.elastic.checkpoint.manager import CheckpointManager
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.reduce.fast import FastReducer
-from torchyard.elastic.reduce.gradient_buffer import LOSS, GradientBuffer, RunningStatistics
+from torchyard.elastic.reduce.gradient_buffer import LOSS, Gradients, RunningStatistics
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire import WorkerPhase
@@ -113,6 +113,10 @@ class Trainer:
         """Remember what the loop's body must not change. Call it before the body runs for a step or a micro-batch."""
         self._program.before_body(last_of_epoch=last_of_epoch)
 
+    def before_epoch(self) -> None:
+        """Remember what the body of a loop over epochs must not change. Call it before the body runs for an epoch."""
+        self._program.before_epoch()
+
     def after_body(self, *, rendezvous: bool) -> None:
         """Compare, save, and change the world if it is due. Call it after the loop's body has run for a step."""
         if self.compare_and_save() and rendezvous and self.runtime.step < self.sampler.steps:
@@ -175,7 +179,7 @@ class Trainer:
         self._statistics.rewind()
         return batch
 
-    def _attempt(self, step: int) -> tuple[GradientBuffer, bool]:
+    def _attempt(self, step: int) -> tuple[Gradients, bool]:
         """Compute, reduce and apply one step. Nothing changes before every bucket has arrived.
 
         Returns:
@@ -193,14 +197,14 @@ class Trainer:
         self.measure_cost((time.perf_counter() - begun) / max(1, len(own)))
         return self.apply(step)
 
-    def apply(self, step: int) -> tuple[GradientBuffer, bool]:
+    def apply(self, step: int) -> tuple[Gradients, bool]:
         """Reduce and apply a step whose own micro-batches are all computed."""
         total, rendezvous = self.reduce(step)
         self._update.apply(total.tail[LOSS])
         self.advance(step)
         return total, rendezvous
 
-    def reduce(self, step: int) -> tuple[GradientBuffer, bool]:
+    def reduce(self, step: int) -> tuple[Gradients, bool]:
         """Leave the mean gradient of a step in the parameters. Its own micro-batches are all computed.
 
         Returns:
@@ -246,34 +250,37 @@ class Trainer:
         except Exception:  # the program's sampler is what failed
             return []
 
-    def compute_with(self, step: int, micro: int, backward: Callable[[Any], torch.Tensor], *, last: bool) -> None:
+    def compute_with(
+        self, step: int, micro: int, backward: Callable[[Any, float], torch.Tensor], *, last: bool
+    ) -> None:
         """Compute a micro-batch with the loss and the backward pass of a framework.
 
         Args:
             step: the step.
             micro: the number of the micro-batch.
-            backward: computes the gradients of a micro-batch, and returns its mean loss.
+            backward: computes the gradients of the weighted mean loss of a micro-batch, and returns the mean loss.
             last: whether it is the last one of this worker.
         """
         try:
             batch = self.load(step, micro)
             if last:
                 self._reducer.before_last_backward()
-            loss = backward(batch)
+            weight = self.sampler.weight(step, micro)
+            loss = backward(batch, weight)
         except (GroupBroken, WorkerStopped):
             raise
         except Exception as error:
             self.runtime.report_failure(step, micro, error, self._record_ids(step, micro))
             raise _explain(error) from error
-        self.add(step, micro, loss.detach())
+        self._reducer.add(micro, loss.detach() * weight, weight=weight)
 
-    def add(self, step: int, micro: int, loss: torch.Tensor | None = None) -> None:
+    def add(self, step: int, micro: int) -> None:
         """Add the gradients that a program's own loop has left in the parameters."""
         weight = self.sampler.weight(step, micro)
         gradients = [p.grad for p in self._reducer.layout.parameters if p.grad is not None]
         if weight != 1 and gradients:
             torch._foreach_mul_(gradients, weight)
-        self._reducer.add(micro, torch.zeros(()) if loss is None else loss * weight, weight=weight)
+        self._reducer.add(micro, torch.zeros(()), weight=weight)
 
     def add_empty(self, micro: int) -> None:
         """Add zero for a micro-batch without records, which keeps its position in the sum of a short step."""
@@ -287,7 +294,7 @@ class Trainer:
             average = COST_SMOOTHING * earlier + (1 - COST_SMOOTHING) * cost
             client.heartbeat_state.cost = average if earlier else cost
 
-    def report(self, total: GradientBuffer) -> Step:
+    def report(self, total: Gradients) -> Step:
         """Report the applied step, and return what the loop's body sees of it."""
         runtime = self.runtime
         seed_generators(

@@ -20,6 +20,7 @@ from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.worker.data_check import DataCheck, ProgramRaised
 from torchyard.elastic.worker.data_source import DataSource, read_data
 from torchyard.elastic.worker.fingerprint import apply_changes, describe_training
+from torchyard.elastic.worker.freed_memory import keep_freed_memory
 from torchyard.elastic.worker.loader import MicroBatchLoader
 from torchyard.elastic.worker.loop_body import LoopBody
 from torchyard.elastic.worker.program_state import ProgramState
@@ -128,6 +129,7 @@ def create_training(
             data.run()
     reducer = MODES[settings.mode](model, settings.micro_batches, buffers)
     settings.check_backend(reducer.layout.device)
+    keep_freed_memory()
     facts: dict[str, Any] = {"mode": settings.mode, "clip_norm": settings.clip_norm, **context.position}
     facts |= source.facts | ({"threads": torch.get_num_threads()} if settings.strict else {})
     identity = describe_training(

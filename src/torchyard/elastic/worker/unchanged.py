@@ -108,6 +108,15 @@ class UnchangedProgram:
                 self._body.before()
             self._spent += time.perf_counter() - begun
 
+    def before_epoch(self) -> None:
+        """Remember the variables of a program's loop over epochs before its body runs, if the time allows it."""
+        begun = time.perf_counter()
+        if self._body is not None and (
+            self._epochs + 1 in CHECKED_STEPS or self._spent < MOST_TIME * (begun - self._begun)
+        ):
+            self._body.before()
+            self._spent += time.perf_counter() - begun
+
     def _check_body(self) -> None:
         """Raise if the body of the loop has changed what the loss function uses and what is not part of the state."""
         before, self._before_body = self._before_body, None

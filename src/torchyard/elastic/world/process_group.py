@@ -119,6 +119,8 @@ class ProcessGroup:
             raise GroupBroken(_first_line(error)) from error
         self._pg, self._nccl = groups
         self._sockets = _sockets() - before - {client.fileno()}
+        if self._aborted.is_set():  # before the sockets were known
+            raise GroupBroken("the group was aborted while it formed")
 
     def _create_groups(self, client: CoordinatorClient) -> tuple[Any, Any]:
         options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # missing in torch's stubs
@@ -158,6 +160,9 @@ class ProcessGroup:
     def _start(self, operation: Any) -> Any:
         if self._pg is None:
             raise GroupBroken("the group was closed")
+        # Gloo may wait for ever if its connections were shut down between two collectives.
+        if self._aborted.is_set():
+            raise GroupBroken("the group was aborted")
         try:
             return operation()
         except RuntimeError as error:
