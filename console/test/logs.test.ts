@@ -51,6 +51,18 @@ describe('merged logs', () => {
     expect(store.view).toEqual(store.lines);
   });
 
+  it('keeps fewer lines if they are long', () => {
+    const store = new LogStore(100, 10_000);
+    for (let time = 0; time < 100; time += 1) store.add(line(time, 0, 'x'.repeat(1000)));
+    store.flush();
+    expect(store.lines.length).toBe(9);
+    expect(store.lines.length + store.dropped).toBe(100);
+    store.add(line(200, 0, 'x'.repeat(50_000))); // longer than all that is kept
+    store.flush();
+    expect(store.lines.length).toBe(1);
+    expect(store.view).toEqual(store.lines);
+  });
+
   it('finds the first error', () => {
     const store = new LogStore();
     ['fine', 'no errors here', 'Traceback (most recent call last):', 'ValueError: x'].forEach((text, time) => store.add(line(time, 0, text)));
@@ -80,4 +92,15 @@ it('continues a log behind its last line', () => {
   resume.reconnect();
   expect(resume.since).toBe('1970-01-01T00:00:01.000Z');
   expect(read([1000, 1000, 1500, 1500, 1500, 1600])).toEqual([1500, 1600]);
+});
+
+it('shows lines whose time goes back, and the rest of a line that the server has split', () => {
+  const resume = new Resume();
+  const read = (times: number[]): number[] => times.filter((time) => resume.isNew(time));
+  expect(read([5000, 4000, 4500])).toEqual([5000, 4000, 4500]); // the clock of the node was set back
+  expect(resume.timeOr(9_000_000)).toBe(4500);
+  expect(read([resume.timeOr(9_000_000), 4600])).toEqual([4500, 4600]);
+  resume.reconnect();
+  expect(resume.since).toBe('1970-01-01T00:00:04.000Z');
+  expect(read([4000, 4500, 4500, 4600, 4700])).toEqual([4700]);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { withMissing } from '../src/pages/job/use_series';
-import { parseMetrics, parseProgress, SeriesBuilder, stepName } from '../src/model/metrics';
+import { lastOf, parseMetrics, parseProgress, SeriesBuilder, stepName } from '../src/model/metrics';
 
 describe('metrics of log lines', () => {
   it.each([
@@ -40,6 +40,15 @@ it('keeps series bounded and in order', () => {
   expect(points.at(-1)).toEqual([19_999, 1]);
   expect(points.every(([x], index) => index === 0 || x > (points[index - 1]?.[0] ?? 0))).toBe(true);
   expect(stepName(['loss', 'step'])).toBe('step');
+});
+
+it('shows the last step as a whole number, and the mean of other metrics', () => {
+  const series = (name: string, value: number) => ({ name, replica: 'worker-0', unit: '', points: [[1, 0], [2, value]] as [number, number][] });
+  expect(lastOf(series('step', 209.5))).toBe(209);
+  expect(lastOf(series('global_step', 7))).toBe(7);
+  expect(lastOf(series('loss', 0.75))).toBe(0.75);
+  expect(lastOf(series('step', NaN))).toBeNaN();
+  expect(lastOf({ ...series('step', 1), points: [] })).toBeUndefined();
 });
 
 describe('hostile lines', () => {

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { KubeObject } from '../src/api/objects';
-import { align, toSteps } from '../src/model/curves';
-import { arrange, type ListQuery, readSort } from '../src/model/job_list';
+import type { KubeObject, Pod } from '../src/api/objects';
+import { align, prepare, toSteps, xRange } from '../src/model/curves';
+import { arrange, findCursor, type ListQuery, readSort } from '../src/model/job_list';
 import { type JobRow, toJobRow } from '../src/model/job_row';
 import { bytes, parseQuantity, short } from '../src/model/quantity';
+import { requestsOf } from '../src/model/requests';
 import { newName, renamed } from '../src/model/rerun';
 import { runState } from '../src/model/state';
 import { duration } from '../src/model/time';
@@ -150,4 +151,55 @@ it('keeps odd names in links', () => {
   const target = link(['job', 'n', 'a/b?c#d%'], { tab: 'logs', q: '' });
   expect(parseRoute(target)).toMatchObject({ path: ['job', 'n', 'a/b?c#d%'] });
   expect(parseRoute('#/x/%E0%A4%A').path).toEqual(['x', '%E0%A4%A']);
+});
+
+describe('the selected row', () => {
+  const lines = (...names: string[]) => names.map((name) => ({ row: row(name) }));
+
+  it('stays selected when other jobs come and go above it', () => {
+    expect(findCursor(lines('new', 'a', 'b'), { key: 'a', index: 0 })).toBe(1);
+    expect(findCursor(lines('a', 'b'), { key: 'a', index: 0 })).toBe(0);
+  });
+
+  it('is no other job when it is gone', () => {
+    expect(findCursor(lines('b', 'c'), { key: 'a', index: 0 })).toBe(-1);
+    expect(findCursor(lines('b'), { key: '', index: -1 })).toBe(-1);
+    expect(findCursor([{ header: 'team', count: 1 }, ...lines('b')], { key: 'b', index: 0 })).toBe(1);
+  });
+});
+
+it('gives a single point a minute, not years', () => {
+  expect([xRange([100], 100, 86_400_100), xRange([1, 9], 1, 5), xRange([], null, null)]).toEqual([[70, 130], [1, 5], [null, null]]);
+});
+
+describe('a logarithmic axis', () => {
+  it('leaves out what it cannot show', () => {
+    const series = { name: 'loss', replica: '', unit: '', points: [[1, 0], [2, -1], [3, 10], [4, NaN]] as [number, number][] };
+    expect(prepare([series], undefined, 0, undefined, true)).toEqual([[1, 2, 3, 4], [null, null, 10, null]]);
+  });
+});
+
+describe('values that cannot be drawn as they are', () => {
+  it('are a gap, or the largest and smallest that can', () => {
+    const points: [number, number][] = [[1, 1e308], [2, -1e308], [3, 5e-324], [4, Infinity], [5, null as unknown as number], [6, 2]];
+    expect(align([points])[1]).toEqual([1e150, -1e150, 0, null, null, 2]);
+    expect([short(null), short(NaN), short(-Infinity)]).toEqual(['NaN', 'NaN', '-Infinity']);
+  });
+});
+
+describe('what a pod requests of its node', () => {
+  const container = (cpu: string, more: object = {}) => ({ name: 'c', resources: { requests: { cpu } }, ...more });
+  const requested = (spec: object): number | undefined => requestsOf({ ...job('Pod', {}), spec } as Pod)['cpu'];
+
+  it('is that of its containers, or of the largest init container', () => {
+    expect(requested({ containers: [container('1'), container('500m')] })).toBe(1.5);
+    expect(requested({ containers: [container('1')], initContainers: [container('3'), container('2')] })).toBe(3);
+    expect(requested({ containers: [{ name: 'c', resources: { limits: { cpu: '2' } } }] })).toBe(2);
+  });
+
+  it('counts sidecars beside both, and the overhead of the sandbox', () => {
+    const sidecar = container('1', { restartPolicy: 'Always' });
+    expect(requested({ containers: [container('1')], initContainers: [sidecar, container('4')], overhead: { cpu: '250m' } })).toBe(5.25);
+    expect(requested({ containers: [container('4')], initContainers: [container('4'), sidecar] })).toBe(5);
+  });
 });

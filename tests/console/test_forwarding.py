@@ -42,3 +42,18 @@ async def test_expired_credentials_of_the_kubeconfig_do_not_end_the_session(quer
     assert raised.value.status == 503
     with pytest.raises(StatusError, match="credentials of your kubeconfig"):
         await backend.identity(OWNER)
+
+
+class _AnsweringTransport:
+    async def request(self, method: str, path: str, **_: Any) -> ApiResponse:
+        headers = {"date": "Thu, 01 Jan 2026 12:00:00 GMT", "set-cookie": "a=b", "content-type": "application/json"}
+        return ApiResponse(200, b"{}", headers)
+
+
+async def test_the_pages_learn_the_time_of_the_api_server() -> None:
+    transport = cast(HttpTransport, _AnsweringTransport())
+    backend = ForwardingBackend(transport, context="prod", namespace="team", read_history=_no_history)
+    response = await backend.kubernetes(
+        OWNER, KubernetesRequest("GET", "/api/v1/pods", "", "application/json", "", b"")
+    )
+    assert response.headers == {"Date": "Thu, 01 Jan 2026 12:00:00 GMT"}

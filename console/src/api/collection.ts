@@ -9,6 +9,9 @@ const PAGE = 500;
 const NOTIFY_MS = 200;
 const MAX_BACKOFF_MS = 15_000;
 const ABSENT_RETRY_MS = 30_000;
+const FIRST_BACKOFF_MS = 500;
+// A server that ends watches sooner than this is not asked again at once.
+const SHORT_WATCH_MS = 1000;
 
 export interface Selection {
   namespace?: string;
@@ -17,7 +20,7 @@ export interface Selection {
 }
 
 interface ListPage {
-  metadata: { resourceVersion?: string; continue?: string };
+  metadata?: { resourceVersion?: string; continue?: string };
   items?: KubeObject[] | null;
 }
 
@@ -28,10 +31,15 @@ interface WatchEvent {
 
 export type Mapping<T> = (object: KubeObject) => T | undefined;
 
+// A page that goes from one namespace to another and back reads two collections in turn: had both seen as many changes, it
+// would go on showing what it computed from the other one.
+let versions = 0;
+const nextVersion = (): number => (versions += 1);
+
 export class Collection<T> {
   readonly items = new Map<string, T>();
-  /** Rises with every change; what is computed from the items depends on it. */
-  version = 0;
+  /** Rises with every change; what is computed from the items depends on it. No two collections have the same one. */
+  version = nextVersion();
   /** The first list is complete. */
   loaded = false;
   /** The server does not serve the resource. */
@@ -43,6 +51,7 @@ export class Collection<T> {
   private readonly listeners = new Set<() => void>();
   private controller: AbortController | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  /** Where the watch goes on; empty until a list is complete. */
   private resourceVersion = '';
 
   constructor(
@@ -74,12 +83,18 @@ export class Collection<T> {
   }
 
   private async run(signal: AbortSignal): Promise<void> {
-    let backoff = 500;
+    let backoff = FIRST_BACKOFF_MS;
     while (!signal.aborted) {
       try {
         if (!this.resourceVersion) await this.list(signal);
+        const began = performance.now();
         await this.watch(signal);
-        backoff = 500;
+        if (performance.now() - began >= SHORT_WATCH_MS) {
+          backoff = FIRST_BACKOFF_MS;
+        } else {
+          await sleep(backoff, signal);
+          backoff = Math.min(MAX_BACKOFF_MS, backoff * 2);
+        }
       } catch (error) {
         if (signal.aborted) return;
         if (isAbort(error)) continue;
@@ -94,7 +109,7 @@ export class Collection<T> {
     if (error instanceof ApiError && error.status) {
       if (error.status === 410) {
         this.resourceVersion = '';
-        return 0;
+        return backoff > FIRST_BACKOFF_MS ? backoff : 0; // a list that has expired again is no reason to hurry
       }
       this.absent = error.status === 404;
       this.error = this.absent ? undefined : error;
@@ -118,18 +133,22 @@ export class Collection<T> {
   private async list(signal: AbortSignal): Promise<void> {
     const seen = new Set<string>();
     let next = '';
+    let resourceVersion = '';
     do {
       const query: Record<string, string> = { limit: String(PAGE), ...(next ? { continue: next } : {}) };
       const page = await getJson<ListPage>(this.query(query), signal);
       for (const object of page.items ?? []) {
+        if (!isObject(object)) continue;
         seen.add(keyOf(object));
         this.put(object);
       }
-      next = page.metadata.continue ?? '';
-      this.resourceVersion = page.metadata.resourceVersion ?? '';
+      next = page.metadata?.continue ?? '';
+      resourceVersion = page.metadata?.resourceVersion ?? '';
       this.notify();
     } while (next);
     for (const key of [...this.items.keys(), ...this.unreadable.keys()]) if (!seen.has(key)) this.forget(key);
+    // Not before the last page: a list that breaks in between begins again, it does not go on with a watch.
+    this.resourceVersion = resourceVersion;
     this.loaded = true;
     this.absent = false;
     this.error = this.unreadableError();
@@ -153,8 +172,10 @@ export class Collection<T> {
     if (event.type === 'ERROR') {
       throw new ApiError(event.object.code ?? 500, 'Watch', event.object.message ?? 'the watch ended');
     }
+    if (!event.object?.metadata) return;
     this.resourceVersion = event.object.metadata.resourceVersion ?? this.resourceVersion;
     if (event.type === 'BOOKMARK') return;
+    if (!isObject(event.object)) return;
     if (event.type === 'DELETED') this.forget(keyOf(event.object));
     else this.put(event.object);
   }
@@ -188,13 +209,16 @@ export class Collection<T> {
   }
 
   private notify(): void {
-    this.version += 1;
+    this.version = nextVersion();
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
       for (const listener of [...this.listeners]) listener();
     }, this.loaded ? NOTIFY_MS : 0);
   }
 }
+
+/** What is not an object of Kubernetes is left out: a proxy in between may answer in its own words. */
+const isObject = (object: KubeObject | null | undefined): object is KubeObject => Boolean(object?.metadata?.name);
 
 export const whole = (object: KubeObject): KubeObject => object;
 

@@ -1,4 +1,5 @@
 // Requests to the server that serves the pages. URLs are relative, so that the pages work below any prefix.
+import { noteServerTime } from './clock';
 import { currentProof, readProof } from './proof';
 
 export interface StatusBody {
@@ -43,7 +44,10 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
 async function request(path: string, init: RequestInit, proof: string): Promise<Response> {
   const headers = { ...HEADER, ...(proof ? { [PROOF]: proof } : {}), ...(init.headers as Record<string, string> | undefined) };
   try {
-    return await fetch(path, { ...init, headers, credentials: 'same-origin', cache: 'no-store' });
+    const response = await fetch(path, { ...init, headers, credentials: 'same-origin', cache: 'no-store' });
+    // Other responses have the time of the process that serves the pages.
+    if (path.startsWith('k8s/')) noteServerTime(response.headers.get('Date'));
+    return response;
   } catch (error) {
     if (isAbort(error)) throw error;
     throw new ApiError(0, 'Unreachable', 'The server of the console does not respond.');

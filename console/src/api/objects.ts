@@ -74,6 +74,8 @@ export interface Container {
   image?: string;
   command?: string[];
   args?: string[];
+  /** `Always` makes an init container a sidecar. */
+  restartPolicy?: string;
   env?: { name: string; value?: string; valueFrom?: Fields }[];
   resources?: { limits?: Record<string, string>; requests?: Record<string, string> };
 }
@@ -83,6 +85,7 @@ export interface Pod extends KubeObject {
     nodeName?: string;
     containers: Container[];
     initContainers?: Container[];
+    overhead?: Record<string, string>;
     volumes?: Fields[];
   };
   status?: {

@@ -1,6 +1,7 @@
 // Hooks: components that read collections are drawn again when these change.
 import { useEffect, useMemo, useReducer, useState } from 'preact/hooks';
 import { Collection, type Mapping, type Selection } from './collection';
+import { serverNow } from './clock';
 import { ApiError, getJson, isAbort } from './http';
 import type { Resource } from './kinds';
 
@@ -71,11 +72,11 @@ export function useGet<T>(path: string, period = 0): Answer<T> {
   return { ...current, reload: () => reload() } as Answer<T>;
 }
 
-/** The time, for durations that grow: draws again every `period` milliseconds. */
+/** The time of the server, for durations that grow: draws again every `period` milliseconds. */
 export function useNow(period = 1000): number {
-  const [now, setNow] = useState(Date.now());
+  const [now, setNow] = useState(serverNow());
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), period);
+    const timer = setInterval(() => setNow(serverNow()), period);
     return () => clearInterval(timer);
   }, [period]);
   return now;

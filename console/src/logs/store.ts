@@ -66,7 +66,10 @@ export class LogStore {
   private filter: LogFilter = NO_FILTER;
   private matches = compileFilter(NO_FILTER);
 
-  constructor(private readonly limit = 50_000) {}
+  private characters = 0;
+
+  /** Lines may be long: a hundred thousand of a megabyte would be more than a browser has. */
+  constructor(private readonly limit = 50_000, private readonly maxCharacters = 50_000_000) {}
 
   add(line: LogLine): void {
     this.waiting.push(line);
@@ -81,6 +84,7 @@ export class LogStore {
     if (!this.waiting.length) return;
     const batch = this.waiting;
     this.waiting = [];
+    for (const line of batch) this.characters += line.text.length;
     batch.sort((a, b) => a.time - b.time);
     const first = batch[0]?.time ?? 0;
     const at = lastIndexNotAfter(this.lines, first);
@@ -114,13 +118,19 @@ export class LogStore {
     this.view = [];
     this.waiting = [];
     this.dropped = 0;
+    this.characters = 0;
     this.version += 1;
   }
 
   // A tenth at a time: moving fifty thousand lines for each batch would cost more than showing them.
   private trim(): void {
-    const excess = this.lines.length - this.limit;
-    if (excess <= this.limit / 10) return;
+    const tooMany = this.lines.length - this.limit;
+    let excess = tooMany > this.limit / 10 ? tooMany : 0;
+    for (let at = 0; at < excess; at += 1) this.characters -= (this.lines[at] as LogLine).text.length;
+    if (this.characters > this.maxCharacters) {
+      for (; this.characters > 0.9 * this.maxCharacters && excess < this.lines.length - 1; excess += 1) this.characters -= (this.lines[excess] as LogLine).text.length;
+    }
+    if (!excess) return;
     const removed = new Set(this.lines.splice(0, excess));
     this.dropped += excess;
     let cut = 0;

@@ -25,23 +25,33 @@ export function toSteps(points: [number, number][], steps: [number, number][]): 
   return result.sort((a, b) => a[0] - b[0]);
 }
 
+// The difference of two values, and what uPlot adds as a margin, must be a number too.
+const LARGEST = 1e150;
+const drawable = (y: number): number => (Math.abs(y) < 1 / LARGEST ? 0 : Math.max(-LARGEST, Math.min(LARGEST, y)));
+
 /** Gaps are null: uPlot draws a line over them only where the series has no point of its own. */
 export function align(lists: [number, number][][]): Aligned {
   const xs = [...new Set(lists.flatMap((points) => points.map(([x]) => x)))].sort((a, b) => a - b);
   const position = new Map(xs.map((x, index) => [x, index]));
   const columns = lists.map((points) => {
     const column: (number | null)[] = new Array<number | null>(xs.length).fill(null);
-    for (const [x, y] of points) column[position.get(x) as number] = Number.isFinite(y) ? y : null;
+    for (const [x, y] of points) column[position.get(x) as number] = Number.isFinite(y) ? drawable(y) : null;
     return column;
   });
   return [xs, ...columns];
 }
 
-export function prepare(series: Series[], steps: Series[] | undefined, smooth: number, origin?: (series: Series) => number): Aligned {
+/** Around a single point uPlot would show years. */
+export const xRange = (xs: ArrayLike<number>, min: number | null, max: number | null): [number | null, number | null] =>
+  xs.length === 1 ? [(xs[0] as number) - 30, (xs[0] as number) + 30] : [min, max];
+
+/** `positive`: a logarithmic axis has no place for zero and less. */
+export function prepare(series: Series[], steps: Series[] | undefined, smooth: number, origin?: (series: Series) => number, positive = false): Aligned {
   const lists = series.map((each) => {
     const counted = steps?.find((other) => other.replica === each.replica);
     const points = counted ? toSteps(each.points, counted.points) : origin ? each.points.map(([x, y]): [number, number] => [x - origin(each), y]) : each.points;
-    return smoothed(points, smooth);
+    const values = smoothed(points, smooth);
+    return positive ? values.map(([x, y]): [number, number] => [x, y > 0 ? y : NaN]) : values;
   });
   return align(lists);
 }

@@ -99,6 +99,18 @@ export function arrange(rows: Iterable<JobRow>, query: ListQuery, now: number): 
   return { lines, count: chosen.length };
 }
 
+export function rowAt(lines: Line[], index: number): JobRow | undefined {
+  const line = lines[index];
+  return line && 'row' in line ? line.row : undefined;
+}
+
+/** Where the selected row is now. Keys act on it, so nothing is selected once it has left the list. */
+export function findCursor(lines: Line[], cursor: { key: string; index: number }): number {
+  if (!cursor.key) return -1;
+  if (rowAt(lines, cursor.index)?.key === cursor.key) return cursor.index;
+  return lines.findIndex((line) => 'row' in line && line.row.key === cursor.key);
+}
+
 /** The labels by which jobs can be grouped: those that several jobs have, most frequent first. */
 export function groupableLabels(rows: Iterable<JobRow>): string[] {
   const counts = new Map<string, number>();

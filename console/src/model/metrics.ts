@@ -86,7 +86,19 @@ function thin(points: [number, number][]): void {
 }
 
 export const RESOURCE_NAMES = ['cpu', 'memory', 'gpu', 'gpu_memory', 'gpu-memory'];
+
+/**
+ * The value that a metric had last. Samples are means of intervals, which for a count of steps is between two steps:
+ * it is rounded down to the last step that was reached for certain.
+ */
+export function lastOf(series: Series): number | undefined {
+  const value = series.points.at(-1)?.[1];
+  return COUNTS.has(series.name) && Number.isFinite(value) ? Math.floor(value as number) : value;
+}
+
 const STEP_NAMES = ['global_step', 'step', 'iteration', 'iter', 'batch'];
+
+const COUNTS = new Set([...STEP_NAMES, 'steps', 'iterations', 'iters', 'batches']);
 
 /** The name of the series that counts steps, if the program prints one. */
 export const stepName = (names: Iterable<string>): string | undefined => {

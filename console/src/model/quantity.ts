@@ -27,7 +27,8 @@ export function bytes(value: number): string {
 }
 
 /** At most four digits, without zeros at the end. */
-export function short(value: number): string {
+export function short(value: number | null): string {
+  if (value === null) return 'NaN'; // JSON has no other word for it
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e6 || size < 1e-4)) return value.toExponential(2);

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { qualified } from '../api/kinds';
-import { RESOURCE_NAMES, type Series } from '../model/metrics';
+import { lastOf, RESOURCE_NAMES, type Series } from '../model/metrics';
 import { short } from '../model/quantity';
 import { differences } from '../model/program';
 import { readRuns, type Run, titlesOf } from '../model/runs';
@@ -77,7 +77,8 @@ function Comparison({ runs, more }: { runs: Run[]; more: number }): JSX.Element 
 const begin = (series: Series): number => series.points[0]?.[0] ?? 0;
 
 const lastValue = (series: Series[], run: string): string => {
-  const value = series.find((each) => each.replica === run)?.points.at(-1)?.[1];
+  const own = series.find((each) => each.replica === run);
+  const value = own && lastOf(own);
   return value === undefined ? '–' : short(value);
 };
 

@@ -44,7 +44,7 @@ export function HistoryPage(): JSX.Element {
   const jobs = useJobs();
   const [text, setText] = useState('');
   const [shown, setShown] = useState<RunRecord>();
-  const existing = useMemo(() => new Map(jobs.rows.map((row) => [row.uid, row])), [jobs.version]);
+  const existing = useMemo(() => new Map(jobs.rows.map((row) => [row.uid, row])), [jobs.rows]);
   const kept = answer.value?.items;
   const records = kept ?? (answer.error?.status === 404 ? jobs.rows.filter((row) => row.ended !== undefined).map((row): RunRecord => ({
     ...row, exitCode: null, gpuSeconds: 0, replicas: [], created: new Date(row.created).toISOString(), ended: new Date(row.ended ?? 0).toISOString(),

@@ -1,9 +1,10 @@
 // All jobs in one list: filter, search, sort, group; live.
 import type { JSX } from 'preact';
 import { useMemo, useRef, useState } from 'preact/hooks';
+import { serverNow } from '../api/clock';
 import { useNow } from '../api/use';
 import { useKeys } from '../keyboard';
-import { arrange, groupableLabels, type Line, type ListQuery, readSort } from '../model/job_list';
+import { arrange, findCursor, groupableLabels, type Line, type ListQuery, readSort, rowAt } from '../model/job_list';
 import type { JobRow } from '../model/job_row';
 import { go, jobLink, link, type Route, setQuery } from '../router';
 import { Empty, Failure, failuresOf } from '../ui/parts';
@@ -32,21 +33,22 @@ export function JobsPage({ route }: { route: Route }): JSX.Element {
   const query = readQuery(route);
   const now = useNow(1000);
   const [columns, setColumns] = useState(chosenColumns());
-  const [cursor, setCursor] = useState({ index: -1, turn: 0 });
+  // The row, not its place: jobs come and go above it.
+  const [cursor, setCursor] = useState({ key: '', index: -1, turn: 0 });
   const [marked, setMarked] = useState<ReadonlyMap<string, JobRow>>(new Map());
   const search = useRef<HTMLInputElement>(null);
-  const { lines, count } = useMemo(() => arrange(jobs.rows, query, Date.now()), [jobs.version, route]);
-  const labels = useMemo(() => groupableLabels(jobs.rows), [jobs.version]);
+  const { lines, count } = useMemo(() => arrange(jobs.rows, query, serverNow()), [jobs.rows, route]);
+  const at = useMemo(() => findCursor(lines, cursor), [lines, cursor]);
+  const labels = useMemo(() => groupableLabels(jobs.rows), [jobs.rows]);
 
   const move = (step: number): void => {
-    let index = cursor.index + step;
+    // From where the row was, if it has left the list.
+    let index = (at >= 0 || !cursor.key ? at : cursor.index - (step > 0 ? 1 : 0)) + step;
     while (lines[index] && 'header' in (lines[index] as Line)) index += step;
-    if (lines[index]) setCursor({ index, turn: cursor.turn + 1 });
+    const row = rowAt(lines, index);
+    if (row) setCursor({ key: row.key, index, turn: cursor.turn + 1 });
   };
-  const current = (): JobRow | undefined => {
-    const line = lines[cursor.index];
-    return line && 'row' in line ? line.row : undefined;
-  };
+  const current = (): JobRow | undefined => rowAt(lines, at);
   const open = (tab = ''): void => {
     const row = current();
     if (row) go(jobLink(row, tab));
@@ -116,12 +118,12 @@ export function JobsPage({ route }: { route: Route }): JSX.Element {
           rowHeight={ROW}
           headerHeight={HEADER}
           label="Jobs"
-          reveal={cursor}
-          depends={[lines, columns, now, cursor, marked]}
+          reveal={{ index: cursor.index, turn: cursor.turn }}
+          depends={[lines, columns, now, at, marked]}
           minWidth={widthOf(columns)}
           columns={columns.map((each) => each.width).join(' ')}
           header={<Head columns={columns} query={query} />}
-          render={(index, top, slot) => <Row key={slot} line={lines[index] as Line} top={top} columns={columns} now={now} selected={index === cursor.index} marked={marked} mark={mark} />}
+          render={(index, top, slot) => <Row key={slot} line={lines[index] as Line} top={top} columns={columns} now={now} selected={index === at} marked={marked} mark={mark} />}
         />
       )}
     </main>
@@ -179,7 +181,7 @@ function Row({ line, top, columns, now, selected, marked, mark }: RowProps): JSX
     mark(row);
   };
   return (
-    <a class={`vrow job-row ${selected ? 'selected' : ''}`} href={jobLink(row)} style={{ top: `${top}px` }} onClick={click} title={row.message || undefined} aria-current={selected ? 'true' : undefined}>
+    <a class={`vrow job-row ${selected ? 'selected' : ''}`} href={jobLink(row)} style={{ top: `${top}px` }} onClick={click} title={[row.name, row.message].filter(Boolean).join('\n')} aria-current={selected ? 'true' : undefined}>
       {columns.map((column) => <span key={column.name} class={`ellipsis ${column.class ?? ''}`}>{chosen && column.name === 'Name' ? '☑ ' : ''}{column.cell(row, now)}</span>)}
     </a>
   );

@@ -1,6 +1,7 @@
 // Nodes and their devices: how full, who uses them, and how that changed while the page is open.
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
+import { serverNow } from '../api/clock';
 import { conditionsOf, type KubeObject } from '../api/objects';
 import { SeriesBuilder } from '../model/metrics';
 import { amount } from '../model/quantity';
@@ -22,7 +23,7 @@ export function NodesPage({ route }: { route: Route }): JSX.Element {
       const node = nodes.rows.find((each) => each.metadata.name === name);
       if (!node || !usage) continue;
       for (const each of nodeUse(node, nodes)) {
-        if (each.used !== undefined) history.current.put(name, each.resource, each.resource === 'memory' ? 'bytes' : each.resource === 'cpu' ? 'cores' : '', Date.now() / 1000, each.used);
+        if (each.used !== undefined) history.current.put(name, each.resource, each.resource === 'memory' ? 'bytes' : each.resource === 'cpu' ? 'cores' : '', serverNow() / 1000, each.used);
       }
     }
   }, [nodes.usage]);

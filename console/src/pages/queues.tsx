@@ -12,6 +12,7 @@ import { duration } from '../model/time';
 import { jobLink } from '../router';
 import { Dialog, Empty, Failure, Loading, Rest } from '../ui/parts';
 import { toast } from '../ui/toasts';
+import { Confirm } from './job/actions';
 import { Meter } from './overview';
 import { type Queues, useQueues } from './use_queues';
 
@@ -123,14 +124,20 @@ function WorkloadActions({ row, move }: { row: QueuedWorkload; move: (workload: 
   const namespace = row.object.metadata.namespace ?? '';
   const [allowed, setAllowed] = useState(true);
   useEffect(() => void mayI('patch', WORKLOADS, namespace).then(setAllowed), [namespace]);
+  const [asks, setAsks] = useState(false);
   const held = row.state === 'Held';
+  const runs = row.state === 'Admitted' || row.state === 'Reserved';
   const why = allowed ? (held ? 'Queue it again' : 'Take it out of its queue; a running job is stopped') : 'You may not patch workloads in this namespace.';
-  const set = (): void => {
+  const set = (): Promise<void> =>
     patch(WORKLOADS, row.object, { spec: { active: held } }).then(() => toast(held ? `${row.job} is queued again` : `${row.job} is on hold`), (error: Error) => toast(error.message, true));
-  };
   return (
     <span class="row tight">
-      <button disabled={!allowed} title={why} onClick={set}>{held ? 'Resume' : 'Hold'}</button>
+      <button disabled={!allowed} title={why} onClick={() => (runs ? setAsks(true) : void set())}>{held ? 'Resume' : 'Hold'}</button>
+      {asks && (
+        <Confirm title={`Hold ${row.job}?`} verb="Hold" onClose={() => setAsks(false)} run={set}>
+          It has its quota: its pods are deleted, and what they have not saved is lost. It stays out of its queue until Resume.
+        </Confirm>
+      )}
       {(row.state === 'Pending' || held) && <button disabled={!allowed} onClick={() => move(row)}>Move</button>}
     </span>
   );

@@ -6,9 +6,12 @@ import { useCollection } from '../api/use';
 import { type JobRow, toJobRow } from '../model/job_row';
 import { useView } from '../session';
 
+// Pods of jobs and Deployments are in no row. There may be many times as many of them as jobs, so they are not even read.
+const NOT_OF_JOBS = ['batch.kubernetes.io/job-name', 'training.kubeflow.org/job-name', 'pod-template-hash', 'controller-revision-hash'].map((label) => `!${label}`).join(',');
+
 export interface Jobs {
+  /** The same array until something changes. */
   rows: JobRow[];
-  version: number;
   loaded: boolean;
   collections: Collection<JobRow>[];
 }
@@ -21,9 +24,8 @@ export function useJobs(): Jobs {
     useCollection(TRAINJOBS, toJobRow, selection),
     useCollection(JOBSETS, toJobRow, selection),
     useCollection(JOBS, toJobRow, selection),
-    useCollection(PODS, toJobRow, selection),
+    useCollection(PODS, toJobRow, { ...selection, labels: NOT_OF_JOBS }),
   ];
-  const version = collections.reduce((sum, each) => sum + each.version, 0);
-  const rows = useMemo(() => collections.flatMap((each) => [...each.items.values()]), [version, namespace]);
-  return { rows, version, loaded: collections.every((each) => each.loaded || each.error), collections };
+  const rows = useMemo(() => collections.flatMap((each) => [...each.items.values()]), collections.map((each) => each.version));
+  return { rows, loaded: collections.every((each) => each.loaded || each.error), collections };
 }

@@ -5,7 +5,8 @@ import type { ApiError } from '../api/http';
 import { NODE_METRICS, NODES, PODS, url } from '../api/kinds';
 import type { KubeObject, Pod } from '../api/objects';
 import { useCollection, useGet } from '../api/use';
-import { parseQuantity, sum } from '../model/quantity';
+import { parseQuantity } from '../model/quantity';
+import { requestsOf } from '../model/requests';
 
 export interface NodePod {
   name: string;
@@ -31,7 +32,7 @@ export function toNodePod(object: KubeObject): NodePod {
     phase: pod.status?.phase ?? 'Pending',
     owner: owner ? { kind: owner.kind, name: owner.name } : undefined,
     job: labels['training.kubeflow.org/job-name'] ?? labels['jobset.sigs.k8s.io/jobset-name'] ?? owner?.name ?? pod.metadata.name,
-    requests: sum(pod.spec.containers.map((each) => ({ ...each.resources?.limits, ...each.resources?.requests }))),
+    requests: requestsOf(pod),
     images: pod.spec.containers.map((each) => ({ image: each.image ?? '', id: statuses.find((one) => one.name === each.name)?.imageID ?? '' })),
     claims: (pod.spec.volumes ?? []).flatMap((volume: { persistentVolumeClaim?: { claimName: string } }) => volume.persistentVolumeClaim?.claimName ?? []),
   };

@@ -2,8 +2,8 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type uPlot from 'uplot';
-import { prepare } from '../model/curves';
-import type { Series } from '../model/metrics';
+import { prepare, xRange } from '../model/curves';
+import { lastOf, type Series } from '../model/metrics';
 import { bytes, short } from '../model/quantity';
 import { clock } from '../model/time';
 import { isDark } from '../theme';
@@ -52,7 +52,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
   const unit = lines[0]?.unit ?? '';
   const points = lines.reduce((sum, each) => sum + each.points.length, 0);
   const newest = lines[0]?.points.at(-1)?.[0];
-  const data = useMemo(() => prepare(lines, steps, smooth, relative), [points, newest, steps, smooth, lines.length, relative]);
+  const data = useMemo(() => prepare(lines, steps, smooth, relative, logarithmic), [points, newest, steps, smooth, lines.length, relative, logarithmic]);
   const labelOf = (each: Series): string => each.replica || (lines.length > 1 ? 'whole job' : each.name);
   const names = lines.map(labelOf).join('|');
   const plain = Boolean(steps ?? relative);
@@ -99,7 +99,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
             ],
           },
           fmtDate: twentyFourHours(UPlot),
-          scales: { x: { time: !plain }, y: { distr: logarithmic ? 3 : 1 } },
+          scales: { x: { time: !plain, range: (self, min, max) => xRange(self.data[0], min, max) }, y: { distr: logarithmic ? 3 : 1 } },
           axes: [axis, { ...axis, size: 62, ...(stepped ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}), values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }],
           series: [{}, ...lines.map((each, index) => ({ label: labelOf(each), stroke: colours[index % colours.length] as string, width: 1.5, spanGaps: true, ...(stepped ? { paths: (UPlot.paths.stepped as uPlot.Series.SteppedPathBuilderFactory)({ align: 1 }) } : {}), points: { show: each.points.length < 3 } }))],
         },
@@ -121,7 +121,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
     if (zoomed.current) plot.current?.redraw();
   }, [data]);
 
-  const last = lines.map((each) => each.points.at(-1)?.[1]).filter((value) => value !== undefined);
+  const last = lines.map(lastOf).filter((value) => value !== undefined);
   const summary = `${title}: last ${last.slice(0, 4).map(format).join(', ')}`;
   return (
     <figure class="chart" aria-label={summary} role="img">

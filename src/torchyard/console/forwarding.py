@@ -33,7 +33,8 @@ ReadHistory = Callable[[Client], Awaitable[list[Mapping[str, Any]]]]
 _UNAUTHORIZED = 401
 _REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 # Nothing else of a response is passed on: no cookies, which pods may set through a proxy, no credentials, no caching.
-PASSED_HEADERS = ("retry-after",)
+# The pages compare times of objects with the API server's clock, not with that of this process.
+PASSED_HEADERS = ("retry-after", "date")
 # The jobs of which the operator keeps samples.
 SAMPLED_RESOURCES = {
     f"{resource.plural}.{resource.group}": resource

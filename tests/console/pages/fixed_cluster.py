@@ -88,9 +88,9 @@ def _log(path: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def serve(page: Any, *, has_logs: bool) -> None:
+def serve(page: Any, *, has_logs: bool, replicas: int = 4) -> None:
     """Answer every request of this page for data. Without logs the watches stay open, and nothing changes."""
-    jobs, pods = [_job(index) for index in range(12)], [_pod(rank) for rank in range(4)]
+    jobs, pods = [_job(index) for index in range(12)], [_pod(rank) for rank in range(replicas)]
     bodies: dict[str, Any] = {
         "/session": {"user": "ada", "groups": [], "context": "picture", "plane": True, "version": "0"},
         "/history": {"items": []},

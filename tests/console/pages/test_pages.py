@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from tests.console.pages import fixed_cluster
 from tests.console.pages.conftest import Console
 from tests.console.pages.jobs import JOBS, job
 from tests.support.effort import FULL
@@ -329,3 +330,81 @@ def test_a_replica_shows_how_much_of_its_gpus_it_uses(console: Console) -> None:
     page.keyboard.press("m")
     for name in ("gpu", "gpu_memory"):
         page.locator("section[aria-label=Use] .card", has_text=name).locator("canvas").first.wait_for()
+
+
+def test_a_job_of_five_hundred_replicas_is_shown_and_its_logs_are_read_in_turn(console: Console) -> None:
+    """A response carries 128 watches and logs: a request for more would end all of them."""
+    opened: list[int] = []
+
+    def note(request: Any) -> None:
+        if "/streams" in request.url:
+            opened.append((request.post_data or "").count("/log?"))
+
+    page = console.window()
+    page.on("request", note)
+    fixed_cluster.serve(page, has_logs=True, replicas=500)
+    console.go(page, "/job/default/pytorchjobs.kubeflow.org/train-0?tab=logs")
+    page.get_by_label("Replica").select_option("worker-450")
+    page.locator(".line .who", has_text="worker-450").first.wait_for()
+    page.keyboard.press("s")
+    page.locator("tbody tr", has_text="worker-498").wait_for()
+    assert page.locator("tbody tr").count() == 500
+    assert 0 < max(opened) <= 64
+
+
+def test_metrics_that_are_not_numbers_are_named_and_one_of_many_is_found(console: Console) -> None:
+    points = [[1_700_000_000 + step, step] for step in range(20)]
+    values = {"loss": None, "huge": 1e308, "tiny": 5e-324, **{f"layer.{number}.norm": 1 for number in range(100)}}
+    series = [
+        {"name": name, "replica": "", "unit": "", "points": [*points, [1_700_000_020, value]]}
+        for name, value in values.items()
+    ]
+    page = console.window()
+    fixed_cluster.serve(page, has_logs=False)
+    page.route("**/samples/**", lambda route: route.fulfill(json={"series": series, "lostBefore": None}))
+    console.go(page, "/job/default/pytorchjobs.kubeflow.org/train-0?tab=metrics")
+    metrics = page.locator("section[aria-label=Metrics]")
+    metrics.locator("figcaption", has_text=re.compile("^loss ?NaN$")).wait_for()
+    metrics.locator("[role=status]", has_text="more").wait_for()
+    page.get_by_role("button", name="logarithmic").click()
+    page.get_by_label("Search metrics").fill("layer.98")
+    metrics.locator("figcaption", has_text="layer.98.norm").wait_for()
+    assert metrics.locator("figure").count() == 1
+    page.get_by_label("Search metrics").fill("no such")
+    page.locator("text=No metric matches.").wait_for()
+
+
+def test_holding_a_job_that_runs_asks_first(console: Console) -> None:
+    """Its pods are deleted. Holding one that waits loses nothing, and asks nothing."""
+    metadata = {"namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    owner = {"kind": "Job", "name": "holds-quota", "uid": "j", "controller": True}
+    workload = {
+        "metadata": {**metadata, "name": "w", "uid": "w", "ownerReferences": [owner]},
+        "spec": {"queueName": "default", "active": True},
+        "status": {
+            "conditions": [{"type": "Admitted", "status": "True"}],
+            "admission": {"clusterQueue": "default"},
+        },
+    }
+    patched: list[Any] = []
+
+    def answer(route: Any) -> None:
+        if route.request.method == "PATCH":
+            patched.append(json.loads(route.request.post_data))
+            route.fulfill(json=workload)
+        else:
+            route.fulfill(json={"metadata": {"resourceVersion": "1"}, "items": [workload]})
+
+    page = console.window()
+    page.route(re.compile("/kueue.x-k8s.io/v1beta2/(namespaces/default/)?workloads"), answer)
+    console.go(page, "/queues")
+    page.locator("tr", has_text="holds-quota").get_by_role("button", name="Hold").click()
+    dialog = page.locator("dialog")
+    dialog.locator("text=what they have not saved is lost").wait_for()
+    dialog.get_by_role("button", name="Cancel").click()
+    dialog.wait_for(state="detached")
+    assert patched == []
+    page.locator("tr", has_text="holds-quota").get_by_role("button", name="Hold").click()
+    dialog.get_by_role("button", name="Hold").click()
+    page.locator("text=holds-quota is on hold").wait_for()
+    assert patched == [{"spec": {"active": False}}]

@@ -1,5 +1,6 @@
 // Jobs whose number of workers changes: workers over time, recoveries with their phases, records, checkpoints.
 import type { JSX } from 'preact';
+import { serverNow } from '../../api/clock';
 import type { KubeObject } from '../../api/objects';
 import { useNow } from '../../api/use';
 import type { Recovery } from '../../model/elastic';
@@ -9,7 +10,7 @@ import { startedAt } from '../../model/replicas';
 import { clock, dateTime, toMs } from '../../model/time';
 import { Chart } from '../../ui/chart';
 import { Empty, Rest } from '../../ui/parts';
-import type { Body } from './summary';
+import type { TabData } from './tab_data';
 import type { JobData } from './use_job';
 
 const MAX_ROWS = 200;
@@ -42,7 +43,7 @@ const milliseconds = (value: number): string => (value >= 1000 ? `${(value / 100
 
 export const isElastic = (job: KubeObject | undefined, events: number): boolean => Boolean(job && elasticBounds(job)) || events > 0;
 
-export function ElasticTab({ data, logs, series: sampled }: Body): JSX.Element {
+export function ElasticTab({ data, logs, series: sampled }: TabData): JSX.Element {
   const now = useNow(2000);
   const { elastic } = logs;
   const reported = elastic.workers(now / 1000);
@@ -116,10 +117,10 @@ function Recoveries({ recoveries }: { recoveries: Recovery[] }): JSX.Element {
 }
 
 /** On the summary: the curve, and where the rest is. */
-export function ElasticCard({ data, logs, to }: Body & { to: (tab: string) => string }): JSX.Element | null {
+export function ElasticCard({ data, logs, to }: TabData & { to: (tab: string) => string }): JSX.Element | null {
   const job = data.job as KubeObject;
   if (!isElastic(job, logs.elastic.events.length)) return null;
-  const now = Date.now();
+  const now = serverNow();
   const reported = logs.elastic.workers(now / 1000);
   const points = reported.length ? reported : workersOverTime(data, now);
   return (

@@ -7,7 +7,8 @@ import { preciseClock } from '../../model/time';
 import { parseRoute } from '../../router';
 import { Empty } from '../../ui/parts';
 import { VirtualList } from '../../ui/virtual_list';
-import type { Body } from './summary';
+import type { TabData } from './tab_data';
+import { wantLogs } from './use_logs';
 
 const ROW = 18;
 const CHARACTER = 7.6;
@@ -16,7 +17,7 @@ const MAX_CHARACTERS = 4000;
 /** A line of a megabyte would take seconds to lay out. */
 const shown = (text: string): string => (text.length <= MAX_CHARACTERS ? text : `${text.slice(0, MAX_CHARACTERS)} … ${(text.length - MAX_CHARACTERS).toLocaleString('en')} characters more`);
 
-export function LogsTab({ logs }: Body): JSX.Element {
+export function LogsTab({ logs }: TabData): JSX.Element {
   const asked = useMemo(() => parseRoute(location.hash).query, []);
   const [text, setText] = useState('');
   const [regex, setRegex] = useState(false);
@@ -33,6 +34,11 @@ export function LogsTab({ logs }: Body): JSX.Element {
     return { text, regex, sources: chosen };
   }, [text, regex, rank, sources.length]);
   useMemo(() => store.setFilter(filter), [filter]);
+  useEffect(() => {
+    wantLogs(rank ? sources.filter((source) => source.label === rank) : []);
+    return () => wantLogs([]);
+  }, [rank, sources.length]);
+  const unread = [...logs.unread].filter((source) => !rank || source.label === rank).length;
 
   const jumpToError = useCallback((): void => {
     const index = store.firstError();
@@ -70,7 +76,7 @@ export function LogsTab({ logs }: Body): JSX.Element {
         <button class="chip" aria-pressed={following} onClick={() => setFollowing(!following)}>follow</button>
         <button class="chip" aria-pressed={showTime} onClick={() => setShowTime(!showTime)}>time</button>
         <button class="chip" disabled={!errors} onClick={jumpToError}>first error</button>
-        <span class="muted number" role="status">{store.view.length} lines{store.dropped ? `, ${store.dropped} older ones not shown` : ''}</span>
+        <span class="muted number" role="status">{store.view.length} lines{store.dropped ? `, ${store.dropped} older ones not shown` : ''}{unread ? `, ${unread} of ${sources.length} logs not read yet${rank ? '' : ': choose a replica to read its log first'}` : ''}</span>
       </div>
       <div class="list-gap" />
       {store.view.length ? (

@@ -5,9 +5,9 @@ import { RESOURCE_NAMES, type Series, stepName } from '../../model/metrics';
 import { clock } from '../../model/time';
 import { Chart } from '../../ui/chart';
 import { Empty, Rest } from '../../ui/parts';
-import type { Body } from './summary';
+import type { TabData } from './tab_data';
 
-export function MetricsTab({ series }: Body): JSX.Element {
+export function MetricsTab({ series }: TabData): JSX.Element {
   const metrics = series.series.filter((each) => !RESOURCE_NAMES.includes(each.name));
   const usage = series.series.filter((each) => RESOURCE_NAMES.includes(each.name));
   return (
@@ -29,13 +29,17 @@ const byName = (series: Series[]): [string, Series[]][] => {
 // A loss is what people look for first.
 const rank = (name: string): number => (/loss/i.test(name) ? 0 : /acc/i.test(name) ? 1 : /^(epoch|step|iter|batch|global_step)/i.test(name) ? 9 : 5);
 
+const MANY = 8;
+
 export function Curves({ series, limit = 60, title = 'Metrics' }: { series: Series[]; limit?: number; title?: string }): JSX.Element {
   const [bySteps, setBySteps] = useState(false);
   const [smooth, setSmooth] = useState(0);
   const [logarithmic, setLogarithmic] = useState(false);
+  const [text, setText] = useState('');
   const step = stepName(series.map((each) => each.name));
   const all = useMemo(() => byName(series), [series]);
-  const groups = all.slice(0, limit);
+  const matching = text ? all.filter(([name]) => name.toLowerCase().includes(text.toLowerCase())) : all;
+  const groups = matching.slice(0, limit);
   const steps = bySteps && step ? series.filter((each) => each.name === step) : undefined;
   const isUse = title === 'Use';
   return (
@@ -43,6 +47,7 @@ export function Curves({ series, limit = 60, title = 'Metrics' }: { series: Seri
       <div class="page-head">
         <h2>{title}</h2>
         <span class="grow" />
+        {limit > 4 && all.length > MANY && <input type="search" placeholder="Search metrics" aria-label="Search metrics" value={text} onInput={(event) => setText(event.currentTarget.value)} />}
         {step && <button class="chip" aria-pressed={bySteps} onClick={() => setBySteps(!bySteps)}>by {step}</button>}
         {!isUse && <button class="chip" aria-pressed={logarithmic} onClick={() => setLogarithmic(!logarithmic)}>logarithmic</button>}
         {!isUse && (
@@ -52,7 +57,8 @@ export function Curves({ series, limit = 60, title = 'Metrics' }: { series: Seri
       <div class="grid">
         {groups.map(([name, group]) => <div key={name} class="card"><Chart title={name} series={group} steps={steps} smooth={smooth} logarithmic={logarithmic} /></div>)}
       </div>
-      {limit > 4 && <Rest of={all.length} shown={limit} />}
+      {text && !matching.length && <Empty>No metric matches.</Empty>}
+      {limit > 4 && <Rest of={matching.length} shown={limit} />}
     </section>
   );
 }

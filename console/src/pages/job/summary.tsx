@@ -14,18 +14,11 @@ import { link } from '../../router';
 import { Bar, Empty, State } from '../../ui/parts';
 import { ElasticCard } from './elastic';
 import { Curves } from './metrics';
+import type { TabData } from './tab_data';
 import { TrackingLinks } from './tracking';
 import type { JobData } from './use_job';
-import type { Logs } from './use_logs';
-import type { SeriesData } from './use_series';
 
-export interface Body {
-  data: JobData;
-  logs: Logs;
-  series: SeriesData;
-}
-
-export function SummaryTab({ data, logs, series, to }: Body & { to: (tab: string) => string }): JSX.Element {
+export function SummaryTab({ data, logs, series, to }: TabData & { to: (tab: string) => string }): JSX.Element {
   const job = data.job as KubeObject;
   const why = explain(job, data.failures.some(({ what }) => what === 'Pods') ? undefined : data.pods, data.workload, data.events);
   const stages = timeline(job, data.pods, data.workload, pulledAt(data), logs.firstStep);

@@ -1,7 +1,8 @@
 // The logs of all replicas of a job, followed while its page is open.
 import { useEffect, useMemo, useReducer, useRef } from 'preact/hooks';
 import type { Pod } from '../../api/objects';
-import { follow, type Source } from '../../logs/follow';
+import { follow, keyOfSource, type Source } from '../../logs/follow';
+import { logSlots, tailOf } from '../../logs/slots';
 import { LogStore } from '../../logs/store';
 import { ElasticLog } from '../../model/elastic';
 import { parseProgress, SeriesBuilder } from '../../model/metrics';
@@ -15,12 +16,17 @@ export interface Logs {
   elastic: ElasticLog;
   progress: number | undefined;
   firstStep: number | undefined;
+  /** Logs that are read when others have ended, or when their replica is chosen. */
+  unread: ReadonlySet<Source>;
   version: number;
 }
 
 interface State extends Logs {
+  unread: Set<Source>;
   running: Map<string, AbortController>;
   pods: Map<string, Pod>;
+  /** Something but the lines has changed. */
+  isChanged: boolean;
 }
 
 const FRAME_MS = 100;
@@ -42,7 +48,7 @@ function sourcesOf(pod: Pod, job: string): Source[] {
 export function useLogs(data: JobData): Logs {
   const [version, draw] = useReducer<number, void>((count) => count + 1, 0);
   const ref = useRef<State | undefined>(undefined);
-  ref.current ??= { store: new LogStore(), sources: [], built: new SeriesBuilder(), elastic: new ElasticLog(), progress: undefined, firstStep: undefined, version: 0, running: new Map(), pods: new Map() };
+  ref.current ??= { store: new LogStore(), sources: [], built: new SeriesBuilder(), elastic: new ElasticLog(), progress: undefined, firstStep: undefined, unread: new Set(), version: 0, running: new Map(), pods: new Map(), isChanged: false };
   const state = ref.current;
 
   useEffect(() => {
@@ -63,7 +69,14 @@ export function useLogs(data: JobData): Logs {
           state.built.add(source.label, line.time / 1000, line.text);
           if (share !== undefined || state.built.version > before) state.firstStep = Math.min(state.firstStep ?? Infinity, line.time);
         };
-        void follow(source, index, add, () => hasEnded(state.pods.get(source.pod), source.container), controller.signal);
+        state.unread.add(source);
+        const reads = (active: boolean): void => {
+          if (active) state.unread.delete(source);
+          else state.unread.add(source);
+          state.isChanged = true;
+        };
+        const ended = (): boolean => hasEnded(state.pods.get(source.pod), source.container);
+        void follow(source, index, { add, ended, reads, tail: () => tailOf(state.sources.length) }, controller.signal);
       }
     }
   }, [data.pods]);
@@ -71,7 +84,8 @@ export function useLogs(data: JobData): Logs {
   useEffect(() => {
     // Ten times a second: people cannot read faster, and the frames between stay free for scrolling.
     const timer = setInterval(() => {
-      if (!state.store.hasWaiting) return;
+      if (!state.store.hasWaiting && !state.isChanged) return;
+      state.isChanged = false;
       state.store.flush();
       draw();
     }, FRAME_MS);
@@ -82,4 +96,9 @@ export function useLogs(data: JobData): Logs {
   }, []);
 
   return useMemo(() => ({ ...state, version }), [version, data.pods]);
+}
+
+/** Reads the logs of a replica before those of others. */
+export function wantLogs(sources: Source[]): void {
+  logSlots.want(new Set(sources.map(keyOfSource)));
 }

@@ -1,5 +1,6 @@
 // The curves of a job: what the server kept, otherwise what this page read from the logs and from metrics.k8s.io.
 import { useEffect, useMemo, useReducer, useRef } from 'preact/hooks';
+import { serverNow } from '../../api/clock';
 import { getJson } from '../../api/http';
 import { POD_METRICS, qualified, url } from '../../api/kinds';
 import { useGet } from '../../api/use';
@@ -73,7 +74,7 @@ function useUsage(data: JobData, enabled: boolean): SeriesBuilder {
             const add = (name: string, resource: string, unit: string): void => {
               const known = (item.containers ?? []).map((each) => each.usage?.[resource]).filter((each) => each !== undefined);
               if (!known.length) return; // a driver that does not say: that is not zero
-              ref.current.put(replica, name, unit, Date.now() / 1000, known.reduce((sum, each) => sum + parseQuantity(each), 0));
+              ref.current.put(replica, name, unit, serverNow() / 1000, known.reduce((sum, each) => sum + parseQuantity(each), 0));
             };
             add('cpu', 'cpu', 'cores');
             add('memory', 'memory', 'bytes');
