@@ -107,17 +107,9 @@ class WorkloadRunner:
         released = {"status": "False", "reason": "Pending", "message": "By test runner", "lastTransitionTime": now}
         conditions = {condition["type"]: condition for condition in obj["status"]["conditions"]}
         conditions |= {kind: {"type": kind, **released} for kind in ("QuotaReserved", "Admitted")}
-        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        patch = {"metadata": metadata, "status": {"conditions": list(conditions.values()), "admission": None}}
-        async with self._request_slots:
-            try:
-                await self._client.patch(WORKLOADS, name, patch, "default", subresource="status")
-            except StatusError as error:
-                if error.status != _CONFLICT:
-                    raise
-                obj = await self._client.get(WORKLOADS, name, "default")
-                if has_true_condition(obj, "Evicted"):
-                    self.spawn(self._release(name, obj))
+        newer = await self._patch_status(name, obj, {"conditions": list(conditions.values()), "admission": None})
+        if newer is not None and has_true_condition(newer, "Evicted"):
+            self.spawn(self._release(name, newer))
 
     async def _finish(self, name: str, obj: Object) -> None:
         if name not in self._runs:
@@ -129,12 +121,26 @@ class WorkloadRunner:
             "message": "By test runner",
             "lastTransitionTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        patch = {"status": {"conditions": [*obj["status"]["conditions"], finished]}}
-        async with self._request_slots:
-            await self._client.patch(WORKLOADS, name, patch, "default", subresource="status")
+        newer = await self._patch_status(name, obj, {"conditions": [*obj["status"]["conditions"], finished]})
+        if newer is not None:
+            if has_true_condition(newer, "Admitted") and not has_true_condition(newer, "Evicted"):
+                self.spawn(self._finish(name, newer))
+            return  # preempted meanwhile: it finishes when it is admitted again
         self.finished.add(name)
         if len(self.finished) == self.total:
             self.finished_all.set()
+
+    async def _patch_status(self, name: str, obj: Object, status: Object) -> Object | None:
+        """Patch the status of a workload, unless it has changed: then return it as it is now."""
+        patch = {"metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]}, "status": status}
+        async with self._request_slots:
+            try:
+                await self._client.patch(WORKLOADS, name, patch, "default", subresource="status")
+            except StatusError as error:
+                if error.status != _CONFLICT:
+                    raise
+                return await self._client.get(WORKLOADS, name, "default")
+        return None
 
 
 class Result(NamedTuple):

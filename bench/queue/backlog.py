@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from bench.quantiles import quantile
 from torchyard.api.objects import Object
-from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingDecision, schedule
+from torchyard.core.queue.decisions import Admit, Preempt, SchedulingDecision
+from torchyard.core.queue.scheduler import schedule
 from torchyard.core.queue.settings import FairSharing
 from torchyard.core.queue.state import QueueState
 from torchyard.core.queue.workload_info import Key

@@ -36,6 +36,7 @@ _PLURALS = {
     "LocalQueue": f"{_API}/namespaces/{{}}/localqueues",
     "Workload": f"{_API}/namespaces/{{}}/workloads",
     "Namespace": "/api/v1/namespaces",
+    "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
     "LimitRange": "/api/v1/namespaces/{}/limitranges",
 }
 _MAX_ROUNDS = 15  # a case that changes for longer does not become quiet

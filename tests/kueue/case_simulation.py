@@ -17,9 +17,10 @@ from tests.kueue.random_cases import Case, Operation
 
 from torchyard.apiserver.patch.merge_patch import apply_merge_patch
 from torchyard.core.queue import lifecycle
+from torchyard.core.queue.decisions import Admit, Preempt, SchedulingDecision, SchedulingFailure
 from torchyard.core.queue.pod_defaults import PodDefaults
 from torchyard.core.queue.queue_status import cluster_queue_status
-from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingDecision, SchedulingFailure, schedule
+from torchyard.core.queue.scheduler import schedule
 from torchyard.core.queue.settings import FairSharing, QueueSettings
 from torchyard.core.queue.state import QueueState
 
@@ -111,13 +112,17 @@ class _Simulation:
                 self._state.objects.put_cluster_queue(obj)
             case "LocalQueue":
                 self._state.put_local_queue(obj)
-            case "LimitRange":
-                self._state.set_pod_defaults(self._case.namespace, PodDefaults.of([obj], []))
+            case "LimitRange" | "RuntimeClass":
+                limit_ranges, runtime_classes = (self._of_kind(kind) for kind in ("LimitRange", "RuntimeClass"))
+                self._state.set_pod_defaults(self._case.namespace, PodDefaults.of(limit_ranges, runtime_classes))
             case "Workload":
                 self._versions += 1
                 metadata = {**obj["metadata"], "resourceVersion": str(self._versions)}
                 self._objects[kind, name] = obj = {**obj, "metadata": metadata}
                 self._state.put_workload(obj)
+
+    def _of_kind(self, kind: str) -> list[Object]:
+        return [obj for (other, _), obj in self._objects.items() if other == kind]
 
     def _write_status(self, name: str, status: Object) -> None:
         obj = self._objects["Workload", name]

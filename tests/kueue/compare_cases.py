@@ -25,18 +25,17 @@ _STRICT_FIRST = "after a change, Kueue tries the heads of StrictFIFO queues befo
 _FREED_QUOTA_IS_KEPT = "released quota is kept for the preemptor that waits for the rest of it"
 _DEACTIVATED = "a deactivated workload holds its quota until its pods are gone"
 _RETRIED_LATE = "Kueue does not retry a pending workload at once when its reclaimable pods change"
-_NOT_EXPLAINED = "not explained"
+_NEXT_FLAVOR = "Kueue tries a StrictFIFO head every few milliseconds, by turns from its first and from its next flavor"
+_SKIPPED = "Kueue finds workloads to preempt in every cycle, and then skips the preemptor as if it did not fit"
 KNOWN_DIFFERENCES = {
     122: _EVICTED_FIRST,
     175: _FREED_QUOTA_IS_KEPT,
-    273: _NOT_EXPLAINED,
     293: _RETRIED_LATE,
     1005: _DEACTIVATED,
     1087: _FREED_QUOTA_IS_KEPT,
-    11029: _NOT_EXPLAINED,
-    11073: _NOT_EXPLAINED,
+    11029: _SKIPPED,
+    11073: _NEXT_FLAVOR,
     12062: _STRICT_FIRST,
-    12063: _NOT_EXPLAINED,
 }
 
 _FIFTH_EVICTION = re.compile(r"~[5-9]|~\d\d")

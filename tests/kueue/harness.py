@@ -9,7 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from tests.support.http import Answer, Client
 
@@ -27,6 +27,7 @@ _PLURALS = {
     "LocalQueue": "localqueues",
     "Workload": "workloads",
 }
+_OBSERVED_CONDITIONS = ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Finished")
 _QUIET = 1.6  # seconds without a change after which nothing more is expected
 _QUIET_AS_EXPECTED = 0.5
 _QUIET_UNEXPECTED = 8.0  # a machine under load may be slow
@@ -37,7 +38,13 @@ _missing = re.compile(r", [0-9][0-9a-zA-Z.]* more needed")
 
 
 class Scenario:
-    """One scenario on one server. `results` has what was observed at each call of `observe`."""
+    """One scenario on one server. `results` has what was observed at each call of `observe`.
+
+    `has_pending_reasons`: whether it is observed why workloads are pending. Kueue says it of one of several with equal
+    pods.
+    """
+
+    has_pending_reasons = True
 
     def __init__(self, client: Client, prefix: str, expected: list[Observation] | None = None) -> None:
         """`expected`: what another server showed. An observation that is the same need not wait for long."""
@@ -87,7 +94,7 @@ class Scenario:
         self.create("ResourceFlavor", {"metadata": {"name": self.named(name)}, "spec": spec})
 
     def cohort(self, name: str, parent: str = "", groups: Iterable[Object] = (), **spec: Any) -> None:
-        body: Object = {**spec, "resourceGroups": self._prefixed(groups)}
+        body: Object = {**spec, "resourceGroups": self.prefixed(groups)}
         if parent:
             body["parentName"] = self.named(parent)
         self.create("Cohort", {"metadata": {"name": self.named(name)}, "spec": body})
@@ -96,7 +103,7 @@ class Scenario:
         self, name: str, *groups: Object, cohort: str = "", local_queue: str | None = None, **spec: Any
     ) -> None:
         """With a LocalQueue of the same name in the namespace `ns`, unless `local_queue` is empty."""
-        body: Object = {"namespaceSelector": {}, "resourceGroups": self._prefixed(groups), **spec}
+        body: Object = {"namespaceSelector": {}, "resourceGroups": self.prefixed(groups), **spec}
         if cohort:
             body["cohortName"] = self.named(cohort)
         self._queues.append(name)
@@ -161,7 +168,7 @@ class Scenario:
 
     def finish(self, name: str, namespace: str = "ns") -> None:
         """Declare a workload finished."""
-        self._set_conditions(name, namespace, condition("Finished", "True", "JobFinished", "By test"))
+        self.set_conditions(name, namespace, condition("Finished", "True", "JobFinished", "By test"))
 
     def hold_eviction(self, name: str) -> None:
         """Do not release the quota of this workload when it is evicted, until `release_eviction`."""
@@ -196,17 +203,17 @@ class Scenario:
 
     def answer(self, answer: Answer) -> None:
         """Record whether a request succeeded, and otherwise the reason with its message."""
-        error = {} if answer.status < 400 else {"reason": answer.reason, "message": self._plain(answer.message)}
+        error = {} if answer.status < 400 else {"reason": answer.reason, "message": self.plain(answer.message)}
         self.results.append({"status": answer.status, **error})
 
     def _snapshot(self) -> Observation:
         workloads = {name: self._workload(namespace, name) for namespace, name in self._workloads}
         queues = {name: self._queue(name) for name in self._queues}
         text = json.dumps({"workloads": workloads, "queues": queues}, sort_keys=True)
-        observation: Observation = json.loads(self._plain(text))
+        observation: Observation = json.loads(self.plain(text))
         return observation
 
-    def _plain(self, text: str) -> str:
+    def plain(self, text: str) -> str:
         """Without the prefix, without uids, and without how much is missing: that may be out of date."""
         return _missing.sub(", ? more needed", _uid.sub(r"\1: ?", text.replace(self.prefix, "")))
 
@@ -225,7 +232,8 @@ class Scenario:
         status = obj.get("status") or {}
         seen: Observation = {}
         for entry in status.get("conditions") or ():
-            if entry["type"] in ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Finished"):
+            is_reason = entry["type"] == "QuotaReserved" and entry["status"] == "False"
+            if entry["type"] in _OBSERVED_CONDITIONS and (self.has_pending_reasons or not is_reason):
                 seen[entry["type"]] = [entry["status"], entry["reason"], entry["message"]]
         admission = status.get("admission")
         if admission:
@@ -268,9 +276,9 @@ class Scenario:
                 changed = [condition("QuotaReserved", "False", "Pending", message)]
                 if "Admitted" in conditions:
                     changed.append(condition("Admitted", "False", "NoReservation", "The workload has no reservation"))
-                self._set_conditions(name, namespace, *changed, admission=None)
+                self.set_conditions(name, namespace, *changed, admission=None)
 
-    def _set_conditions(self, name: str, namespace: str, *changed: Object, **status: Any) -> None:
+    def set_conditions(self, name: str, namespace: str, *changed: Object, **status: Any) -> None:
         for _ in range(20):
             obj = self.get("Workload", name, namespace)
             if obj is None:
@@ -297,7 +305,7 @@ class Scenario:
     def _path(self, kind: str, namespace: str) -> str:
         return f"{_API}/namespaces/{namespace}/{_PLURALS[kind]}" if namespace else f"{_API}/{_PLURALS[kind]}"
 
-    def _prefixed(self, groups: Iterable[Object]) -> list[Object]:
+    def prefixed(self, groups: Iterable[Object]) -> list[Object]:
         return [
             {**group, "flavors": [{**flavor, "name": self.named(flavor["name"])} for flavor in group["flavors"]]}
             for group in groups
@@ -349,11 +357,26 @@ def _is_true(conditions: Mapping[str, Object], type: str) -> bool:
     return type in conditions and conditions[type]["status"] == "True"
 
 
-Script = Callable[[Scenario], None]
-SCRIPTS: dict[str, Script] = {}
+Script = Callable[[Any], None]
+_Script = TypeVar("_Script", bound=Script)
 
 
-def scenario(script: Script) -> Script:
-    """Register a scenario under its name."""
-    SCRIPTS[script.__name__] = script
-    return script
+class RegisteredScenario(NamedTuple):
+    script: Script
+    scenario_class: type[Scenario]
+
+
+SCRIPTS: dict[str, RegisteredScenario] = {}
+
+
+def scenario_of(scenario_class: type[Scenario]) -> Callable[[_Script], _Script]:
+    """Register a scenario under its name; it gets an object of this class."""
+
+    def register(script: _Script) -> _Script:
+        SCRIPTS[script.__name__] = RegisteredScenario(script, scenario_class)
+        return script
+
+    return register
+
+
+scenario = scenario_of(Scenario)

@@ -26,6 +26,9 @@ _STRATEGIES = (
     ("LessThanInitialShare",),
 )
 _WEIGHTS = (None, None, None, "0", "500m", "1", "2", "3")
+# From this seed on, without fair sharing: deep trees, more StrictFIFO queues, priorities that change, and pods with
+# limits, pod-level resources, init containers and overhead.
+FIRST_DEEP = 20_000
 FIRST_LATE = 1000  # from this seed on, workloads arrive while others still wait for the quota of evicted ones
 
 
@@ -52,7 +55,7 @@ class Case:
     @property
     def fair_sharing(self) -> tuple[str, ...] | None:
         """The preemption strategies of fair sharing, None without it."""
-        if self.seed < FIRST_FAIR:
+        if not FIRST_FAIR <= self.seed < FIRST_DEEP:
             return None
         return _STRATEGIES[(self.seed - FIRST_FAIR) // 1000 % len(_STRATEGIES)]
 
@@ -95,8 +98,9 @@ class _Generator:
         # Many workloads for little quota, and queues that preempt; otherwise all features in small numbers.
         self._is_dense = self._chance(0.6)
         self._numbers = 0
-        self._is_fair = seed >= FIRST_FAIR
-        self._is_late = FIRST_LATE <= seed < FIRST_FAIR or (self._is_fair and self._chance(0.3))
+        self._is_deep = seed >= FIRST_DEEP
+        self._is_fair = FIRST_FAIR <= seed < FIRST_DEEP
+        self._is_late = FIRST_LATE <= seed < FIRST_FAIR or (seed >= FIRST_FAIR and self._chance(0.3))
 
     def generate(self) -> Case:
         self._create("Namespace", "ns", {}, version="v1")
@@ -107,6 +111,8 @@ class _Generator:
             self._create("ResourceFlavor", "gpu", {})
         if self._chance(0.15):
             self._limit_range()
+        if self._is_deep:
+            self._runtime_class()
         for number in range(self._random.choice((1, 1, 2, 3, 4, 5) if self._is_dense else (0, 1, 1, 2, 3, 4, 5))):
             self._cohort(number)
         for number in range(self._random.choice((2, 3, 3, 4) if self._is_dense else (1, 2, 2, 3, 3, 4))):
@@ -145,9 +151,17 @@ class _Generator:
         self._create("LimitRange", "limits", {"limits": limits}, version="v1", namespace="ns")
         self._has_limit_range = True
 
+    def _runtime_class(self) -> None:
+        name, overhead = self._named("heavy"), {"podFixed": {"cpu": "1"}}
+        body = {"metadata": {"name": name}, "handler": "runc", "overhead": overhead}
+        self._setup.append(Operation("create", "RuntimeClass", name, body))
+
     def _cohort(self, number: int) -> None:
         name = self._named(f"c{number}")
-        parent = self._random.choice(list(self._cohorts)) if self._cohorts and self._chance(0.8) else ""
+        if self._is_deep:
+            parent = list(self._cohorts)[-1 if self._chance(0.7) else 0] if self._cohorts else ""
+        else:
+            parent = self._random.choice(list(self._cohorts)) if self._cohorts and self._chance(0.8) else ""
         spec: Object = {"parentName": parent} if parent else {}
         if self._chance(0.35):
             spec["resourceGroups"] = self._cohort_quotas[name] = self._groups(limits=bool(parent))
@@ -164,7 +178,7 @@ class _Generator:
         spec: Object = {
             "namespaceSelector": {},
             "resourceGroups": groups,
-            "queueingStrategy": "StrictFIFO" if self._chance(0.25) else "BestEffortFIFO",
+            "queueingStrategy": "StrictFIFO" if self._chance(0.5 if self._is_deep else 0.25) else "BestEffortFIFO",
             "preemption": self._preemption(),
             "flavorFungibility": self._fungibility(),
         }
@@ -238,6 +252,8 @@ class _Generator:
             self._change_limit_range: 0.4,
             self._change_cohort_quota: 0.4,
         }
+        if self._is_deep:
+            kinds |= {self._change_priority: 1, self._change_quota: 2, self._move: 1}
         while True:
             (kind,) = self._random.choices(list(kinds), list(kinds.values()))
             operation = kind()
@@ -275,9 +291,32 @@ class _Generator:
         if self._chance(0.15):
             spec["nodeSelector"] = {"zone": self._random.choice("ab")}
         pod_set: Object = {"name": name, "count": count, "template": {"spec": spec}}
+        if self._is_deep:
+            self._vary(spec)
         if may_reduce and count > 1 and self._chance(0.3):
             pod_set["minCount"] = self._random.randint(1, count - 1)
         return pod_set
+
+    def _vary(self, spec: Object) -> None:
+        """Request the same or more in another way."""
+        container = spec["containers"][0]
+        match self._random.randint(0, 9):
+            case 0:
+                spec["runtimeClassName"] = self._named("heavy")
+            case 1:
+                spec["resources"] = {"requests": {"cpu": str(self._random.randint(1, 4))}}
+            case 2:
+                container["resources"] = {"limits": container["resources"]["requests"]}
+            case 3:
+                resources = {"requests": {"cpu": str(self._random.randint(1, 4))}}
+                first: Object = {"name": "i", "image": "i", "resources": resources}
+                spec["initContainers"] = [{**first, "restartPolicy": "Always"} if self._chance(0.5) else first]
+
+    def _change_priority(self) -> Operation | None:
+        if not self._workloads:
+            return None
+        name = self._random.choice(list(self._workloads))
+        return Operation("patch", "Workload", name, {"spec": {"priority": self._random.randint(0, 3)}})
 
     def _finish(self) -> Operation | None:
         name = self._ended()

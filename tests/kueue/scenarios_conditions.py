@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.kueue.harness import Scenario, cpu_group, pod_set, scenario
+import time
+
+from tests.kueue.harness import Object, Scenario, cpu_group, pod_set, scenario
 
 
 def _queue(s: Scenario, nominal: int = 5) -> None:
@@ -169,6 +171,29 @@ def rejected_check_deactivates_the_workload(s: Scenario) -> None:
     s.observe()
     state = {"name": s.named("a"), "state": "Rejected", "message": "no", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     s.patch_workload_status("w", {"admissionChecks": [state]})
+    s.observe()
+
+
+def _check_state(s: Scenario, name: str, state: str) -> Object:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"name": s.named(name), "state": state, "message": "By test", "lastTransitionTime": now}
+
+
+@scenario
+def retried_check_puts_a_workload_behind_others(s: Scenario) -> None:
+    s.namespace()
+    s.flavor("f")
+    s.admission_check("c")
+    checks = {"admissionChecks": [{"name": s.named("c")}]}
+    s.cluster_queue("q", cpu_group(1), admissionChecksStrategy=checks)
+    for name in ("retried", "first"):  # in the order of their names if the retry is in the second of the creation
+        s.workload(name, "q")
+    s.observe()
+    s.patch_workload_status("retried", {"admissionChecks": [_check_state(s, "c", "Retry")]})
+    s.observe()
+    s.patch_workload_status("first", {"admissionChecks": [_check_state(s, "c", "Ready")]})
+    s.observe()
+    s.finish("first")
     s.observe()
 
 

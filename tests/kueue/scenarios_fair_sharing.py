@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from pathlib import Path
 
-from tests.kueue.harness import Observation, Scenario, cpu_group
+from tests.kueue.harness import Observation, Scenario, cpu_group, scenario_of
 
-RECORDED_FAIR = Path(__file__).parent / "recorded_fair_sharing.json"
 CONFIGURATION = {"fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}}
 _RECLAIM = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
 _LIMIT = 60.0
@@ -51,6 +48,7 @@ def _base(s: Scenario) -> None:
     s.flavor("f")
 
 
+@scenario_of(FairScenario)
 def weights_decide_how_much_is_borrowed(s: FairScenario) -> None:
     """The example of the documentation."""
     _base(s)
@@ -68,6 +66,7 @@ def weights_decide_how_much_is_borrowed(s: FairScenario) -> None:
     s.look()
 
 
+@scenario_of(FairScenario)
 def owner_reclaims_from_the_largest_share(s: FairScenario) -> None:
     _base(s)
     s.cohort("all")
@@ -82,6 +81,7 @@ def owner_reclaims_from_the_largest_share(s: FairScenario) -> None:
     s.look()
 
 
+@scenario_of(FairScenario)
 def shares_are_compared_at_every_level(s: FairScenario) -> None:
     _base(s)
     s.cohort("all")
@@ -98,13 +98,3 @@ def shares_are_compared_at_every_level(s: FairScenario) -> None:
     for name in ("c0", "c1", "c2"):
         s.workload(name, "c", cpu=2)
         s.look()
-
-
-FAIR_SCRIPTS: dict[str, Callable[[FairScenario], None]] = {
-    script.__name__: script
-    for script in (
-        weights_decide_how_much_is_borrowed,
-        owner_reclaims_from_the_largest_share,
-        shares_are_compared_at_every_level,
-    )
-}

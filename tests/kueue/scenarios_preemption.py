@@ -128,7 +128,7 @@ def borrowing_queue_that_lost_quota(s: Scenario) -> None:
     s.observe()
     s.workload("b1", "b", cpu=4, priority=5)
     s.observe()
-    s.patch("ClusterQueue", "a", {"spec": {"resourceGroups": s._prefixed([cpu_group(2)])}})
+    s.patch("ClusterQueue", "a", {"spec": {"resourceGroups": s.prefixed([cpu_group(2)])}})
     s.workload("a3", "a", cpu=2, priority=1)
     s.observe()
     s.finish("b1")

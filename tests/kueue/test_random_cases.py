@@ -9,7 +9,7 @@ from tests.kueue.case_server import Recording, run_cases
 from tests.kueue.case_simulation import simulate
 from tests.kueue.case_states import States
 from tests.kueue.compare_cases import KNOWN_DIFFERENCES, comparable_points, describe, first_difference
-from tests.kueue.random_cases import FIRST_FAIR, generate
+from tests.kueue.random_cases import FIRST_DEEP, FIRST_FAIR, generate
 from tests.kueue.record_cases import load_recordings
 from tests.support.effort import rounds
 from tests.support.kubernetes import Server
@@ -55,7 +55,7 @@ def test_documented_differences_are_still_there() -> None:
 
 def test_scheduler_becomes_quiet_in_any_case() -> None:
     """Without recordings: no workload is tried again and again although nothing changes."""
-    for first in (_UNRECORDED, *(FIRST_FAIR + 1000 * number for number in range(3))):
+    for first in (_UNRECORDED, FIRST_DEEP, *(FIRST_FAIR + 1000 * number for number in range(3))):
         for seed in range(first, first + rounds(150 if first == _UNRECORDED else 30, 900)):
             simulate(generate(seed))
 

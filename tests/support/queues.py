@@ -9,9 +9,10 @@ from typing import Any
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.core.queue.cluster_queue import ClusterQueue
+from torchyard.core.queue.decisions import Admit, Preempt, SchedulingDecision
 from torchyard.core.queue.flavor_assigner import Assignment
 from torchyard.core.queue.resources import format_quantity
-from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingDecision, schedule
+from torchyard.core.queue.scheduler import schedule
 from torchyard.core.queue.settings import QueueSettings
 from torchyard.core.queue.state import QueueState
 

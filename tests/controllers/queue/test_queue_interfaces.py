@@ -133,6 +133,31 @@ def test_visibility_api_lists_pending_workloads(plane: Yard, version: str) -> No
     assert server.admin.get(path.replace("team", "nope")).status == 404
 
 
+def test_interfaces_agree_about_a_workload_whose_request_is_a_default_of_its_namespace(plane: Yard) -> None:
+    server, limited = plane.server(), "limited"
+    assert server.admin.post("/api/v1/namespaces", {"metadata": {"name": limited}}).status == 201
+    limits = {"limits": [{"type": "Container", "defaultRequest": {"cpu": "3"}}]}
+    path = f"/api/v1/namespaces/{limited}/limitranges"
+    assert server.admin.post(path, {"metadata": {"name": "defaults"}, "spec": limits}).status == 201
+    quotas = [queues.group(("default", [queues.quota("cpu", 2)]))]
+    create(server, "ClusterQueue", "/clusterqueues", queues.queue("small", *quotas))
+    create(server, "LocalQueue", f"/namespaces/{limited}/localqueues", queues.local("q", "small", limited))
+    pod_set = queues.pod_set()
+    waits = {"metadata": {"name": "waits"}, "spec": {"queueName": "q", "podSets": [pod_set]}}
+    workloads = f"/namespaces/{limited}/workloads"
+    create(server, "Workload", workloads, waits)
+
+    def message() -> str:
+        conditions = server.admin.get(f"{ROOT}{workloads}/waits").json.get("status", {}).get("conditions", [])
+        return str([entry["message"] for entry in conditions])
+
+    eventually(lambda: "current podset request (3) > maximum capacity (2)" in message(), "the condition")
+    pending = f"/apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/{limited}/localqueues/q/pendingworkloads"
+    [item] = server.admin.get(pending).json["items"]
+    assert item["pendingReason"].startswith("it can never fit; 3 cpu are 1 more than")
+    assert item["pendingReason"] in run(plane, "why", "waits", "-n", limited)
+
+
 def test_metrics_have_kueues_names(plane: Yard) -> None:
     server = plane.server()
 

@@ -11,7 +11,8 @@ from torchyard.api.objects import Object
 from torchyard.controllers.queue.gvr import WORKLOADS
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.core.queue import lifecycle
-from torchyard.core.queue.scheduler import Admit, schedule
+from torchyard.core.queue.decisions import Admit
+from torchyard.core.queue.scheduler import schedule
 from torchyard.kube.client import Client
 
 KEY = ("default", "one")

@@ -56,11 +56,19 @@ def test_order_is_by_priority_and_age_without_the_admission_mode() -> None:
 def test_consumption_decays_with_the_half_life() -> None:
     usage, key = LocalQueueUsage(SETTINGS), ("default", "a")
     usage.sample(key, {"cpu": 4000}, now=0)
-    assert usage.consumed_resources(key) == {"cpu": "4"}
-    usage.sample(key, {}, now=HALF_LIFE)
+    assert usage.consumed_resources(key) == {}, "usage counts from the first sample on"
+    usage.sample(key, {"cpu": 4000}, now=HALF_LIFE)
     assert usage.consumed_resources(key) == {"cpu": "2"}
-    usage.sample(key, {"cpu": 4000}, now=2 * HALF_LIFE)
-    assert usage.consumed_resources(key) == {"cpu": "3"}
+    usage.sample(key, {}, now=2 * HALF_LIFE)
+    assert usage.consumed_resources(key) == {"cpu": "1"}
+    usage.sample(key, {"cpu": 4000}, now=3 * HALF_LIFE)
+    assert usage.consumed_resources(key) == {"cpu": "2500m"}
+
+
+def test_local_queue_with_weight_zero_is_last_even_if_it_consumed_nothing() -> None:
+    usage = LocalQueueUsage(SETTINGS)
+    usage.put(("default", "a"), local("a", fairSharing={"weight": "0"}))
+    assert usage.usage(("default", "a")) == float("inf")
 
 
 def test_workload_counts_at_once_with_what_the_first_interval_adds() -> None:
@@ -73,7 +81,8 @@ def test_workload_counts_at_once_with_what_the_first_interval_adds() -> None:
 
 def test_resource_weights_apply_to_what_was_consumed() -> None:
     usage = LocalQueueUsage(AdmissionFairSharing(HALF_LIFE, HALF_LIFE, {"cpu": 3}))
-    usage.sample(("default", "a"), {"cpu": 2000, "nvidia.com/gpu": 1000}, now=0)
+    for now in (0, HALF_LIFE):
+        usage.sample(("default", "a"), {"cpu": 4000, "nvidia.com/gpu": 2000}, now=now)
     assert usage.usage(("default", "a")) == pytest.approx(7)
 
 

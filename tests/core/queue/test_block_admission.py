@@ -6,7 +6,7 @@ from tests.support.queues import QueueSimulation, flavor, local, queue, workload
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
-from torchyard.core.queue.scheduler import Admit, Preempt, StayPending
+from torchyard.core.queue.decisions import Admit, Preempt, StayPending
 from torchyard.core.queue.state import QueueState
 
 

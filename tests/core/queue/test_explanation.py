@@ -9,6 +9,7 @@ from tests.support.queues import QueueSimulation, flavor, group, local, pod_set,
 
 from torchyard.core.queue.explanation import PendingExplainer, PendingExplanation
 from torchyard.core.queue.flavor_assigner import FlavorAssigner
+from torchyard.core.queue.pod_defaults import NamespaceDefaults
 from torchyard.core.queue.visibility import StartEstimator, workload_positions
 
 QUEUES = [queue("mine", cpu=4, cohort="all"), queue("theirs", cpu=2, cohort="all")]
@@ -48,11 +49,28 @@ def test_missing_quota_names_the_amount_the_flavor_and_who_uses_it() -> None:
     assert explanation.can_fit and not explanation.fits
 
 
+def test_defaults_of_the_namespace_count_as_requested() -> None:
+    limits = {"limits": [{"type": "Container", "defaultRequest": {"cpu": "3"}}]}
+    limit_range = {"metadata": {"name": "l", "namespace": "default"}, "spec": limits}
+    waits = workload("waits", pod_set(), queue="mine")
+    [position] = workload_positions([waits], OF, NamespaceDefaults([limit_range], []))
+    objects: Any = {"flavors": [flavor()], "cohorts": [], "local_queues": LOCAL_QUEUES}
+    explanation = PendingExplainer([position], cluster_queues=[queue("mine", cpu=2)], **objects).explain(position, 0.0)
+    assert explanation is not None
+    assert explanation.summary == "it can never fit; 3 cpu are 1 more than its queue can ever have in flavor default"
+
+
 def test_workload_that_can_never_fit_says_so_and_names_no_holders() -> None:
     explanation = explain("huge", workload("small", queue="mine"), workload("huge", queue="mine", cpu=9, at=5))
     assert explanation.summary == ("it can never fit; 9 cpu are 3 more than its queue can ever have in flavor default")
     assert not explanation.can_fit
     assert explanation.holders == ()
+
+
+def test_pod_set_that_never_fits_is_named_even_if_an_earlier_one_waits() -> None:
+    pair = workload("pair", pod_set("a", cpu=3), pod_set("b", cpu=4), queue="mine", at=5)
+    explanation = explain("pair", workload("small", queue="mine", cpu=4), pair)
+    assert explanation.summary == "it can never fit; 7 cpu are 1 more than its queue can ever have in flavor default"
 
 
 def test_positions_count_those_before_it_in_the_same_queue() -> None:

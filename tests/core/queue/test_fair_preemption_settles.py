@@ -7,7 +7,8 @@ import random
 import pytest
 from bench.queue import backlog
 
-from torchyard.core.queue.scheduler import Admit, SchedulingDecision, schedule
+from torchyard.core.queue.decisions import Admit, SchedulingDecision
+from torchyard.core.queue.scheduler import schedule
 from torchyard.core.queue.state import QueueState
 
 MAX_CYCLES = 40

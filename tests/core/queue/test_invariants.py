@@ -20,10 +20,10 @@ from tests.support.queues import (
 )
 
 from torchyard.api.objects import Object
+from torchyard.core.queue.decisions import Admit
 from torchyard.core.queue.flavor_assigner import FlavorAssignmentMode
 from torchyard.core.queue.preemption import ReclaimCandidates, find_targets
 from torchyard.core.queue.resources import FlavorResourceQuantities
-from torchyard.core.queue.scheduler import Admit
 
 POLICIES = st.fixed_dictionaries(
     {

@@ -47,6 +47,10 @@ ACCEPTED = {
         NEW + "admissionFairSharing: {usageHalfLifeTime: 168h, usageSamplingInterval: 1m, resourceWeights: {cpu: 2}}\n",
         QueueSettings(admission_fair_sharing=AdmissionFairSharing(168 * 3600, 60, {"cpu": 2})),
     ),
+    "pods have as long to recover as to start": (
+        NEW + "waitForPodsReady: {timeout: 10m}\n",
+        QueueSettings(timeout=600, recovery_timeout=600),
+    ),
     "v1beta1 does not wait by default": (OLD, QueueSettings(pods_ready=False)),
     "v1beta1 blocks admission if it waits": (
         OLD + "waitForPodsReady: {enable: true}\n",

@@ -79,6 +79,7 @@ BACKOFFS = {
     "the second": (1, 2, 120),
     "the third": (2, 3, 240),
     "later": (9, 10, 3600),
+    "after more retries than a float can double": (1100, 1101, 3600),
 }
 
 
@@ -90,6 +91,13 @@ def test_requeue_backoff_doubles_up_to_the_maximum(before: int | None, count: in
     requeue = outcome.status["requeueState"]
     assert requeue["count"] == count
     assert to_timestamp(requeue["requeueAt"]) == NOW + 300 + backoff
+
+
+def test_a_backoff_beyond_the_calendar_ends_with_it() -> None:
+    unlimited = QueueSettings(timeout=300, backoff_base=60, backoff_max=1e15)
+    outcome = evaluate_after(admitted_workload(WAITING, requeueState={"count": 90}), 300, unlimited)
+    assert outcome.status is not None
+    assert outcome.status["requeueState"]["requeueAt"] == "9999-12-31T23:59:59Z"
 
 
 def test_requeue_backoff_has_a_stable_jitter_by_workload() -> None:
@@ -116,7 +124,7 @@ def test_backoff_limit_deactivates() -> None:
     outcome = evaluate_after(admitted_workload(WAITING, requeueState={"count": 2}), 300, limited)
     target = condition_of(outcome, messages.DEACTIVATION_TARGET)
     assert target["reason"] == messages.REASON_REQUEUING_LIMIT_EXCEEDED
-    assert target["message"] == "exceeding the maximum number of re-queuing retries (2)"
+    assert target["message"] == "exceeding the maximum number of re-queuing retries"
     assert outcome.deactivate
 
 
@@ -128,12 +136,23 @@ def test_recovery_timeout_starts_when_a_pod_is_lost() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "ready", [[], [condition(messages.PODS_READY, "True", messages.REASON_STARTED)]], ids=["unknown", "all ready"]
-)
-def test_ready_or_unreported_pods_have_no_timeout(ready: list[Object]) -> None:
-    outcome = evaluate_after(admitted_workload(*ready), 10**6)
+def test_ready_pods_have_no_timeout() -> None:
+    outcome = evaluate_after(admitted_workload(condition(messages.PODS_READY, "True", messages.REASON_STARTED)), 10**6)
     assert (outcome.status, outcome.evaluate_after) == (None, None)
+
+
+def test_pods_that_no_controller_reports_about_time_out() -> None:
+    assert evaluate_after(admitted_workload(), 299).evaluate_after == pytest.approx(1)
+    assert condition_of(evaluate_after(admitted_workload(), 300), messages.EVICTED)["reason"] == "PodsReadyTimeout"
+
+
+@pytest.mark.parametrize(("ready", "cause"), [(WAITING, "WaitForStart"), (LOST, "WaitForRecovery")])
+def test_evictions_of_pods_that_are_not_ready_are_counted_by_cause(ready: Object, cause: str) -> None:
+    outcome = evaluate_after(admitted_workload(ready), 10**6)
+    assert outcome.status is not None
+    assert outcome.status["schedulingStats"]["evictions"] == [
+        {"reason": "PodsReadyTimeout", "underlyingCause": cause, "count": 1}
+    ]
 
 
 def test_waiting_for_pods_can_be_turned_off() -> None:
@@ -145,7 +164,8 @@ def requeued(at: float) -> Object:
     state = {"count": 1, "requeueAt": when}
     reserved = condition(messages.QUOTA_RESERVED, "False", messages.REASON_PENDING)
     evicted = condition(messages.EVICTED, "True", messages.REASON_PODS_READY_TIMEOUT)
-    return {**workload("a"), "status": {"conditions": [reserved, evicted], "requeueState": state}}
+    waits = condition(messages.REQUEUED, "False", messages.REASON_PODS_READY_TIMEOUT)
+    return {**workload("a"), "status": {"conditions": [reserved, evicted, waits], "requeueState": state}}
 
 
 def test_workload_is_requeued_when_its_backoff_ends() -> None:
@@ -163,7 +183,7 @@ def test_maximum_execution_time_includes_past_executions() -> None:
     target = condition_of(outcome, messages.DEACTIVATION_TARGET)
     assert (target["reason"], target["message"]) == (
         messages.REASON_MAXIMUM_EXECUTION_TIME_EXCEEDED,
-        "The maximum execution time (100s) exceeded",
+        "exceeding the maximum execution time",
     )
     assert outcome.deactivate
 
@@ -237,6 +257,29 @@ def test_pods_ready_condition_has_kueues_reason_and_message(
     assert ready is not None
     assert (ready["status"], ready["reason"], ready["message"]) == expected
     assert lifecycle.set_pods_ready({**admitted_workload(), "status": status}, is_ready, NOW) is None, "no second write"
+
+
+def test_deactivated_workload_starts_over_when_it_is_active_again() -> None:
+    target = condition(messages.DEACTIVATION_TARGET, "True", messages.REASON_REQUEUING_LIMIT_EXCEEDED)
+    inactive = admitted_workload(target, spec={"active": False}, requeueState={"count": 2})
+    evicted = evaluate_after(inactive, 1).status
+    assert evicted is not None
+    assert find(evicted["conditions"], messages.DEACTIVATION_TARGET) is None
+    assert evicted["requeueState"] is None
+    released = lifecycle.release_quota({**inactive, "status": evicted}, NOW)
+    active = {**workload("a"), "status": released}
+    assert condition_of(evaluate_after(active, 2), messages.REQUEUED)["reason"] == messages.REASON_REACTIVATED
+
+
+def test_check_that_asks_for_a_later_retry_delays_the_next_attempt() -> None:
+    checks = [
+        {"name": name, "state": "Retry", "message": "", "lastTransitionTime": START, "requeueAfterSeconds": seconds}
+        for name, seconds in (("a", 60), ("b", 600), ("c", None))
+    ]
+    outcome = evaluate_after(admitted_workload(admissionChecks=checks), 1)
+    assert condition_of(outcome, messages.EVICTED)["reason"] == messages.REASON_ADMISSION_CHECK
+    assert outcome.status is not None
+    assert to_timestamp(outcome.status["requeueState"]["requeueAt"]) == NOW + 600
 
 
 def test_reactivated_workload_starts_over() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.support.queues import QueueSimulation, flavor, local, queue, workload
 
+from torchyard.core.queue.decisions import StayPending
 from torchyard.core.queue.pod_defaults import PodDefaults
-from torchyard.core.queue.scheduler import StayPending
 
 DEFAULTS = {"type": "Container", "default": {"cpu": "4"}, "defaultRequest": {"cpu": "2"}}
 

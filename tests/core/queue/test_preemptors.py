@@ -8,7 +8,7 @@ import pytest
 from tests.support.queues import QueueSimulation, admitted_names, flavor, local, preempted_names, queue, workload
 
 from torchyard.api.queue import messages
-from torchyard.core.queue.scheduler import SchedulingDecision, StayPending
+from torchyard.core.queue.decisions import SchedulingDecision, StayPending
 
 LOWER = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 

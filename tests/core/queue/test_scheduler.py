@@ -10,7 +10,7 @@ from tests.support.queues import QueueSimulation, flavor, group, local, pod_set,
 from torchyard.api.queue import messages
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.advice import with_advice
-from torchyard.core.queue.scheduler import Admit, Preempt, StayPending
+from torchyard.core.queue.decisions import Admit, Preempt, StayPending
 
 
 def pending_reasons(sim: QueueSimulation) -> dict[str, ReasonMessage]:

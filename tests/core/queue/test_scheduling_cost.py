@@ -10,7 +10,7 @@ from tests.support.queues import QueueSimulation, flavor, local, queue, workload
 
 from torchyard.core.queue.advice import with_advice
 from torchyard.core.queue.cache import QueueCache
-from torchyard.core.queue.scheduler import Preempt
+from torchyard.core.queue.decisions import Preempt
 from torchyard.core.queue.workload_info import WorkloadInfo
 
 RECLAIM = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}

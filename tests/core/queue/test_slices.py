@@ -7,7 +7,8 @@ from tests.support.queues import QueueSimulation, flavor, group, is_within_quota
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.core.queue import slices
-from torchyard.core.queue.scheduler import Admit, Preempt
+from torchyard.core.queue.decisions import Admit, Preempt
+from torchyard.core.queue.workload_info import admission_usage
 
 
 def slice_of(name: str, count: int, *, replaces: str = "", at: int = 0, priority: int = 0) -> Object:
@@ -73,8 +74,8 @@ def test_shrinking_updates_the_workload_in_place() -> None:
     plan = slices.plan_slices([admitted("a", 5)], 2)
     assert plan.shrunk is not None
     assert plan.shrunk["spec"]["podSets"][0]["count"] == 2
-    [assignment] = plan.shrunk["status"]["admission"]["podSetAssignments"]
-    assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
+    assert slices.admitted_count(plan.shrunk) == 2
+    assert admission_usage(plan.shrunk) == {("default", "cpu"): 2000}
     assert slices.plan_slices([plan.shrunk], 2) == slices.SlicePlan()
 
 

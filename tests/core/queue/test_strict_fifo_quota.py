@@ -9,7 +9,7 @@ from tests.support.queues import QueueSimulation, flavor, local, queue, workload
 
 from torchyard.api.queue import messages
 from torchyard.core.queue.advice import with_advice
-from torchyard.core.queue.scheduler import StayPending
+from torchyard.core.queue.decisions import StayPending
 
 STRICT: Any = {"queueingStrategy": "StrictFIFO", "cohort": "all"}
 

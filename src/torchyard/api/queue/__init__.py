@@ -8,6 +8,7 @@
 - `schemas`, `crd`: the schemas in the stored version, and the CustomResourceDefinitions in both versions
 - `conversion`: between the two versions
 - `quantities`, `taints`, `validation`, `workload_validation`: the rules that a schema does not express
+- `pod_template_validation`: the same for the templates of workloads
 - `job_validation`: the labels and annotations of queued jobs and pods
 - `unsupported`: the fields that are refused, because nothing here implements them
 """

@@ -141,8 +141,15 @@ def admitted_event(cluster_queue: str, seconds: float) -> str:
     return f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {seconds:.0f}s"
 
 
-def slice_replaced(namespace: str, name: str) -> str:
-    return f"Replaced to accommodate a new workload slice: {namespace}/{name}"
+EXCEEDS_EXECUTION_TIME = "exceeding the maximum execution time"
+EXCEEDS_REQUEUING_LIMIT = "exceeding the maximum number of re-queuing retries"
+
+
+def slice_replaced(*, uid: str, job_uid: str) -> str:
+    return (
+        f"Replaced to accommodate a workload (UID: {uid}, JobUID: {job_uid or 'UNKNOWN'}) due to workload slice"
+        " aggregation"
+    )
 
 
 def preempted_workload(namespace: str, name: str, reason: str) -> str:
@@ -249,11 +256,8 @@ def pods_ready_timeout(namespace: str, name: str) -> str:
 
 
 def execution_time_exceeded(seconds: int) -> str:
+    """For an event."""
     return f"The maximum execution time ({seconds}s) exceeded"
-
-
-def requeue_limit(count: int) -> str:
-    return f"exceeding the maximum number of re-queuing retries ({count})"
 
 
 def deactivated_because(message: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.schema.builtin import definition
-from torchyard.api.schema.structural import INT32, INT64, STRING, STRING_MAP, TIME, from_type, record, with_description
+from torchyard.api.schema.structural import BOUNDED_INT32 as INT32
+from torchyard.api.schema.structural import INT64, STRING, STRING_MAP, TIME, from_type, record, with_description
 
 IMMUTABLE: Object = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "field is immutable"}]}
 # `validation` checks quantities, because its messages say what to write instead.
@@ -256,7 +257,7 @@ def workload() -> Object:
 
 
 def priority_class() -> Object:
-    return record({"value": INT32, "description": STRING}, "value")
+    return record({"value": INT32, "description": {"type": "string", "maxLength": 2048}}, "value")
 
 
 def cohort() -> Object:

@@ -13,6 +13,7 @@ from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.quantity import Quantity, QuantityError
 from torchyard.api.queue import names, queue_messages
+from torchyard.api.queue.pod_template_validation import validate_pod_templates
 from torchyard.api.queue.quantities import parse_quantity
 from torchyard.api.queue.taints import check_taints, check_toleration_keys, taint_rules, toleration_rules
 from torchyard.api.queue.unsupported import (
@@ -113,14 +114,20 @@ class CheckStrategy(Strategy):
 
 class WorkloadStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
-        return schema_rules(obj, None) or [*webhook_rules(obj), *unsupported_in_workload(obj.get("spec") or {})]
+        spec = obj.get("spec") or {}
+        errs = schema_rules(obj, None) or [*webhook_rules(obj), *unsupported_in_workload(spec)]
+        return errs or validate_pod_templates(spec.get("podSets") or ())
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         unsupported = list(unsupported_in_workload(new.get("spec") or {}))
         if unsupported:  # what was stored before it was refused may stay, so that the status can be written
             before = list(unsupported_in_workload(old.get("spec") or {}))
             unsupported = [err for err in unsupported if err not in before]
-        return schema_rules(new, old) or [*webhook_rules(new), *webhook_update_rules(new, old), *unsupported]
+        errs = schema_rules(new, old) or [*webhook_rules(new), *webhook_update_rules(new, old), *unsupported]
+        pod_sets = (new.get("spec") or {}).get("podSets")
+        if not errs and pod_sets != (old.get("spec") or {}).get("podSets"):
+            return validate_pod_templates(pod_sets or ())
+        return errs
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return self.validate_update(new, old)

@@ -205,18 +205,23 @@ def _check_updates(states: Iterable[Object], counts: Mapping[str, int], errs: li
             errs.extend(any_names.validate_labels(update.get("labels"), f"{path}.labels"))
 
 
-def _check_pod(spec: Object, at: str, errs: list[FieldError]) -> None:
-    """Only what quota depends on: the rest of a template is validated when its pods are created."""
+def _check_pod(spec: Any, at: str, errs: list[FieldError]) -> None:
+    """Only what quota depends on. Values of other types are left to the validation of the template."""
     for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind) or ()):
-            _check_resources(container.get("resources") or {}, f"{at}.{kind}[{index}].resources", errs)
-    _check_resources(spec.get("resources") or {}, f"{at}.resources", errs)
-    _check_amounts(spec.get("overhead") or {}, f"{at}.overhead", errs)
+        containers = _mapping(spec).get(kind)
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
+            _check_resources(_mapping(container).get("resources"), f"{at}.{kind}[{index}].resources", errs)
+    _check_resources(_mapping(spec).get("resources"), f"{at}.resources", errs)
+    _check_amounts(_mapping(_mapping(spec).get("overhead")), f"{at}.overhead", errs)
 
 
-def _check_resources(resources: Mapping[str, Any], at: str, errs: list[FieldError]) -> None:
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _check_resources(resources: Any, at: str, errs: list[FieldError]) -> None:
     for field in ("requests", "limits"):
-        amounts = resources.get(field) or {}
+        amounts = _mapping(_mapping(resources).get(field))
         if field == "requests" and names.PODS in amounts:
             detail = "the key is reserved for internal kueue use"
             errs.append(field_errors.invalid(f"{at}.{field}[{names.PODS}]", names.PODS, detail))

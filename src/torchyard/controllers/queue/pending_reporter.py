@@ -16,7 +16,7 @@ from torchyard.controllers.queue.stores import QueueStore
 from torchyard.core.queue import lifecycle
 from torchyard.core.queue.advice import machine_hint, with_advice
 from torchyard.core.queue.cluster_queue import PendingHeap
-from torchyard.core.queue.scheduler import StayPending
+from torchyard.core.queue.decisions import StayPending
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
 from torchyard.kube.event_recorder import EventRecorder
 

@@ -9,6 +9,7 @@ from torchyard.api.conditions import is_true
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended
 from torchyard.api.queue import job_messages, messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.composer import time_limit
@@ -51,7 +52,7 @@ class PodGroupReconciler:
 
     async def _reconcile(self, key: Key) -> float | None:
         pods = self._pods.by(_GROUP_INDEX, "/".join(key))
-        alive = [pod for pod in pods if not pod_groups.is_terminated(pod)]
+        alive = [pod for pod in pods if not has_ended(pod)]
         workload = self._store.current(key)
         if workload is None:
             if alive:
@@ -113,7 +114,7 @@ class PodGroupReconciler:
         fields = self._labelled_fields(pods)
         if fields is None:
             return None
-        owners = [pod_groups.owner_of(pod) for pod in pods if not pod_groups.is_terminated(pod)]
+        owners = [pod_groups.owner_of(pod) for pod in pods if not has_ended(pod)]
         return {
             "apiVersion": names.API_VERSION,
             "kind": names.WORKLOAD.kind,

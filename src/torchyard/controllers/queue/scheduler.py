@@ -18,8 +18,9 @@ from torchyard.controllers.queue.pending_reporter import PendingReporter, worklo
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.writer import QueuedWrite
 from torchyard.core.queue import lifecycle
+from torchyard.core.queue.decisions import Admit, Preempt, SchedulingFailure, StayPending
 from torchyard.core.queue.preemption import PreemptionTarget
-from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingFailure, StayPending, schedule
+from torchyard.core.queue.scheduler import schedule
 from torchyard.core.queue.workload_info import WorkloadInfo
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.supervisor import run_parts
@@ -144,7 +145,7 @@ class SchedulerController:
         def evict(obj: Object) -> Object:
             status = lifecycle.evict(obj, messages.REASON_PREEMPTED, message, now, preempted=target.reason)
             if not obj["metadata"].get("ownerReferences"):  # there is no job to stop first
-                status = lifecycle.release_quota({**obj, "status": status}, now)
+                status = lifecycle.release_quota({**obj, "status": status}, now, requeue=False)
             return status
 
         if await self._store.writer.write_queued(write, info.obj, evict) is not None:

@@ -6,7 +6,7 @@ from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
-from torchyard.api.queue import job_messages, messages
+from torchyard.api.queue import job_messages, messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.composer import WorkloadComposer
 from torchyard.controllers.queue.gvr import WORKLOADS
@@ -74,14 +74,15 @@ class SliceReconciler:
         for workload in plan.obsolete:
             await self._delete(workload)
         if plan.shrunk is not None:
-            await self._resize(plan.shrunk)
+            await self._client.update(WORKLOADS, plan.shrunk)
         elif plan.grows:
             await self._grow(job, slices.current_slice(workloads))
         await self._ungate_pods(job, workloads)
         return None
 
     async def _finish_replaced(self, workload: Object, replacement: Object) -> None:
-        message = messages.slice_replaced(*key_of(replacement))
+        job_uid = (replacement["metadata"].get("labels") or {}).get(names.JOB_UID, "")
+        message = messages.slice_replaced(uid=replacement["metadata"]["uid"], job_uid=job_uid)
         status = lifecycle.finish(workload, messages.REASON_SLICE_REPLACED, message, self._store.now())
         await self._store.writer.write_status(key_of(workload), workload, status)
 
@@ -93,10 +94,6 @@ class SliceReconciler:
         except StatusError as error:
             if error.status != 404:
                 raise
-
-    async def _resize(self, workload: Object) -> None:
-        written = await self._client.update(WORKLOADS, workload)
-        await self._store.writer.write_status(key_of(workload), written, workload["status"])
 
     async def _grow(self, job: Object, current: Object) -> None:
         workload = self._composer.compose(job, replaces=current)
@@ -115,6 +112,6 @@ class SliceReconciler:
         current = slices.current_slice(workloads) if workloads else None
         if current is None or not slices.is_admitted(current):
             return
-        admitted = current["status"]["admission"]["podSetAssignments"][0].get("count", 0)
-        for pod in slices.pods_to_ungate(self._pods.by("owner", job["metadata"]["uid"]), admitted):
+        pods = self._pods.by("owner", job["metadata"]["uid"])
+        for pod in slices.pods_to_ungate(pods, slices.admitted_count(current)):
             await self._client.update(PODS, slices.ungate(pod))

@@ -17,7 +17,7 @@ Kueue's cache, pending queues, snapshot and scheduler, in reading order:
 - `preemption`, `nomination`, `preemptors`: preemption targets; the workloads of a cycle; those that wait for targets
 - `cache`, `pending`, `requeue`: quota in use; pending workloads; which of them to retry when quota is released
 - `state`: the three of them together, updated object by object
-- `snapshot`, `scheduler`: one scheduling cycle
+- `snapshot`, `decisions`, `nominator`, `scheduler`: one scheduling cycle
 - `lifecycle`, `kueue_configuration`: the status of a workload over time, and the settings for it
 - `ignored_fields`: fields of queues that need other settings
 - `integrations`, `jobset_integration`, `trainjob_integration`: jobs as workloads

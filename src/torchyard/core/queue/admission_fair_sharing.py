@@ -35,11 +35,13 @@ class LocalQueueUsage:
     def usage(self, local_queue: Key) -> float:
         """What a LocalQueue consumed, by the weights of the resources and its own. The smallest is served first."""
         consumed = self._consumed.get(local_queue)
-        if consumed is None or not any(consumed.resources.values()):
+        if consumed is None:
             return 0.0
+        if consumed.weight == 0:  # as in Kueue, it comes last even if it used nothing
+            return float("inf")
         weights = self.settings.resource_weights
         total = sum(weights.get(name, 1.0) * amount for name, amount in sorted(consumed.resources.items()))
-        return total / _MILLI / consumed.weight if consumed.weight else float("inf")
+        return total / _MILLI / consumed.weight
 
     def put(self, local_queue: Key, obj: Object) -> None:
         """Take the weight of a LocalQueue and, if it is new, what its status says it consumed."""
@@ -67,9 +69,7 @@ class LocalQueueUsage:
         consumed = self._consumed.setdefault(local_queue, _Consumed())
         if self.settings.half_life == 0:
             consumed.resources = {}
-        elif consumed.sampled_at is None:
-            consumed.resources = {name: float(amount) for name, amount in admitted.items()}
-        else:
+        elif consumed.sampled_at is not None:  # as in Kueue, usage counts from the first sample on
             fraction = self._decay(now - consumed.sampled_at)
             names = consumed.resources.keys() | admitted.keys()
             consumed.resources = {

@@ -195,11 +195,12 @@ class PendingExplainer:
         assignment = _assign(assigner, cq.node)
         if assignment.mode is FlavorAssignmentMode.FIT:
             return _Shortage(True, True, (), (), frozenset())
-        reasons = [reason for pod_set in assignment.pod_sets for reason in pod_set.reasons]
-        quotas = [reason for reason in reasons if isinstance(reason, InsufficientQuota)]
         unused = _assign(assigner, self._unused.cluster_queues[cq.name].node)
         # What an earlier pod set gets depends on what others use, so a later one may fit although it does not alone.
         can_fit = assignment.mode is FlavorAssignmentMode.PREEMPT or unused.mode is FlavorAssignmentMode.FIT
+        shown = assignment if can_fit else unused  # it may be another pod set that never fits
+        reasons = [reason for pod_set in shown.pod_sets for reason in pod_set.reasons]
+        quotas = [reason for reason in reasons if isinstance(reason, InsufficientQuota)]
         return _Shortage(
             fits=False,
             can_fit=can_fit,

@@ -163,6 +163,7 @@ class FlavorAssigner:
     ) -> None:
         self.requirements, self._spec = requirements, spec
         self._requests = tuple(_pod_set_request(pod_set, spec, flavors) for pod_set in requirements.pod_sets)
+        self._totals = _totals(self._requests)
 
     def assign(
         self,
@@ -234,10 +235,19 @@ class FlavorAssigner:
             return None
         return self.assign(node, {pod_set.name: pod_set.min_count})
 
+    @property
+    def fixed_request(self) -> FlavorResourceQuantities | None:
+        """What it requests of each flavor; None if it may choose between flavors, or be reduced."""
+        return self._totals if self.requirements.reducible_pod_set is None else None
+
     def retry_thresholds(self, node: QuotaNode, assignment: Assignment) -> FlavorResourceQuantities:
         """How much of one of these must be available before another attempt can have another result."""
         if len(self._requests) == 1:
             return assignment.insufficient
+        if self._totals is not None:
+            is_partial = assignment.mode is FlavorAssignmentMode.NO_FIT and self.requirements.reducible_pod_set is None
+            totals = self._totals if is_partial else {}  # pod sets after the first that does not fit were not counted
+            return {key: max(amount, totals.get(key, 0)) for key, amount in assignment.insufficient.items()}
         # The flavors of a pod set depend on those of the pod sets before it, so any increase may change the result.
         keys = {
             (choice.name, resource)
@@ -357,6 +367,20 @@ class FlavorAssigner:
         attempt.borrowing = max(attempt.borrowing, borrowing)
         if self._rank(possibility, borrowing) < self._rank(attempt.possibility, attempt.representative_borrowing):
             attempt.possibility, attempt.representative_borrowing = possibility, borrowing
+
+
+def _totals(requests: tuple[_PodSetRequest, ...]) -> FlavorResourceQuantities | None:
+    """What all pod sets request of each flavor; None if a pod set may choose between flavors."""
+    totals: FlavorResourceQuantities = {}
+    for request in requests:
+        for group in request.groups:
+            if group.has_alternatives:
+                return None
+            flavor = next((choice.name for choice in group.flavors if not choice.mismatch), "")
+            for resource, amount in group.per_pod.items():
+                key = (flavor, resource)
+                totals[key] = totals.get(key, 0) + amount * request.pod_set.count
+    return totals
 
 
 def _pod_set_request(pod_set: PodSet, spec: ClusterQueueSpec, flavors: Mapping[str, Flavor]) -> _PodSetRequest:

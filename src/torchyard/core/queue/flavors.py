@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torchyard.api.node_selectors import parse_int64
 from torchyard.api.objects import Object
 from torchyard.core.queue.requirements import PodSet
 
@@ -79,8 +80,7 @@ def _expression_matches(expression: Object, labels: Mapping[str, str]) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-    try:
-        number, bound = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
+    number, bound = parse_int64(value or ""), parse_int64(values[0] if values else "")
+    if number is None or bound is None:
         return False
     return number > bound if expression["operator"] == "Gt" else number < bound

@@ -19,6 +19,7 @@ from torchyard.api.pytorchjob.defaults import with_defaults
 from torchyard.api.queue import job_messages, names
 from torchyard.api.queue.job_validation import syncs_completions
 
+_COUNT_DIGITS = 10  # of an int32
 _CONTROLLER_LABELS = (CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME)
 
 
@@ -165,7 +166,10 @@ class BatchJobIntegration:
         pod_set: Object = {"name": names.MAIN, "count": self.count(job), "template": template}
         min_count = annotations.get(names.MIN_PARALLELISM)
         if min_count is not None:
-            if not min_count.isdigit() or not 0 < int(min_count) < pod_set["count"]:
+            if (
+                not (min_count.isascii() and min_count.isdigit() and len(min_count) <= _COUNT_DIGITS)
+                or not 0 < int(min_count) < pod_set["count"]
+            ):
                 raise YardError(
                     job_messages.invalid_min_parallelism(min_count),
                     hint=job_messages.min_parallelism_hint(pod_set["count"]),

@@ -148,12 +148,11 @@ class _ConfigurationReader:
             self.errs.append(field_errors.not_supported(f"{requeuing_path}.timestamp", timestamp, ["Eviction"]))
         enabled = self._flag(wait, path, "enable", not is_v1beta1)
         timeout = self._duration(wait, path, "timeout", _V1BETA1_TIMEOUT if is_v1beta1 else QueueSettings.timeout)
-        recovery = timeout if is_v1beta1 else QueueSettings.recovery_timeout
         limit = "backoffLimitCount"
         return QueueSettings(
             pods_ready=enabled,
             timeout=timeout,
-            recovery_timeout=self._duration(wait, path, "recoveryTimeout", recovery),
+            recovery_timeout=self._duration(wait, path, "recoveryTimeout", timeout),
             backoff_base=self._count(requeuing, requeuing_path, "backoffBaseSeconds", int(QueueSettings.backoff_base)),
             backoff_max=self._count(requeuing, requeuing_path, "backoffMaxSeconds", int(QueueSettings.backoff_max)),
             backoff_limit=self._count(requeuing, requeuing_path, limit, -1) if limit in requeuing else None,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import blake2b
 
 from torchyard.api.conditions import find, is_true, with_condition
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.api.times import to_rfc3339
+from torchyard.api.times import shift, to_rfc3339
 from torchyard.core.events import Event
 from torchyard.core.queue.flavor_assigner import Assignment
 from torchyard.core.queue.resources import format_quantity
@@ -69,11 +69,17 @@ def reserve_quota(obj: Object, spec: ClusterQueueSpec, assignment: Assignment, n
     pod_set_assignments = [
         {
             "name": pod_set.name,
-            "flavors": pod_set.flavors,
-            "resourceUsage": {
-                resource: format_quantity(resource, pod_set.usage[resource]) for resource in pod_set.flavors
-            },
             "count": pod_set.count,
+            **(
+                {
+                    "flavors": pod_set.flavors,
+                    "resourceUsage": {
+                        resource: format_quantity(resource, pod_set.usage[resource]) for resource in pod_set.flavors
+                    },
+                }
+                if pod_set.flavors
+                else {}
+            ),
         }
         for pod_set in assignment.pod_sets
     ]
@@ -102,15 +108,19 @@ def set_pending(obj: Object, reason: str, message: str, now: float) -> Object:
     return builder.status
 
 
-def evict(obj: Object, reason: str, message: str, now: float, *, preempted: str = "") -> Object:
-    """The workload must stop. It holds its quota until it has stopped. `preempted`: the reason of its preemption."""
+def evict(obj: Object, reason: str, message: str, now: float, *, preempted: str = "", cause: str = "") -> Object:
+    """The workload must stop. It holds its quota until it has stopped.
+
+    `preempted`: the reason of its preemption. `cause`: what is counted as underlying cause, if the reason has none.
+    """
     builder = WorkloadStatusBuilder(obj, now)
     builder.set_condition(messages.EVICTED, True, reason, message)
     if preempted:
         builder.set_condition(messages.PREEMPTED, True, preempted, message)
     counts = {(entry["reason"], entry["underlyingCause"]): entry["count"] for entry in _evictions(obj)}
-    base, _, cause = reason.partition("DueTo")
-    counts[base, cause] = counts.get((base, cause), 0) + 1
+    base, _, reason_cause = reason.partition("DueTo")
+    counted = base, reason_cause or cause
+    counts[counted] = counts.get(counted, 0) + 1
     builder.status["schedulingStats"] = {
         "evictions": [
             {"reason": reason, "underlyingCause": cause, "count": count} for (reason, cause), count in counts.items()
@@ -210,8 +220,8 @@ class WorkloadOutcome:
     events: list[Event] = field(default_factory=list)
     evaluate_after: float | None = None  # seconds
 
-    def evict(self, obj: Object, reason: str, message: str, now: float) -> None:
-        self.status = evict(obj, reason, message, now)
+    def evict(self, obj: Object, reason: str, message: str, now: float, *, cause: str = "") -> None:
+        self.status = evict(obj, reason, message, now, cause=cause)
         self.events.append(Event("Normal", messages.evicted_event(reason), message))
 
     def deactivate_because(self, obj: Object, reason: str, message: str, now: float) -> None:
@@ -249,16 +259,13 @@ def evaluate(
             _evict_deactivated(outcome, obj, target, now)
         elif has_quota and not has_owner:
             outcome.status = release_quota(obj, now, requeue=False)
-    elif target is not None and target["status"] == "True":
-        if has_quota or not is_evicted:
-            outcome.deactivate = True
-        else:
-            _reactivate(outcome, obj, now)
+    elif target is not None and target["status"] == "True" and (has_quota or not is_evicted):
+        outcome.deactivate = True
     elif not has_quota:
-        _requeue_after_backoff(outcome, obj, now)
+        _requeue(outcome, obj, now, is_reactivated=target is not None)
     elif is_evicted:
         if not has_owner:
-            outcome.status = release_quota(obj, now)
+            outcome.status = release_quota(obj, now, requeue=False)
     else:
         _evaluate_reserving(outcome, obj, now, settings, stops())
     return outcome
@@ -289,6 +296,10 @@ def _evict_deactivated(outcome: WorkloadOutcome, obj: Object, target: Object | N
     else:
         reason = messages.deactivated_due_to(target["reason"])
         outcome.evict(obj, reason, messages.deactivated_because(target["message"]), now)
+    if outcome.status is not None:  # when it is set active again, it starts over
+        conditions = outcome.status["conditions"]
+        outcome.status["conditions"] = [entry for entry in conditions if entry["type"] != messages.DEACTIVATION_TARGET]
+        outcome.status["requeueState"] = None
 
 
 def _evaluate_reserving(
@@ -310,12 +321,24 @@ def _evaluate_reserving(
     elif names.CHECK_RETRY in states:
         message = messages.evicted_due_to(_checks_in_state(names.CHECK_RETRY, checks))
         outcome.evict(obj, messages.REASON_ADMISSION_CHECK, message, now)
+        retry_at = _retry_at(checks)
+        if retry_at > now:
+            _requeue_at(outcome, retry_at, (obj["status"].get("requeueState") or {}).get("count") or 0)
     elif is_admitted and admitted is not None:
         _check_time_limits(outcome, obj, now, settings, to_timestamp(admitted["lastTransitionTime"]))
     elif states <= {names.CHECK_READY}:
         builder = WorkloadStatusBuilder(obj, now)
         builder.set_condition(messages.ADMITTED, True, messages.ADMITTED, messages.WORKLOAD_IS_ADMITTED)
         outcome.status = builder.status
+
+
+def _retry_at(checks: Iterable[Object]) -> float:
+    """When all checks that ask for a retry allow it."""
+    return max(
+        to_timestamp(check.get("lastTransitionTime")) + (check.get("requeueAfterSeconds") or 0)
+        for check in checks
+        if check["state"] == names.CHECK_RETRY
+    )
 
 
 def _checks_in_state(state: str, checks: Iterable[Object]) -> str:
@@ -338,9 +361,9 @@ def _check_time_limits(
     if limit is not None:
         left = admitted_at + limit - (obj["status"].get("accumulatedPastExecutionTimeSeconds") or 0) - now
         if left <= 0:
-            reason, message = messages.REASON_MAXIMUM_EXECUTION_TIME_EXCEEDED, messages.execution_time_exceeded(limit)
-            outcome.deactivate_because(obj, reason, message, now)
-            outcome.events.append(Event("Warning", reason, message))
+            reason = messages.REASON_MAXIMUM_EXECUTION_TIME_EXCEEDED
+            outcome.deactivate_because(obj, reason, messages.EXCEEDS_EXECUTION_TIME, now)
+            outcome.events.append(Event("Warning", reason, messages.execution_time_exceeded(limit)))
             return
         outcome.evaluate_after = left
     if settings.pods_ready:
@@ -351,11 +374,13 @@ def _check_pods_ready(
     outcome: WorkloadOutcome, obj: Object, now: float, settings: QueueSettings, admitted_at: float
 ) -> None:
     ready = find(obj["status"].get("conditions") or (), messages.PODS_READY)
-    if ready is None or ready["status"] == "True":
-        return  # no controller reports about the pods, or all of them are ready
-    if ready["reason"] == messages.REASON_WAIT_FOR_RECOVERY:
+    if ready is not None and ready["status"] == "True":
+        return
+    if ready is not None and ready["reason"] == messages.REASON_WAIT_FOR_RECOVERY:
+        cause = messages.REASON_WAIT_FOR_RECOVERY
         deadline = max(admitted_at, to_timestamp(ready["lastTransitionTime"])) + settings.recovery_timeout
-    else:
+    else:  # as in Kueue, also if no controller reports about its pods
+        cause = messages.REASON_WAIT_FOR_START
         deadline = admitted_at + settings.timeout
     left = deadline - now
     if left > 0:
@@ -363,42 +388,53 @@ def _check_pods_ready(
         return
     count = ((obj["status"].get("requeueState") or {}).get("count") or 0) + 1
     if settings.backoff_limit is not None and count > settings.backoff_limit:
-        reason, message = messages.REASON_REQUEUING_LIMIT_EXCEEDED, messages.requeue_limit(settings.backoff_limit)
-        outcome.deactivate_because(obj, reason, message, now)
+        reason = messages.REASON_REQUEUING_LIMIT_EXCEEDED
+        outcome.deactivate_because(obj, reason, messages.EXCEEDS_REQUEUING_LIMIT, now)
         return
     metadata = obj["metadata"]
     message = messages.pods_ready_timeout(metadata["namespace"], metadata["name"])
-    outcome.evict(obj, messages.REASON_PODS_READY_TIMEOUT, message, now)
-    requeue_at = datetime.fromtimestamp(now, UTC) + timedelta(seconds=_backoff(metadata["uid"], count, settings))
+    outcome.evict(obj, messages.REASON_PODS_READY_TIMEOUT, message, now, cause=cause)
+    _requeue_at(outcome, now + _backoff(metadata["uid"], count, settings), count)
+
+
+def _requeue_at(outcome: WorkloadOutcome, timestamp: float, count: int) -> None:
+    """Do not try an evicted workload again before that. `count`: how often its pods were not ready in time."""
     if outcome.status is not None:
-        outcome.status["requeueState"] = {"count": count, "requeueAt": to_rfc3339(requeue_at)}
+        requeue_at = to_rfc3339(shift(datetime.fromtimestamp(0, UTC), timestamp))
+        outcome.status["requeueState"] = {"count": count, "requeueAt": requeue_at}
 
 
 def _backoff(uid: str, count: int, settings: QueueSettings) -> float:
     """Doubles each time, with a jitter that differs by workload so that not all are requeued at once."""
     fraction = int.from_bytes(blake2b(f"{uid}/{count}".encode(), digest_size=4).digest()) / 2**32
-    backoff = settings.backoff_base * 2.0 ** (count - 1) * (1 + settings.backoff_jitter * fraction)
+    backoff = settings.backoff_base * 2.0 ** min(count - 1, 62) * (1 + settings.backoff_jitter * fraction)
     return min(backoff, settings.backoff_max)
 
 
-def _reactivate(outcome: WorkloadOutcome, obj: Object, now: float) -> None:
-    """A user set a deactivated workload active again: it starts over."""
+def _requeue(outcome: WorkloadOutcome, obj: Object, now: float, *, is_reactivated: bool) -> None:
+    """A workload without quota may be tried again: its back-off is over, or a user set it active again.
+
+    As in Kueue, the condition says so only if the controller of its job has set it before.
+    """
+    status = obj.get("status") or {}
+    requeued, state = find(status.get("conditions") or (), messages.REQUEUED), status.get("requeueState") or {}
+    is_waiting = requeued is not None and requeued["status"] == "False"
+    if requeued is not None and is_waiting and requeued["reason"].startswith(messages.REASON_DEACTIVATED):
+        is_reactivated = True
     builder = WorkloadStatusBuilder(obj, now)
-    builder.remove_condition(messages.DEACTIVATION_TARGET)
-    builder.status["requeueState"] = None
-    builder.set_condition(messages.REQUEUED, True, messages.REASON_REACTIVATED, messages.WORKLOAD_WAS_REACTIVATED)
-    outcome.status = builder.status
-
-
-def _requeue_after_backoff(outcome: WorkloadOutcome, obj: Object, now: float) -> None:
-    state = obj.get("status", {}).get("requeueState") or {}
+    if is_reactivated:
+        builder.remove_condition(messages.DEACTIVATION_TARGET)
+        builder.status["requeueState"] = None
+        builder.set_condition(messages.REQUEUED, True, messages.REASON_REACTIVATED, messages.WORKLOAD_WAS_REACTIVATED)
+        outcome.status = builder.status
+        return
     if not state.get("requeueAt"):
         return
     left = to_timestamp(state["requeueAt"]) - now
     if left > 0:
         outcome.evaluate_after = left
         return
-    builder = WorkloadStatusBuilder(obj, now)
     builder.status["requeueState"] = {"count": state.get("count", 0), "requeueAt": None}
-    builder.set_condition(messages.REQUEUED, True, messages.REASON_BACKOFF_FINISHED, messages.BACKOFF_WAS_FINISHED)
+    if is_waiting:
+        builder.set_condition(messages.REQUEUED, True, messages.REASON_BACKOFF_FINISHED, messages.BACKOFF_WAS_FINISHED)
     outcome.status = builder.status

@@ -107,6 +107,25 @@ class PodDefaults:
 NO_DEFAULTS = PodDefaults()
 
 
+class NamespaceDefaults:
+    """The defaults of each namespace."""
+
+    def __init__(self, limit_ranges: Iterable[Object], runtime_classes: Iterable[Object]) -> None:
+        self._limit_ranges: dict[str, list[Object]] = {}
+        for obj in limit_ranges:
+            self._limit_ranges.setdefault(obj["metadata"]["namespace"], []).append(obj)
+        self._runtime_classes = list(runtime_classes)
+        self._without_limit_ranges = PodDefaults.of((), self._runtime_classes)
+        self._defaults: dict[str, PodDefaults] = {}
+
+    def of(self, namespace: str) -> PodDefaults:
+        if namespace not in self._limit_ranges:
+            return self._without_limit_ranges
+        if namespace not in self._defaults:
+            self._defaults[namespace] = PodDefaults.of(self._limit_ranges[namespace], self._runtime_classes)
+        return self._defaults[namespace]
+
+
 def _with_defaults(holder: Object, item: LimitRangeItem | None) -> Object:
     """A container, or a pod with resources of its own, with default limits and requests; limits become requests."""
     resources = holder.get("resources") or {}

@@ -6,12 +6,14 @@ import hashlib
 from collections import Counter
 from typing import NamedTuple
 
-from torchyard.api.conditions import is_true
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended, is_ready, phase
 from torchyard.api.queue import job_messages, names
 from torchyard.core.queue.integrations import PodSetInfo, apply_pod_set_info
 from torchyard.core.queue.requirements import intern_pod_sets
+
+_SIZE_DIGITS = 10  # of an int32; users write the annotation
 
 
 def workload_name_of(pod: Object) -> str:
@@ -27,7 +29,7 @@ def group_size(pods: list[Object]) -> int:
         return 1
     sizes = {_annotations(pod).get(names.POD_GROUP_SIZE) for pod in pods}
     size = sizes.pop() if len(sizes) == 1 else None
-    if size is None or not size.isdigit():
+    if size is None or not (size.isascii() and size.isdigit() and len(size) <= _SIZE_DIGITS):
         raise YardError(job_messages.POD_GROUP_SIZE_ERROR, hint=job_messages.POD_GROUP_SIZE_HINT)
     return int(size)
 
@@ -92,12 +94,12 @@ def gated_pods(pods: list[Object], workload: Object) -> GatedPods:
     ending: Counter[str] = Counter()
     for pod in pods:
         if not is_gated(pod) and not _has_failed(pod):
-            is_ending = pod["metadata"].get("deletionTimestamp") and not is_terminated(pod)
+            is_ending = pod["metadata"].get("deletionTimestamp") and not has_ended(pod)
             (ending if is_ending else used)[_pod_set_of(pod)] += 1
     counts = {pod_set["name"]: pod_set["count"] for pod_set in pod_sets}
     result = GatedPods([], [])
     for pod in sorted(pods, key=_age):
-        if not is_gated(pod) or is_terminated(pod) or pod["metadata"].get("deletionTimestamp"):
+        if not is_gated(pod) or has_ended(pod) or pod["metadata"].get("deletionTimestamp"):
             continue
         name = names_by_role.get(role_of(pod), "")
         used[name] += 1
@@ -115,26 +117,26 @@ def _pod_set_of(pod: Object) -> str:
 
 def is_finished(pods: list[Object], size: int) -> bool:
     """Whether nothing of the group runs or will run: a failed pod may be replaced, unless one of them excludes that."""
-    if sum(_phase(pod) == "Succeeded" for pod in pods) >= size:
+    if sum(phase(pod) == "Succeeded" for pod in pods) >= size:
         return True
-    if not pods or not all(map(is_terminated, pods)):
+    if not pods or not all(map(has_ended, pods)):
         return False
     return not is_group(pods[0]) or any(_annotations(pod).get(names.RETRIABLE_IN_GROUP) == "false" for pod in pods)
 
 
 def are_ready(pods: list[Object], size: int) -> bool:
-    return sum(map(_is_ready, pods)) >= size
+    return sum(map(_counts_as_ready, pods)) >= size
 
 
-def _is_ready(pod: Object) -> bool:
-    return _phase(pod) == "Succeeded" or is_true((pod.get("status") or {}).get("conditions") or (), "Ready")
+def _counts_as_ready(pod: Object) -> bool:
+    return phase(pod) == "Succeeded" or is_ready(pod)
 
 
 def reclaimable_pods(pods: list[Object]) -> dict[str, int]:
     """How many pods of each pod set of a group have succeeded, so that their quota is free."""
     counts: dict[str, int] = {}
     for pod in pods:
-        if is_group(pod) and _phase(pod) == "Succeeded":
+        if is_group(pod) and phase(pod) == "Succeeded":
             counts[_pod_set_of(pod)] = counts.get(_pod_set_of(pod), 0) + 1
     return counts
 
@@ -159,16 +161,8 @@ def is_gated(pod: Object) -> bool:
     return any(gate["name"] == names.ADMISSION_GATE for gate in pod["spec"].get("schedulingGates") or ())
 
 
-def is_terminated(pod: Object) -> bool:
-    return _phase(pod) in ("Succeeded", "Failed")
-
-
 def _has_failed(pod: Object) -> bool:
-    return _phase(pod) == "Failed"
-
-
-def _phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase", ""))
+    return phase(pod) == "Failed"
 
 
 def _age(pod: Object) -> tuple[str, str]:

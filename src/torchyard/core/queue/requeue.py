@@ -159,16 +159,18 @@ def requeue_inadmissible(
     `reclaim`: also those that may reclaim quota, however little is available. `shares`: with fair sharing, those of
     the other ClusterQueues under the root. Returns the ClusterQueues of these heaps, and whether no heap was left out.
     """
-    candidates: list[_Candidate] = []
+    by_queue: list[list[_Candidate]] = []
     at_nodes: dict[tuple[QuotaNode, FlavorResource], int] = {}
     for cq in cluster_queues:
         heaps = [heap for heap in cq.heaps.values() if heap.is_inadmissible and heap.retry_thresholds]
         available_of = {heap: _available_keys(cq.node, heap, at_nodes) for heap in heaps}
         may_reclaim = reclaim and (shares is None or _may_try(cq, available_of, shares))
+        candidates: list[_Candidate] = []
         for heap, available in available_of.items():
             if available or (may_reclaim and _may_reclaim(cq, heap)):
                 _add_candidate(candidates, cq, heap, available)
-    candidates.sort(key=lambda candidate: candidate[:2])
+        by_queue.append(candidates)
+    candidates = _in_order(by_queue)
     free = {key: root.available(key) for candidate in candidates for key in candidate.available}
     requeued: dict[ClusterQueue, None] = {}
     for candidate in candidates:
@@ -178,6 +180,16 @@ def requeue_inadmissible(
         candidate.heap.is_inadmissible = False
         requeued[candidate.cq] = None
     return list(requeued), len(candidates) <= len(requeued)
+
+
+def _in_order(by_queue: Iterable[list[_Candidate]]) -> list[_Candidate]:
+    """As cycles try them: each takes the next one of every ClusterQueue, those that borrow less first."""
+    ranked = (
+        (position, candidate)
+        for candidates in by_queue
+        for position, candidate in enumerate(sorted(candidates, key=lambda candidate: candidate.order))
+    )
+    return [candidate for _, candidate in sorted(ranked, key=lambda entry: (entry[0], *entry[1][:2]))]
 
 
 def _available_keys(
@@ -200,7 +212,10 @@ def _add_candidate(
 ) -> None:
     head = heap.head
     if head is not None:
-        borrowing = max((cq.node.borrowing_height(key, heap.retry_thresholds[key]) for key in available), default=0)
+        request = heap.assigner.fixed_request
+        if request is None:
+            request = {key: heap.retry_thresholds[key] for key in available}
+        borrowing = cq.node.max_borrowing_height(request) if available else 0
         candidates.append(_Candidate(borrowing, head.order, cq, heap, available))
 
 

@@ -36,8 +36,4 @@ def add_quantities(total: FlavorResourceQuantities, more: Mapping[FlavorResource
 def pod_requests(spec: Object) -> dict[str, int]:
     """What one pod requests. As in Kueue, only cpu is counted in thousandths; the rest is rounded up to whole units."""
     totals = sorted(pod_total(spec, "requests").items())
-    return {
-        resource: amount.milli if resource == _CPU else amount.value * _MILLI
-        for resource, amount in totals
-        if amount.nano
-    }
+    return {resource: amount.milli if resource == _CPU else amount.value * _MILLI for resource, amount in totals}

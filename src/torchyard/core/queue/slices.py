@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from torchyard.api.conditions import has_true_condition
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.pod_groups import is_terminated, without_gate
-from torchyard.core.queue.resources import format_quantity, to_milli
+from torchyard.core.queue.pod_groups import without_gate
 
 
 def is_elastic(obj: Object) -> bool:
@@ -76,24 +76,22 @@ def plan_slices(workloads: list[Object], count: int) -> SlicePlan:
 
 
 def resize(workload: Object, count: int) -> Object | None:
-    """An admitted workload with fewer pods, in its spec and in its admission; None if it has that size already."""
-    [pod_set], [assignment] = workload["spec"]["podSets"], workload["status"]["admission"]["podSetAssignments"]
-    before = assignment.get("count", pod_set["count"])
-    if count == pod_set["count"] == before:
+    """An admitted workload with fewer pods; None if it has that size already.
+
+    As in Kueue its admission stays, and the smaller of both counts holds quota.
+    """
+    [pod_set] = workload["spec"]["podSets"]
+    if count == pod_set["count"]:
         return None
-    usage = {
-        resource: format_quantity(resource, to_milli(text) * count // before)
-        for resource, text in assignment["resourceUsage"].items()
-    }
-    admission = {
-        **workload["status"]["admission"],
-        "podSetAssignments": [{**assignment, "count": count, "resourceUsage": usage}],
-    }
-    return {
-        **workload,
-        "spec": {**workload["spec"], "podSets": [{**pod_set, "count": count}]},
-        "status": {**workload["status"], "admission": admission},
-    }
+    return {**workload, "spec": {**workload["spec"], "podSets": [{**pod_set, "count": count}]}}
+
+
+def admitted_count(workload: Object) -> int:
+    """How many pods of an admitted workload may run."""
+    [pod_set], [assignment] = workload["spec"]["podSets"], workload["status"]["admission"]["podSetAssignments"]
+    count: int = pod_set["count"]
+    admitted: int = assignment.get("count", count)
+    return min(count, admitted)
 
 
 def is_gated(pod: Object) -> bool:
@@ -102,7 +100,7 @@ def is_gated(pod: Object) -> bool:
 
 def pods_to_ungate(pods: list[Object], admitted: int) -> list[Object]:
     """The gated pods that may start, so that as many run as are admitted."""
-    alive = [pod for pod in pods if not is_terminated(pod)]
+    alive = [pod for pod in pods if not has_ended(pod)]
     gated = sorted((pod for pod in alive if is_gated(pod)), key=_age)
     return gated[: max(0, admitted - (len(alive) - len(gated)))]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapreplace
 
 from torchyard.api.conditions import find
 from torchyard.api.objects import Object
 from torchyard.api.queue import advice_messages, messages
+from torchyard.core.queue.pod_defaults import NO_DEFAULTS, NamespaceDefaults
 from torchyard.core.queue.workload_info import Key, WorkloadInfo, to_timestamp
 
 PENDING, HELD, RESERVED, ADMITTED, EVICTED, FINISHED = "Pending", "Held", "Reserved", "Admitted", "Evicted", "Finished"
@@ -32,9 +33,20 @@ class StartEstimate:
     deviation: float  # one standard deviation
 
 
-def workload_positions(workloads: Iterable[Object], cluster_queue_of: dict[Key, str]) -> list[WorkloadPosition]:
-    """All workloads, in the order in which their ClusterQueue schedules them. `cluster_queue_of`: by LocalQueue."""
-    return positions_of_infos((WorkloadInfo(obj) for obj in workloads), cluster_queue_of)
+def workload_positions(
+    workloads: Iterable[Object], cluster_queue_of: dict[Key, str], defaults: NamespaceDefaults | None = None
+) -> list[WorkloadPosition]:
+    """All workloads, in the order in which their ClusterQueue schedules them.
+
+    `cluster_queue_of`: by LocalQueue. `defaults`: what is added to pods when they are created.
+    """
+    return positions_of_infos(parse_workloads(workloads, defaults), cluster_queue_of)
+
+
+def parse_workloads(workloads: Iterable[Object], defaults: NamespaceDefaults | None = None) -> Iterator[WorkloadInfo]:
+    for obj in workloads:
+        namespace = obj["metadata"].get("namespace", "")
+        yield WorkloadInfo(obj, defaults=NO_DEFAULTS if defaults is None else defaults.of(namespace))
 
 
 def positions_of_infos(infos: Iterable[WorkloadInfo], cluster_queue_of: dict[Key, str]) -> list[WorkloadPosition]:

@@ -25,6 +25,10 @@ def to_timestamp(text: str | None) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
+# Evictions after which a workload is behind those that were queued meanwhile.
+_QUEUED_AGAIN = frozenset({messages.REASON_PODS_READY_TIMEOUT, messages.REASON_ADMISSION_CHECK})
+
+
 class WorkloadInfo:
     """Parsed from a Workload once for each of its versions."""
 
@@ -85,7 +89,7 @@ class WorkloadInfo:
         evicted = find(conditions, messages.EVICTED)
         self.is_evicted = self.is_deleting or (evicted is not None and evicted["status"] == "True")
         self.queued_at = self.created
-        if evicted is not None and evicted["reason"] == messages.REASON_PODS_READY_TIMEOUT:
+        if evicted is not None and evicted["reason"] in _QUEUED_AGAIN:
             self.queued_at = to_timestamp(evicted["lastTransitionTime"])
         reserved = find(conditions, messages.QUOTA_RESERVED)
         admission = status.get("admission")
@@ -211,7 +215,7 @@ def reclaimable_pods(status: Object) -> dict[str, int]:
 
 
 def admission_usage(obj: Object) -> FlavorResourceQuantities:
-    """The quota an admission uses, without that of pods that became reclaimable after it."""
+    """The quota an admission uses, without that of pods that became reclaimable or were removed after it."""
     status = obj["status"]
     reclaimable = reclaimable_pods(status)
     counts = {
@@ -222,7 +226,7 @@ def admission_usage(obj: Object) -> FlavorResourceQuantities:
     for assignment in status["admission"].get("podSetAssignments") or ():
         name = assignment.get("name") or names.MAIN
         count = assignment.get("count", counts.get(name, 0))
-        needed = max(0, counts.get(name, count) - reclaimable[name]) if name in reclaimable else count
+        needed = min(count, max(0, counts.get(name, count) - reclaimable.get(name, 0)))
         for resource, flavor in (assignment.get("flavors") or {}).items():
             amount = to_milli((assignment.get("resourceUsage") or {}).get(resource, 0))
             if needed < count:
