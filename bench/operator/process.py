@@ -25,7 +25,7 @@ class Operator:
         self._metrics, self._health = free_port(), free_port()
         command = [sys.executable, "-m", "torchyard.cli", "operator", "--kubeconfig", str(kubeconfig), "--no-webhook"]
         command += ["--host", "127.0.0.1", "--metrics-port", str(self._metrics), "--health-port", str(self._health)]
-        command += ["--status-port", "0"]
+        command += ["--status-port", "0", "--samples-port", "0"]  # two copies run beside each other
         self._process = Process(command, log, env={"PYTHONPATH": os.pathsep.join(sys.path)})
         self._looked_at = psutil.Process(self._process.pid)
 
@@ -66,6 +66,8 @@ class Operator:
                 before, since = calls, time.monotonic()
 
     def _answers(self) -> bool:
+        if not self._process.running:
+            raise RuntimeError(f"the operator ended with {self._process.returncode}:\n{self._process.log_tail()}")
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._health}/readyz", timeout=5) as answer:
                 return bool(answer.status == 200)

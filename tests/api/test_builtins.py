@@ -6,6 +6,14 @@ from torchyard.api.builtins import builtin_resources
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.resources import Resource
 
+# upstream's strategies whose AllowUnconditionalUpdate is false
+CONDITIONAL = {
+    *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+    *("apiservices", "leases", "runtimeclasses", "poddisruptionbudgets"),
+    *("csidrivers", "csinodes", "csistoragecapacities", "volumeattachments"),
+}
+
 
 def find(group: str, version: str, plural: str) -> Resource:
     matching = [
@@ -50,3 +58,8 @@ def test_autoscalers_of_both_versions_are_stored_as_v2() -> None:
 
 def test_metrics_resources_are_read_only() -> None:
     assert find("metrics.k8s.io", "v1beta1", "pods").verbs == ("get", "list")
+
+
+def test_the_kinds_whose_updates_need_a_resource_version_are_those_of_upstream() -> None:
+    conditional = {resource.plural for resource in builtin_resources() if not resource.strategy.unconditional_update}
+    assert conditional == CONDITIONAL

@@ -108,13 +108,14 @@ def test_an_autoscaler_survives_a_round_trip_through_v1() -> None:
     new = scaler(metrics=[*OTHERS, CPU], behavior=STRATEGY)
     new["status"] = {
         "currentReplicas": 2,
+        "desiredReplicas": 3,
         "conditions": [{"type": "AbleToScale", "status": "True"}],
         "currentMetrics": [metric("Resource", name="cpu", current={"averageUtilization": 40, "averageValue": "4m"})],
     }
     before = copy.deepcopy(new)
     old = to_v1(new)
     assert new == before
-    assert old["status"] == {"currentReplicas": 2, "currentCPUUtilizationPercentage": 40}
+    assert old["status"] == {"currentReplicas": 2, "desiredReplicas": 3, "currentCPUUtilizationPercentage": 40}
     assert from_v1(old) == new
 
 

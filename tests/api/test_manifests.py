@@ -90,3 +90,45 @@ items:
 {apiVersion: batch/v1, kind: Job, metadata: {generateName: b-}}
 """
     assert [obj["kind"] for obj in read(text, "x")] == ["Pod", "Job"]
+
+
+def test_the_items_of_a_typed_list_have_its_kind() -> None:
+    objects = read("apiVersion: batch/v1\nkind: JobList\nitems: [{metadata: {name: a}}]\n", "a.yaml")
+    assert objects == [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}}]
+
+
+def test_json_objects_that_follow_each_other_are_read() -> None:
+    one = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "%s"}}'
+    assert [obj["metadata"]["name"] for obj in read(f"{one % 'a'}\n{one % 'b'}\n", "-")] == ["a", "b"]
+
+
+def test_a_key_that_is_set_twice_is_refused() -> None:
+    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  nodeName: a\n  nodeName: b\n"
+    with pytest.raises(ManifestError, match="line 6 is not valid YAML: the key nodeName is set twice"):
+        read(text, "pod.yaml")
+    merged = "apiVersion: v1\nkind: Pod\nmetadata: &m {name: a}\nspec: {<<: *m, name: b}\n"
+    assert read(merged, "pod.yaml")[0]["spec"] == {"name": "b"}
+
+
+def test_a_merged_key_may_be_set_again() -> None:
+    text = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a}
+labels: &labels {tier: one}
+templates:
+  deep:
+    base: &base
+      <<: *labels
+      tier: two
+other:
+  <<: *base
+"""
+    [obj] = read(text, "a file")
+    assert obj["templates"]["deep"]["base"] == obj["other"] == {"tier": "two"}
+
+
+def test_a_kustomization_is_named() -> None:
+    with pytest.raises(ManifestError, match="is a kustomization") as raised:
+        read("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: []\n", "k.yaml")
+    assert raised.value.hint == "run `kubectl kustomize DIR | yard run -`"

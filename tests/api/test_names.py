@@ -164,6 +164,23 @@ OLD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
+    ("generated", "rule", "valid"),
+    [
+        ("a-", "path-segment", True),
+        ("Not_A_Name-", "path-segment", True),
+        (".", "path-segment", True),
+        ("a/b", "path-segment", False),
+        ("a-", "subdomain", True),
+        ("Not_A_Name-", "subdomain", False),
+    ],
+)
+def test_the_prefix_of_generated_names_is_validated_on_update(generated: str, rule: NameRule, valid: bool) -> None:
+    meta = {"name": "a", "resourceVersion": "5"}
+    errs = names.validate_metadata_update({**meta, "generateName": generated}, meta, name_rule=rule)
+    assert {error.field for error in errs} == (set() if valid else {"metadata.generateName"})
+
+
+@pytest.mark.parametrize(
     ("change", "old_change", "expected"),
     [
         ({}, {}, []),

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from torchyard.api.diff import format_diff, semantically_equal
+from torchyard.api.field_errors import FieldError
 from torchyard.api.kinds import STRATEGIES
 from torchyard.api.objects import Object
 from torchyard.api.pod.defaults import pull_policy
 from torchyard.api.pod.qos import quality_of_service
-from torchyard.api.pod.updates import apply_resize
+from torchyard.api.pod.updates import apply_resize, validate_resize
+from torchyard.api.pod.validation import check_metadata_and_spec
 from torchyard.api.schema import builtin
 
 
@@ -62,6 +64,30 @@ def test_the_qos_class_follows_from_cpu_and_memory(resources: list[Object], qual
 def test_resize_changes_only_resources() -> None:
     sent = {"spec": {"containers": [{"name": "c0", "image": "other", "resources": {"limits": WHOLE}}]}}
     assert apply_resize(pod({}), sent)["spec"]["containers"] == [{"name": "c0", "resources": {"limits": WHOLE}}]
+
+
+@pytest.mark.parametrize(
+    ("containers", "field", "detail"),
+    [
+        (["c0"], "spec.containers", "containers may not be added or removed on resize"),
+        (["c0", "c1", "c2"], "spec.containers", "containers may not be added or removed on resize"),
+        ([], "spec.containers", "containers may not be added or removed on resize"),
+        (["c0", "d"], "spec.containers[1].name", "containers may not be renamed or reordered on resize"),
+        (["c1", "c0"], "spec.containers[0].name", "containers may not be renamed or reordered on resize"),
+    ],
+)
+def test_a_resize_keeps_the_containers(containers: list[str], field: str, detail: str) -> None:
+    sent = {"spec": {"containers": [{"name": name, "resources": {}} for name in containers]}}
+    errs = validate_resize(apply_resize(pod({}, {}), sent), pod({}, {}))
+    assert (field, f"Forbidden: {detail}") in [(error.field, error.message) for error in errs]
+
+
+@pytest.mark.parametrize("claims", [[], [{"name": "gpu"}]])
+def test_resources_of_the_whole_pod_have_no_claims(claims: list[Object]) -> None:
+    spec = {**pod({})["spec"], "resources": {"limits": {"cpu": "1"}, "claims": claims}}
+    errs: list[FieldError] = []
+    check_metadata_and_spec({"metadata": {"name": "p", "namespace": "default"}, "spec": spec}, errs)
+    assert "spec.resources.claims" in {error.field for error in errs}
 
 
 def test_a_diff_has_the_path_and_both_values() -> None:

@@ -44,7 +44,17 @@ def test_times_are_written_in_utc() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "now", "2026-01-02", "2026-13-02T03:04:05Z", "2026-01-02T03:04:05", "2026-01-02 03:04:05Z"]
+    "text",
+    [
+        "",
+        "now",
+        "2026-01-02",
+        "2026-13-02T03:04:05Z",
+        "2026-01-02T03:04:05",
+        "2026-01-02 03:04:05Z",
+        "0001-01-01T00:00:00+14:00",  # in UTC these two are in no year
+        "9999-12-31T23:59:59-01:00",
+    ],
 )
 def test_an_invalid_time_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(times.TimeError, match="2006-01-02T15:04:05Z"):
@@ -75,3 +85,12 @@ def test_durations_are_parsed_and_formatted_as_in_go(text: str, seconds: float, 
 def test_an_invalid_duration_is_an_error(text: str) -> None:
     with pytest.raises(times.TimeError, match="invalid duration"):
         times.parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "moment"),
+    [(3, datetime(2026, 1, 1, 0, 0, 3, tzinfo=UTC)), (2**63 - 1, times.LATEST), (-(2**63), times.EARLIEST)],
+)
+def test_a_shifted_moment_stays_within_the_years_that_a_time_can_have(seconds: int, moment: datetime) -> None:
+    assert times.shift(datetime(2026, 1, 1, tzinfo=UTC), seconds) == moment
+    assert len(times.to_rfc3339(moment)) == 20

@@ -6,6 +6,7 @@ The types are tables of field names, as Kueue's API has them; `support.gotypes` 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.support.waiting import eventually
 from tests.support.yard import Yard
 
 from torchyard.api.objects import Object
+from torchyard.api.times import to_rfc3339
 
 pytestmark = pytest.mark.clients
 
@@ -183,7 +185,7 @@ def test_a_typed_client_admits_and_finishes_a_workload(plane: Server) -> None:
     head = {"kind": "Workload", "apiVersion": "kueue.x-k8s.io/v1beta1", "metadata": {"name": "by-hand"}}
     assert plane.admin.post(path, GO.marshal("Workload", {**head, **CASES["Workload"][1]})).status == 201
     assignment = {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}, "count": 1}
-    now = "2026-01-01T00:00:00Z"
+    now = to_rfc3339(datetime.now(UTC))  # a workload that was admitted long ago is evicted: its pods are not ready
 
     def condition(type: str) -> Object:
         return {"type": type, "status": "True", "reason": type, "message": "", "lastTransitionTime": now}

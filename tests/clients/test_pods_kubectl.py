@@ -167,7 +167,7 @@ def test_logs_follow_until_the_end(kube: Kubectl) -> None:
         "-c",
         script,
     )
-    for _ in range(100):
+    for _ in range(600):
         logs = kube.run("logs", "-f", name)
         if logs.returncode == 0 and logs.stdout:
             break

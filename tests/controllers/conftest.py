@@ -26,7 +26,7 @@ from torchyard.yard.settings import PlaneSettings
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 _numbers = itertools.count()
 
 

@@ -13,10 +13,10 @@ from tests.support.effort import FULL
 
 from torchyard.api.gvr import LEASES, NODES, PODS
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_ready
 from torchyard.api.times import to_rfc3339_micro
 from torchyard.controllers.node_lifecycle import NodeLifecycleController
 from torchyard.controllers.pod_eviction import PodGarbageCollector, TaintEvictionController
-from torchyard.core.service.slices import is_ready
 from torchyard.kube.informer_factory import InformerFactory
 
 AT_ONCE = [

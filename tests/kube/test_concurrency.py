@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from torchyard.kube.client import ApiResponse
 from torchyard.kube.concurrency import ConcurrencyLimiter
+from torchyard.kube.http import _retry_after
 
 
 async def test_concurrent_requests_never_exceed_the_window() -> None:
@@ -65,3 +69,34 @@ async def test_a_cancelled_waiter_does_not_use_up_a_slot() -> None:
 async def _use(limiter: ConcurrencyLimiter) -> None:
     async with limiter:
         pass
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("3", 3.0),
+        ("0.5", 0.5),
+        ("31", 30.0),
+        ("9" * 5000, 1.0),  # more than a float holds
+        ("1e999", 1.0),
+        ("nan", 1.0),
+        ("inf", 1.0),
+        ("-inf", 1.0),
+        ("-1", 1.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 1.0),
+        ("", 1.0),
+    ],
+)
+async def test_an_overloaded_server_is_left_alone_for_at_most_half_a_minute(text: str, seconds: float) -> None:
+    wait = _retry_after(ApiResponse(503, b"", {"retry-after": text}))
+    assert wait == seconds
+    limiter = ConcurrencyLimiter()
+    limiter.back_off(wait)  # the event loop takes it
+    assert limiter._pause is not None
+    limiter._pause.cancel()
+
+
+def test_only_overloaded_servers_are_waited_for() -> None:
+    assert _retry_after(ApiResponse(500, b"", {"retry-after": "1"})) is None
+    assert _retry_after(ApiResponse(429, b"", {})) is None

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from torchyard.api.gvr import CONFIG_MAPS
-from torchyard.kube.client import Client
+from torchyard.apiserver.access.certificate_dir import CertificateDir
+from torchyard.kube.client import Client, Unreachable
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import Connection, load
 from torchyard.yard.plane import Plane
@@ -51,3 +52,14 @@ async def test_concurrent_requests_share_one_session(connection: Connection) -> 
     assert transport._retired == []
     await client.close()
     await asyncio.sleep(0.05)  # aborted connections close in the next turns of the event loop
+
+
+async def test_a_server_with_the_certificate_of_another_authority_is_called_untrusted(
+    connection: Connection, tmp_path: Path
+) -> None:
+    other = CertificateDir(PlaneSettings(state=tmp_path / "state").credentials).front_proxy_authority
+    client = Client(HttpTransport(replace(connection, authority=other.read_bytes()), user_agent="test"), manager="test")
+    with pytest.raises(Unreachable, match=r"is not trusted: .*CERTIFICATE_VERIFY_FAILED") as raised:
+        await client.list(CONFIG_MAPS, "default")
+    assert "is certificate-authority of" in raised.value.hint
+    await client.close()

@@ -63,11 +63,15 @@ def server(tmp_path: Path) -> Iterator[DeafServer]:
     deaf.close()
 
 
-def open_sockets(server: DeafServer) -> int:
+def client_sockets(server: DeafServer) -> list[socket.socket]:
     """The client's sockets to the server that are still open in this process."""
     peer = server.listener.getsockname()
     sockets = [item for item in gc.get_objects() if type(item) is socket.socket and item.fileno() >= 0]
-    return sum(1 for item in sockets if _peer(item) == peer)
+    return [item for item in sockets if _peer(item) == peer]
+
+
+def open_sockets(server: DeafServer) -> int:
+    return len(client_sockets(server))
 
 
 def _peer(item: socket.socket) -> Any:
@@ -106,6 +110,21 @@ async def test_a_cancelled_stream_is_closed_although_the_server_never_answers(se
 
     await cancel_once_served(server, read())
     assert open_sockets(server) == 0
+    await transport.close()
+
+
+async def test_the_kernel_notices_that_the_server_of_a_stream_has_vanished(server: DeafServer) -> None:
+    """A stream has no time limit, and a network that is gone ends no connection."""
+    server.answer = STREAM_HEAD
+    transport = HttpTransport(server.connection, user_agent="test")
+    opened = await transport.open_stream("/api?watch=1")
+    read = transport.stream("/api?watch=1")
+    assert await anext(read) == b"one"
+    options = [item.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for item in client_sockets(server)]
+    idle = [item.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) for item in client_sockets(server)]
+    assert (options, idle) == ([1, 1], [30, 30])
+    await opened.chunks.aclose()
+    await read.aclose()
     await transport.close()
 
 

@@ -147,7 +147,7 @@ class ShimHarness:
         return await self.ended(pod, name, more.get("attempt", 0))
 
     async def ended(self, pod: ShimClient, name: str, attempt: int = 0) -> ContainerRecord:
-        for _ in range(2000):
+        for _ in range(6000):
             record = records.read_record(str(pod.pod), name, attempt)
             if record and record["state"] == records.EXITED:
                 return record
@@ -163,7 +163,7 @@ class ShimHarness:
         for pod_dir in self.pods:
             with contextlib.suppress(ShimNotRunning):
                 await ShimClient(pod_dir).shutdown()
-        for _ in range(500):
+        for _ in range(6000):
             if not any(_is_locked(pod_dir / "shim.lock") for pod_dir in self.pods):
                 break
             await asyncio.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import time
 from pathlib import Path
@@ -16,7 +17,9 @@ from torchyard.api.gvr import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from torchyard.api.objects import Object
 from torchyard.node.images.store import ImageStore
 from torchyard.node.pod import container_starter
+from torchyard.node.pod.probes import ProbeManager
 from torchyard.node.pod.sandbox import PodSandbox
+from torchyard.node.pod.worker import PodWorker, SyncResult
 from torchyard.node.shim import records
 from torchyard.yard.plane import Plane
 
@@ -56,6 +59,25 @@ async def test_a_running_pod_is_ready_and_has_an_address(node: RunningNode) -> N
         "ContainersReady": "True",
         "PodScheduled": "True",
     }
+
+
+async def test_readiness_follows_the_conditions_that_others_set(node: RunningNode) -> None:
+    def is_ready(pod: Object, wanted: str) -> bool:
+        conditions = pod["status"].get("conditions") or ()
+        return any((condition["type"], condition["status"]) == ("Ready", wanted) for condition in conditions)
+
+    async def gate(status: str) -> None:
+        patch = {"status": {"conditions": [{"type": "example.com/gate", "status": status}]}}
+        await node.client.patch(PODS, "p", patch, "default", kind="strategic", subresource="status")
+
+    await node.script("p", "sleep 60", readinessGates=[{"conditionType": "example.com/gate"}])
+    pod = await node.until("p", lambda pod: pod["status"]["phase"] == "Running" and is_ready(pod, "False"))
+    condition = next(condition for condition in pod["status"]["conditions"] if condition["type"] == "Ready")
+    assert condition["reason"] == "ReadinessGatesNotReady"
+    for status in ("True", "False", "True"):
+        await gate(status)
+        pod = await node.until("p", functools.partial(is_ready, wanted=status))
+    assert [condition for condition in pod["status"]["conditions"] if "reason" in condition] == []
 
 
 async def test_a_finished_pod_releases_its_address(node: RunningNode) -> None:
@@ -150,7 +172,9 @@ async def test_environment_has_values_from_every_kind_of_source(node: RunningNod
     script = 'echo "$BOTH|$KEY|${MISSING-unset}|$POD|$IP|$CPU|$COLOUR|$OMP_NUM_THREADS"'
     await node.script("p", script, container=container)
     pod = await node.phase("p", "Succeeded")
-    expected = f"v-red-$(PLAIN)-$(NONE)|secret|unset|p|{pod['status']['podIP']}|1500|red|2\n"
+    expected = (
+        f"v-red-$(PLAIN)-$(NONE)|secret|unset|p|{pod['status']['podIP']}|1500|red|{min(2, os.cpu_count() or 1)}\n"
+    )
     assert await node.log("p") == expected
 
 
@@ -238,13 +262,13 @@ async def test_deletion_waits_for_the_grace_period_and_removes_the_directory(nod
     pod = await node.phase("p", "Running")
     assert node.plane.agent
     pod_dir = node.plane.agent.context.settings.pods / pod["metadata"]["uid"]
-    for _ in range(500):
+    for _ in range(3000):
         if await node.log("p") == "ready\n":
             break
         await asyncio.sleep(0.02)
     await node.client.delete(PODS, "p", "default")
     await node.gone("p", seconds=10)
-    for _ in range(200):
+    for _ in range(3000):
         if not pod_dir.exists():
             break
         await asyncio.sleep(0.02)
@@ -259,12 +283,26 @@ async def test_a_container_that_ignores_sigterm_is_killed_after_the_grace_period
     await node.gone("p", seconds=10)
 
 
+@pytest.mark.parametrize("hook", [False, True])
+async def test_a_grace_period_that_a_second_deletion_shortens_ends_sooner(node: RunningNode, hook: bool) -> None:
+    script = "trap '' TERM; while true; do sleep 1; done"
+    lifecycle = {"preStop": {"exec": {"command": ["sleep", "600"]}}} if hook else {}
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script], "lifecycle": lifecycle}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 2**63 - 1}
+    await node.create("p", spec)
+    await node.phase("p", "Running")
+    await node.client.delete(PODS, "p", "default")
+    await node.until("p", lambda pod: "deletionTimestamp" in pod["metadata"])
+    await node.client.delete(PODS, "p", "default", grace=1)
+    await node.gone("p", seconds=30)
+
+
 async def test_a_forced_deletion_ends_the_processes(node: RunningNode) -> None:
     support.need_sandbox()
     await node.script("p", "exec sleep 98765", terminationGracePeriodSeconds=60)
     await node.phase("p", "Running")
     await node.client.delete(PODS, "p", "default", grace=0)
-    for _ in range(500):
+    for _ in range(3000):
         if not _running("98765"):
             return
         await asyncio.sleep(0.02)
@@ -349,7 +387,7 @@ async def test_a_volume_that_cannot_be_mounted_gets_an_event_and_is_retried(node
     volumes = [{"name": "v", "hostPath": {"path": str(directory), "type": "Directory"}}]
     container = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     await node.script("p", "ls /v", container=container, volumes=volumes)
-    for _ in range(200):
+    for _ in range(3000):
         if "FailedMount" in await node.events("p"):
             break
         await asyncio.sleep(0.02)
@@ -437,6 +475,30 @@ async def test_a_shim_that_dies_during_adoption_fails_its_pod(
         assert state(pod)["state"]["terminated"]["exitCode"] == 137
 
 
+async def test_a_pod_whose_worker_fails_and_cannot_be_ended_gets_another(
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, close, failures = PodWorker._sync, ProbeManager.close, ["sync", "close"]
+
+    async def fail_once(worker: PodWorker) -> SyncResult:
+        if "sync" in failures:
+            failures.remove("sync")
+            raise KeyError("unexpected")
+        return await sync(worker)
+
+    async def close_once(probes: ProbeManager) -> None:
+        if "close" in failures:
+            failures.remove("close")
+            raise KeyError("unexpected")
+        await close(probes)
+
+    monkeypatch.setattr(PodWorker, "_sync", fail_once)
+    monkeypatch.setattr(ProbeManager, "close", close_once)
+    await node.script("p", "exit 0")
+    await node.phase("p", "Succeeded")
+    assert not failures
+
+
 async def test_the_node_has_its_rung_as_a_label_and_renews_its_lease(node: RunningNode) -> None:
     node_object = await node.client.get(NODES, "here")
     assert node_object["metadata"]["labels"]["torchyard.dev/runtime"] == support.machine().rung
@@ -444,7 +506,7 @@ async def test_the_node_has_its_rung_as_a_label_and_renews_its_lease(node: Runni
     assert ready["Ready"] == "True"
     assert ready["PodsIsolated"] == ("True" if support.machine().network else "False")
     assert node_object["status"]["capacity"]["cpu"] == str(os.cpu_count())
-    for _ in range(200):
+    for _ in range(3000):
         lease = await node.client.find(LEASES, "here", "kube-node-lease")
         if lease:
             break

@@ -74,6 +74,22 @@ def test_cgroup_v2_files_get_memory_and_cpu_limits(delegated: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_limits_larger_than_any_machine_are_written_as_the_largest_that_the_kernel_takes(
+    tmp_path: Path, version: int
+) -> None:
+    limits = cgroups.CgroupSupport(version, (tmp_path,), "test")
+    files = ("memory.limit_in_bytes", "cpu.cfs_quota_us") if version == 1 else ("memory.max", "cpu.max")
+    group = group_of(limits, *files)
+    cgroups.create(limits, UID, "main", memory=2**63 - 1, cpu_milli=9_200_000_000_000_000_000)
+    memory, quota = (int((group / file).read_text().split()[0]) for file in files)
+    assert memory % (64 << 10) == 0  # the largest page
+    assert 2**62 < memory < 2**63
+    assert quota == 2**44 - 1  # the kernel's MAX_BW
+    cgroups.create(limits, UID, "main", memory=1 << 40, cpu_milli=10_000_000)
+    assert [int((group / file).read_text().split()[0]) for file in files] == [1 << 40, 1_000_000_000]
+
+
 @pytest.mark.parametrize("name", ["memory.events", "memory.oom_control"])
 def test_oom_kills_are_counted_in_both_cgroup_versions(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("low 0\noom_kill 3\n")

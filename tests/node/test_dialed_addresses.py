@@ -13,7 +13,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.field_errors import FieldError
 from torchyard.api.gvr import ENDPOINT_SLICES, SERVICES
 from torchyard.api.objects import Object
-from torchyard.apiserver.proxy.location import pod_target
+from torchyard.apiserver.proxy.location import pod_target, service_target
 from torchyard.apiserver.service_network.resolver import ready_endpoints
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
@@ -45,6 +45,24 @@ def test_a_pod_with_such_an_address_is_not_proxied_to(address: str) -> None:
 
     with pytest.raises(StatusError, match="address not allowed"):
         pod_target(Lister(), "default", "p:80")
+
+
+@pytest.mark.parametrize("port", ["9" * 5000, "65536", "²"])
+def test_a_port_that_is_none_is_not_proxied_to(port: str) -> None:
+    class Lister:
+        def get(self, _group: str, resource: str, *_names: str) -> Any:
+            if resource == "endpoints":
+                return {}
+            return {"spec": {"containers": []}, "status": {"podIP": "10.0.0.1"}}
+
+        def list(self, *_names: str) -> Any:
+            return []
+
+    with pytest.raises(StatusError, match="unknown port") as of_pod:
+        pod_target(Lister(), "default", f"p:{port}")
+    with pytest.raises(StatusError, match=r"no endpoints available|no service port") as of_service:
+        service_target(Lister(), "default", f"s:{port}")
+    assert of_pod.value.status == of_service.value.status == 503
 
 
 def test_endpoints_with_names_are_not_resolved() -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
+
+import pytest
 
 from torchyard.api.objects import Object
 from torchyard.node.images.model import Image, ImageConfig
+from torchyard.node.pod import create_container
 from torchyard.node.pod.container_config import ContainerOptions, build_config
 from torchyard.node.pod.engine_config import engine_config
 from torchyard.node.pod.pod_dir import PodDir
+from torchyard.node.resources.cgroups import MAX_MEMORY
 from torchyard.node.runtime.rootfs_steps import RootfsSource
 from torchyard.node.settings import NodeSettings
 
@@ -62,3 +67,15 @@ def test_namespaces_limits_and_names_become_options(tmp_path: Path) -> None:
     assert expected <= pairs(argv)
     assert "--privileged" in argv
     assert not {"--security-opt", "--read-only", "--user"} & set(argv)
+
+
+def test_a_memory_limit_larger_than_any_machine_fits_into_64_bits(tmp_path: Path) -> None:
+    argv = options_of(tmp_path, {}, {"resources": {"limits": {"memory": "1e30"}}})
+    assert ("--memory", str(MAX_MEMORY)) in pairs(argv)
+    assert MAX_MEMORY < 2**63
+
+
+@pytest.mark.parametrize(("limit", "threads"), [("100m", 1), ("1", 1), ("9.2e15", os.cpu_count() or 1)])
+def test_a_container_has_no_more_threads_than_the_machine_has_cpus(limit: str, threads: int) -> None:
+    container = {"resources": {"limits": {"cpu": limit}}}
+    assert create_container._threads(container) == {"OMP_NUM_THREADS": str(threads)}

@@ -109,7 +109,7 @@ async def test_a_full_disk_stops_no_pod_and_is_reported(node: RunningNode, fill:
     assert running and running["status"]["phase"] == "Running"
     assert lines[0] == "line 0"
     last = int(lines[-1].split()[1])
-    for _ in range(500):
+    for _ in range(3000):
         if int((await node.log(f"{name}-talks")).splitlines()[-1].split()[1]) > last:
             break
         await asyncio.sleep(0.02)

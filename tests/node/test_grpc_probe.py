@@ -123,7 +123,7 @@ async def test_a_pod_is_ready_once_its_grpc_service_serves(node: RunningNode) ->
         }
         await node.create(name, {"containers": [container]})
     await node.until("serving", lambda pod: (pod["status"].get("containerStatuses") or [{}])[0].get("ready"))
-    for _ in range(300):
+    for _ in range(1200):
         message = (await node.messages("other")).get("Unhealthy", "")
         if "service unhealthy" in message:
             break

@@ -42,7 +42,7 @@ async def test_hooks_reach_another_pod_over_http(node: RunningNode) -> None:
     await node.phase("hooked", "Running")
     await node.client.delete(PODS, "hooked", "default")
     await node.gone("hooked")
-    for _ in range(100):
+    for _ in range(1200):
         if (await node.log("handler")).count("\n") == 2:
             break
         await asyncio.sleep(0.05)

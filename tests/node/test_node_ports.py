@@ -49,7 +49,7 @@ async def ask(port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> str:
 
 async def until_answers(port: int, *expected: str) -> None:
     """Each of these answers, and no other, comes in ten attempts in a row."""
-    for _ in range(200):
+    for _ in range(1200):
         answers = {await ask(port) for _ in range(10 if len(expected) > 1 else 4)}
         if answers == set(expected):
             return
@@ -138,7 +138,7 @@ async def test_a_host_port_leads_to_its_pod_and_one_that_is_taken_gives_an_event
         ports.append({"containerPort": 7001, "hostPort": taken, "hostIP": "127.0.0.1"})
         await start(node, "direct", ports=ports)
         await until_answers(host_port, "direct")
-        for _ in range(200):
+        for _ in range(1200):
             messages = await node.messages("direct")
             if "PortNotServed" in messages:
                 break

@@ -33,7 +33,7 @@ async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
 
 async def sandbox_failure(node: RunningNode, name: str) -> str:
     """The message of the event about a sandbox that could not be created."""
-    for _ in range(500):
+    for _ in range(3000):
         text = (await node.messages(name)).get("FailedCreatePodSandBox")
         if text:
             return text
@@ -228,7 +228,7 @@ async def test_a_resize_changes_the_limits_of_a_running_container(node: RunningN
     await node.client.patch(PODS, "resized", patch, "default", subresource="resize")
     name = f"torchyard-{pod['metadata']['uid']}-main"
     files = ("memory.max", "memory.limit_in_bytes")
-    for _ in range(500):
+    for _ in range(3000):
         texts = [
             path.read_text().strip()
             for parent in support.parents

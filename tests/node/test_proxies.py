@@ -68,7 +68,7 @@ async def start_backend(node: RunningNode, directory: Path) -> None:
     for each in SERVICE_OBJECTS:
         await node.client.create(SERVICES, each, "default")
     await node.client.create(ENDPOINTS, MANUAL, "default")
-    for _ in range(1000):
+    for _ in range(3000):
         endpoints = [await node.client.find(ENDPOINTS, name, "default") or {} for name in ("web", "single", "headless")]
         empty = await node.client.find(ENDPOINTS, "empty", "default")
         if empty and all((each.get("subsets") or [{}])[0].get("addresses") for each in endpoints):

@@ -111,7 +111,7 @@ async def _make_job(node: RunningNode, job: str, port: int) -> None:
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": job, "uid": owner["metadata"]["uid"]}
     spec = {"clusterIP": "None", "selector": {"replica": f"{job}-0"}, "ports": [{"port": port}]}
     await node.client.create(SERVICES, {"metadata": {"name": f"{job}-0"}, "spec": spec}, "default")
-    for _ in range(500):  # the node knows the name before the pods start, as a job's controller sees to it
+    for _ in range(3000):  # the node knows the name before the pods start, as a job's controller sees to it
         assert node.plane.agent
         if any(service["metadata"]["name"] == f"{job}-0" for service in node.plane.agent.context.services("default")):
             break

@@ -81,7 +81,7 @@ async def test_a_webhook_in_a_pod_is_called_through_its_service(node: RunningNod
     await node.client.create(SERVICES, service("hook", **selected), "default")
     await node.until("hook", lambda pod: (pod["status"].get("containerStatuses") or [{}])[0].get("ready"))
     await node.client.create(VALIDATING_WEBHOOKS, configuration("hook", port=444, ca=ca))
-    for _ in range(100):
+    for _ in range(1200):
         message = await refusal(node, "refused")
         if "denied" in message:
             break

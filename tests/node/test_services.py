@@ -42,7 +42,7 @@ def conversation():
     link.settimeout(0.5)
     heard = []
     for number in range(2):
-        for _ in range(60):  # a datagram may be lost, a service may not be known yet
+        for _ in range(1200):  # a datagram may be lost, a service may not be known yet
             try:
                 link.send(str(number).encode())
                 while True:

@@ -290,7 +290,7 @@ async def test_shutdown_leaves_no_process_behind(harness: support.ShimHarness, *
     ended = await harness.ended(pod, "main")
     assert ended["exitCode"] == 137
     assert not support.alive(started["pid"])
-    for _ in range(200):
+    for _ in range(6000):
         try:
             await pod.hello()
         except ShimNotRunning:
@@ -304,7 +304,7 @@ async def test_containers_die_with_a_killed_shim(harness: support.ShimHarness, *
     harness.create(pod, "main", ["sleep", "60"], sandboxed=sandboxed)
     started = await pod.start("main", 0)
     os.kill((await pod.hello())["pid"], signal.SIGKILL)
-    for _ in range(500):
+    for _ in range(6000):
         if not support.alive(started["pid"]):
             break
         await asyncio.sleep(0.01)
@@ -455,7 +455,7 @@ async def test_two_pods_use_the_same_port_and_reach_each_other(harness: support.
 
 
 async def _connect(pod: ShimClient, host: str, port: int) -> socket.socket:
-    for _ in range(500):
+    for _ in range(6000):
         try:
             return await pod.connect(host, port)
         except ShimRequestError:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchyard.api.objects import Object
+from torchyard.node.resources.cgroups import MAX_MEMORY
 from torchyard.node.volumes import atomic_writer
 from torchyard.node.volumes.mounter import VolumeError, VolumeMounter, check_host_path, resolve_sub_path
 
@@ -192,3 +193,11 @@ def test_an_update_is_one_rename_and_removes_old_names(tmp_path: Path) -> None:
     assert (volume / "a").read_bytes() == b"9"
     assert not (volume / "d").exists()
     assert not (volume / before).exists()
+
+
+@pytest.mark.parametrize(("limit", "size"), [("1Gi", 1 << 30), ("1e30", MAX_MEMORY), (str(2**63 - 1), MAX_MEMORY)])
+async def test_a_volume_in_memory_has_a_size_that_the_kernel_takes(
+    sources: VolumeMounter, limit: str, size: int
+) -> None:
+    mounted = await sources.mount({"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": limit}})
+    assert mounted.memory == size

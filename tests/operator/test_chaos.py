@@ -32,6 +32,7 @@ def operator(kubeconfig: Path, log: Path) -> Process:
     """Two replicas of a Deployment: one leads, the other waits."""
     command = [sys.executable, "-m", "torchyard.cli", "operator", "--kubeconfig", str(kubeconfig), "--no-webhook"]
     command += ["--host", "127.0.0.1", "--metrics-port", "0", "--health-port", "0", "--status-port", "0"]
+    command += ["--samples-port", "0"]
     command += ["--beside-upstream"]
     return Process(command, log, env={"PYTHONPATH": os.pathsep.join(sys.path)})
 

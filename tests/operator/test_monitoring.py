@@ -14,16 +14,21 @@ from typing import Any, cast
 
 import pytest
 import yaml
+from typer.main import get_command
 
 from torchyard.api.gvr import JOBS
+from torchyard.api.objects import Object
+from torchyard.api.trainjob.runtimes import runtimes
+from torchyard.cli.main import build_app
 from torchyard.controllers.job_metrics import JobStateMetrics
 from torchyard.controllers.queue.metrics import QueueMetrics
+from torchyard.core.trainjob.jobset import make_jobset
 from torchyard.kube.client import Client, Transport
 from torchyard.kube.informer import Informer
 from torchyard.operator.dashboards import DASHBOARDS, grafana_dashboard
 from torchyard.operator.manifests import Installation
 from torchyard.operator.metrics import OperatorMetrics
-from torchyard.operator.monitoring import ALERTS, RECORDED, monitoring_objects, rule_groups
+from torchyard.operator.monitoring import ALERTS, RECORDED, Alert, monitoring_objects, rule_groups
 from torchyard.operator.settings import LEASE
 
 QUERIES = [
@@ -132,20 +137,50 @@ def test_prometheus_accepts_the_rules_and_the_queries_of_the_dashboards(tmp_path
     assert f"SUCCESS: {len(QUERIES) + len(ALERTS) + len(RECORDED)} rules found" in checked.stdout
 
 
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_an_alert_says_what_to_do_and_uses_only_labels_that_its_query_keeps(alert: Alert) -> None:
+    assert len(alert.description.split()) > 20
+    text = alert.summary + alert.description
+    labels = set(re.findall(r"\$labels\.(\w+)", text))
+    kept = set(re.findall(r"sum by \((\w+)\)", alert.query)) or {"job"}  # without an aggregation, those of the job
+    assert labels <= kept
+    assert set(re.findall(r"`yard (\w+)", text)) <= set(get_command(build_app()).commands)  # type: ignore[attr-defined]
+
+
 def test_an_installation_has_monitors_rules_and_three_dashboards() -> None:
     objects = monitoring_objects(Installation("image", "team"))
-    assert [obj["kind"] for obj in objects] == ["ServiceMonitor", "PodMonitor", "PrometheusRule", *["ConfigMap"] * 3]
+    assert [obj["kind"] for obj in objects] == [
+        "ServiceMonitor", "PodMonitor", "PodMonitor", "PrometheusRule", *["ConfigMap"] * 3
+    ]  # fmt: skip
     assert {obj["metadata"]["namespace"] for obj in objects} == {"team"}
-    for dashboard, obj in zip(DASHBOARDS, objects[3:], strict=True):
+    for dashboard, obj in zip(DASHBOARDS, objects[4:], strict=True):
         ((name, text),) = obj["data"].items()
         assert name == f"torchyard-{dashboard.name}.json" and json.loads(text) == grafana_dashboard(dashboard)
         assert obj["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
-def test_a_pod_sends_no_series_of_other_namespaces_and_no_more_than_a_coordinator_has() -> None:
-    (monitor,) = (obj for obj in monitoring_objects(Installation("image", "team")) if obj["kind"] == "PodMonitor")
+MONITORS = [obj for obj in monitoring_objects(Installation("image", "team")) if obj["kind"] == "PodMonitor"]
+
+
+@pytest.mark.parametrize("monitor", MONITORS, ids=[monitor["metadata"]["name"] for monitor in MONITORS])
+def test_a_pod_sends_no_series_of_other_namespaces_and_no_more_than_a_coordinator_has(monitor: Object) -> None:
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["honorLabels"] is False
     assert endpoint["metricRelabelings"][-1] == {"action": "labeldrop", "regex": "exported_.*"}
     assert len(ELASTIC) < monitor["spec"]["sampleLimit"] <= 1000
     assert monitor["spec"]["labelLimit"] and monitor["spec"]["labelValueLengthLimit"]
+
+
+def test_the_coordinator_of_an_elastic_trainjob_is_scraped_at_its_first_node() -> None:
+    monitor = next(each for each in MONITORS if each["metadata"]["name"].endswith("-trainjobs"))
+    job = {
+        "metadata": {"name": "job", "namespace": "ns", "uid": "0123456789"},
+        "spec": {"runtimeRef": {"name": "r"}, "trainer": {"numNodes": 2}},
+    }
+    names = {}
+    for runtime in runtimes():
+        pod = make_jobset(job, runtime)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        names[runtime["metadata"]["name"]] = [port.get("name") for port in pod["containers"][0]["ports"]]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert names == {"torch-distributed": [None], "torchyard-elastic": [None, endpoint["port"]]}
+    assert monitor["spec"]["selector"]["matchLabels"] == {"batch.kubernetes.io/job-completion-index": "0"}

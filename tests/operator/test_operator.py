@@ -23,6 +23,7 @@ from torchyard.operator.checks import ClusterNotReady, check_own_namespace, chec
 from torchyard.operator.install import DEFINITIONS, install, uninstall
 from torchyard.operator.manifests import LABELS, definitions
 from torchyard.operator.permissions import job_permissions
+from torchyard.operator.samples import OperatorSamples
 from torchyard.operator.settings import LEASE, NAME, NAMESPACE, WEBHOOK, WEBHOOK_SECRET
 
 pytestmark = pytest.mark.cluster
@@ -240,3 +241,26 @@ async def test_the_operator_does_not_start_next_to_another_training_operator(ins
 
 def _spec() -> Object:
     return {"containers": [{"name": "operator", "image": "kubeflow/training-operator"}]}
+
+
+async def test_a_part_that_fails_is_started_again_while_jobs_go_on(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = 0
+
+    async def measure(_: OperatorSamples) -> bool:
+        nonlocal failures
+        failures += 1
+        raise KeyError("metadata")  # as metrics without a part that they always have
+
+    monkeypatch.setattr(OperatorSamples, "measure", measure)
+    namespace = await installed.namespace("part-fails")
+    async with running(installed) as operator:
+
+        async def has_failed_again() -> bool:
+            return failures >= 2
+
+        await installed.until(has_failed_again)
+        await installed.admin.create(JOBS, train(namespace))
+        await installed.pods(namespace, 3)
+        assert b'torchyard_part_failures_total{part="samples"}' in operator.metrics.text()

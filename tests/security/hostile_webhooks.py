@@ -278,15 +278,22 @@ class HostileServer:
         }
 
 
+def _receive(connection: ssl.SSLSocket) -> bytes:
+    received = connection.recv(65536)
+    if not received:
+        raise ConnectionResetError("the client has closed the connection")
+    return received
+
+
 def _read_request(connection: ssl.SSLSocket) -> tuple[str, Object]:
     data = b""
     while b"\r\n\r\n" not in data:
-        data += connection.recv(65536)
+        data += _receive(connection)
     head, _, content = data.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     length = next(int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length:"))
     while len(content) < length:
-        content += connection.recv(65536)
+        content += _receive(connection)
     path = lines[0].split(" ")[1].partition("?")[0].strip("/")
     request: Object = json.loads(content)
     return path, request

@@ -38,7 +38,7 @@ async def test_without_host_pid_no_process_of_the_machine_is_visible(harness: su
 async def test_processes_of_a_host_pid_container_end_with_it(harness: support.ShimHarness) -> None:
     pod = await harness.pod("p")
     text = await output_of(harness, "sleep 4711 >/dev/null 2>&1 & echo $!", pod=pod, pid="NODE")
-    for _ in range(500):
+    for _ in range(6000):
         if not support.alive(int(text)):
             return
         await asyncio.sleep(0.01)

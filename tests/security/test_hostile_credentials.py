@@ -277,12 +277,19 @@ TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest
 
 
 def _prepare(server: Server) -> Server:
+    # tests of this module may be spread over several workers, and the fixture's end deletes the namespace
+    eventually(lambda: not _is_terminating(server), "the end of an earlier namespace")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}}
     assert server.admin.post("/api/v1/namespaces", namespace).status in (201, 409)
     eventually(partial(_exists, server, f"{ACCOUNT}/default"), "the namespace's service account")
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
     assert server.admin.post(ACCOUNT, account).status in (201, 409)
     return server
+
+
+def _is_terminating(server: Server) -> bool:
+    namespace = server.admin.get(f"/api/v1/namespaces/{NS}")
+    return namespace.status == 200 and "deletionTimestamp" in namespace.json["metadata"]
 
 
 def _exists(server: Server, path: str) -> bool:

@@ -48,7 +48,7 @@ async def test_a_pod_cannot_have_more_processes_than_its_limit(tmp_path: Path) -
         assert shim
         group = Path(pids.group_of(limit["parent"], shim))
         assert group.is_dir()
-    for _ in range(500):
+    for _ in range(6000):
         pids.remove_unused(limit["parent"])
         if not group.exists():
             break

@@ -145,7 +145,7 @@ async def test_users_and_groups_of_the_spec_are_those_of_the_pod(shifting: Runni
         container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
     )
     pod = await shifting.phase("p", "Running")
-    for _ in range(500):
+    for _ in range(6000):
         text = await shifting.log("p")
         if text.count("\n") == 4:
             break

@@ -213,7 +213,7 @@ async def test_a_host_path_is_not_created_in_the_state_of_the_plane(
 ) -> None:
     (tmp_path / "link").symlink_to(node.plane.settings.state / "pki")
     await node.script(name, "true", container=mounted(), **host_path(tmp_path / "link" / "new", type=kind))
-    for _ in range(200):
+    for _ in range(1200):
         if "FailedMount" in await node.events(name):
             break
         await asyncio.sleep(0.05)
@@ -253,7 +253,7 @@ async def test_the_uid_of_an_owner_is_not_a_path(node: RunningNode, name: str, t
     await node.gone(name)  # its owner does not exist
     assert node.plane.agent
     directory = node.plane.agent.context.settings.pods / created["metadata"]["uid"]
-    for _ in range(200):
+    for _ in range(1200):
         if not directory.exists():
             break
         await asyncio.sleep(0.05)

@@ -95,7 +95,7 @@ def test_c_code_that_holds_the_gil_is_recorded(kind: str) -> None:
     async def hold_the_gil() -> None:
         start, used = time.monotonic(), time.process_time()
         while time.monotonic() - start < 2 * THRESHOLD:
-            sum(range(20_000_000))
+            sum(range(2_000_000))  # several calls: the watchdog's thread can only look between two of them
         shares.append((time.process_time() - used) / (time.monotonic() - start))
 
     async def work() -> None:

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.cli.verbs import PORT, use_every_command
 from tests.elastic.test_elasticdl_program import PROGRAM, STANDIN, arguments, result, write_images
 from tests.node.support import need_network
 from tests.support import kubectl as kubectls
 from tests.support.effort import FULL
 from tests.support.kubectl import Kubectl
-from tests.support.kubernetes import ROOT, Server
+from tests.support.kubernetes import ROOT
 from tests.support.training import interpreter
 from tests.support.waiting import eventually
 from tests.support.yard import Yard, yard
@@ -35,20 +36,21 @@ PROGRAMS = ROOT / "tests" / "elastic" / "programs"
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     need_network()
     yard_process = Yard(
         tmp_path_factory.mktemp("elastic"), controllers="*", flags=("--node", "--python", interpreter())
     )
     try:
-        yield yard_process.start()
+        yard_process.start()
+        yield yard_process
     finally:
         yard_process.stop()
         yard("down", state=yard_process.state, timeout=120)
 
 
 @pytest.fixture
-def shell(plane: Server, tmp_path: Path) -> Kubectl:
+def shell(plane: Yard, tmp_path: Path) -> Kubectl:
     kubectl = kubectls.need()
     return kubectl.using(plane.kubeconfig, tmp_path, "default")
 
@@ -200,6 +202,41 @@ def test_a_trainjob_of_the_elastic_runtime_is_resized_and_survives_killed_nodes(
     assert shell(*state) == "Complete", logs
     digests = set(re.findall(r"digest (\w+)", "".join(logs)))
     assert digests == set(re.findall(r"digest (\w+)", alone(str(PROGRAMS / "mlp.py"), "--epochs", "12"))), logs
+
+
+def endless(kind: str) -> Object:
+    """A job of two workers that trains until it is stopped."""
+    mounted = {"/src": ROOT / "src", "/programs": PROGRAMS}
+    volumes = [{"name": path[1:], "hostPath": {"path": str(source)}} for path, source in mounted.items()]
+    program: Object = {
+        "image": "pytorch/pytorch",
+        "command": ["python", "/programs/endless.py", "--port", str(PORT)],
+        "args": ["--lr", "0.1"],
+        "env": [{"name": "PYTHONPATH", "value": "/src"}, {"name": "OMP_NUM_THREADS", "value": "1"}],
+    }
+    mounts = {"volumeMounts": [{"name": path[1:], "mountPath": path} for path in mounted]}
+    metadata = {"name": f"endless-{kind.lower()}"}
+    if kind == "PyTorchJob":
+        pods = {"spec": {"containers": [{"name": "pytorch", **program, **mounts}], "volumes": volumes}}
+        worker = {"replicas": 2, "restartPolicy": "OnFailure", "template": pods}
+        policy = {"rdzvBackend": "torchyard", "minReplicas": 1, "maxReplicas": 4}
+        spec: Object = {"elasticPolicy": policy, "pytorchReplicaSpecs": {"Worker": worker}}
+        return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    patch = {"spec": {"containers": [{"name": "node", **mounts}], "volumes": volumes}}
+    replicated_job = {"name": "node", "template": {"spec": {"template": patch}}}
+    patches = {"template": {"spec": {"replicatedJobs": [replicated_job]}}}
+    spec = {
+        "runtimeRef": {"name": "torchyard-elastic"},
+        "trainer": {"numNodes": 2, **program},
+        "runtimePatches": [{"manager": "tests.torchyard.dev/mounts", "trainingRuntimeSpec": patches}],
+    }
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.skipif(not FULL, reason="one to two minutes for each kind: TORCHYARD_TESTS=full")
+@pytest.mark.parametrize(("kind", "role"), [("PyTorchJob", "worker-1"), ("TrainJob", "node-0-1")])
+def test_every_daily_command_works_for_an_elastic_job(plane: Yard, kind: str, role: str, tmp_path: Path) -> None:
+    use_every_command(plane, endless(kind), ranks=2, role=role, folder=tmp_path)
 
 
 def client(name: str) -> list[str]:

@@ -53,7 +53,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
 async def start_job(client: Client, namespace: str, offset: int) -> None:
     """What the PyTorchJob controller makes: a headless service for the master, and a pod per rank."""
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    for _ in range(600):
+    for _ in range(3000):
         if await client.find(SERVICE_ACCOUNTS, "default", namespace):
             break
         await asyncio.sleep(0.02)

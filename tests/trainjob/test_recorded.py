@@ -134,6 +134,17 @@ def without_times(text: str) -> str:
     return re.sub(r'"time":"[^"]*",', "", text)
 
 
+def test_numbers_that_upstream_cannot_decode_are_refused() -> None:
+    case = copy.deepcopy(CASES["torch-nodes"])
+    case["job"]["spec"]["trainer"]["numNodes"] = 2**31
+    ours, _, _ = refusal(case)
+    assert "spec.trainer.numNodes in body should be less than or equal to 2147483647" in ours
+    jobset = made("torch-nodes")
+    jobset["spec"]["replicatedJobs"][0]["replicas"] = 2**31
+    jobset["spec"] |= {"ttlSecondsAfterFinished": 2**31, "failurePolicy": {"maxRestarts": 2**31}}
+    assert len([err for err in VERSIONS["JobSet"].validate(jobset) if "less than or equal to" in str(err)]) == 3
+
+
 @pytest.mark.parametrize("name", REFUSED_EARLIER)
 def test_what_upstream_accepts_and_cannot_run_is_refused(name: str) -> None:
     ours, _, _ = refusal(CASES[name])

@@ -89,6 +89,10 @@ async def _is_ready(plane: Plane) -> bool:
     return await _raw(plane, "/readyz") == (200, "ok")
 
 
+async def _is_ready_with(plane: Plane, file: Path) -> bool:
+    return file.is_file() and await _is_ready(plane)
+
+
 async def _has_status(client: Client) -> bool:
     return bool((await client.get(CLUSTER_QUEUES, "team")).get("status"))
 
@@ -279,5 +283,4 @@ async def test_a_history_that_cannot_be_read_is_a_failure_of_its_part(tmp_path: 
     async with Plane(settings) as plane:
         await first_answer(lambda: _count(plane, "job-history", 1))
         file.rmdir()
-        await first_answer(lambda: _is_ready(plane))
-        assert file.is_file()
+        await first_answer(lambda: _is_ready_with(plane, file))

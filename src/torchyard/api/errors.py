@@ -51,6 +51,7 @@ class StatusError(YardError):
         self.details = None if details is None else dict(details)
         self.headers = dict(headers) if headers else {}
         self.metadata = dict(metadata) if metadata else {}
+        self.warnings: tuple[str, ...] = ()  # about the request, found before the error
 
     def body(self) -> dict[str, Any]:
         """Return the `Status` object of this error."""

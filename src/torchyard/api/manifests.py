@@ -7,7 +7,9 @@ the cause, or the YAML parses to something else. This module finds the line with
 from __future__ import annotations
 
 import itertools
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,7 @@ from torchyard.api.objects import Object
 
 # Keys that require nested content.
 _CONTAINER_KEYS = {"metadata", "spec", "template", "pytorchReplicaSpecs", "Master", "Worker", "jobTemplate"}
+_KUSTOMIZATION = re.compile(r"^apiVersion: *kustomize\.config\.k8s\.io/", re.MULTILINE)
 _KEY = re.compile(r"^(?P<indent> *)(?P<dash>- +)?(?P<key>[A-Za-z_][\w./-]*):(?P<value>.*)$")
 
 
@@ -47,7 +50,7 @@ class MisplacedLine:
 def read(text: str, origin: str) -> list[Object]:
     """Return the objects of a manifest, with Lists expanded. `origin` names the file in messages."""
     try:
-        documents = [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document is not None]
+        documents = [document for document in _documents(text) if document is not None]
     except yaml.YAMLError as error:
         raise _manifest_error(text, origin, _yaml_problem(error)) from error
     objects = [item for document in documents for item in _items(document)]
@@ -93,6 +96,8 @@ def _manifest_error(text: str, origin: str, problem: str) -> ManifestError:
     shifts = find_misplaced_lines(text)
     if not shifts and "\t" in text and "cannot start any token" in problem:
         return ManifestError(f"{origin}: {problem}", hint="YAML is indented with spaces: replace the tabs")
+    if not shifts and _KUSTOMIZATION.search(text):
+        return ManifestError(f"{origin} is a kustomization", hint="run `kubectl kustomize DIR | yard run -`")
     if not shifts:
         return ManifestError(f"{origin}: {problem}", hint="compare it with `kubectl explain KIND --recursive`")
     return ManifestError(f"{origin} has lost its indentation: {shifts[0]} ({problem})", hint=indentation_hint(shifts))
@@ -104,10 +109,58 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1} is not valid YAML: {problem}" if mark else f"not valid YAML: {problem}"
 
 
+class _Loader(yaml.CSafeLoader):
+    """Refuses a key that is written twice, of which YAML would keep the last."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._checked: set[yaml.MappingNode] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Check the keys as they are written: this adds those of `<<`, which may be set again."""
+        if node not in self._checked:
+            self._checked.add(node)
+            _check_keys(node)
+        super().flatten_mapping(node)
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    keys: set[str] = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            if key.value in keys:
+                problem = f"the key {key.value} is set twice"
+                raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key.start_mark)
+            keys.add(key.value)
+
+
+def _documents(text: str) -> Iterator[Any]:
+    """The documents of a YAML file, or the values of JSON that follow each other, as kubectl reads them."""
+    stripped = text.strip().removeprefix("\ufeff")
+    if stripped.startswith("{"):
+        decoder, start, values = json.JSONDecoder(), 0, []
+        try:
+            while start < len(stripped):
+                if stripped[start].isspace():
+                    start += 1
+                    continue
+                value, start = decoder.raw_decode(stripped, start)
+                values.append(value)
+        except ValueError:
+            values.clear()  # braces are YAML too
+        if len(values) > 1:
+            yield from values
+            return
+    yield from yaml.load_all(text, Loader=_Loader)
+
+
 def _items(read: Any) -> list[Any]:
-    if isinstance(read, dict) and str(read.get("kind", "")).endswith("List") and isinstance(read.get("items"), list):
-        return list(read["items"])
-    return [read]
+    kind = str(read.get("kind", "")) if isinstance(read, dict) else ""
+    if not kind.endswith("List") or not isinstance(read.get("items"), list):
+        return [read]
+    # the items of a typed list, such as a JobList, do not repeat its kind
+    item = {"apiVersion": read.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+    return [{**item, **obj} if isinstance(obj, dict) else obj for obj in read["items"]]
 
 
 def _problem(obj: Any) -> str:

@@ -126,6 +126,10 @@ def path_segment_problems(name: str) -> list[str]:
     """Return why `name` is not a valid URL path segment, or []."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]
+    return _forbidden_characters(name)
+
+
+def _forbidden_characters(name: str) -> list[str]:
     return [f"may not contain '{character}'" for character in "/%" if character in name]
 
 
@@ -181,7 +185,9 @@ _NAME_PROBLEMS = {
 
 def name_problems(name: str, rule: NameRule, *, prefix: bool = False) -> list[str]:
     """Return why `name` breaks a kind's name rule. A prefix (`generateName`) may end in a dash."""
-    if prefix and rule != "path-segment" and len(name) > 1 and name.endswith("-"):
+    if prefix and rule == "path-segment":
+        return _forbidden_characters(name)  # what follows the prefix makes `.` another name
+    if prefix and len(name) > 1 and name.endswith("-"):
         name = name[:-2] + "a"
     return _NAME_PROBLEMS[rule](name)
 
@@ -356,10 +362,17 @@ _IMMUTABLE_FIELDS = (
 
 
 def validate_metadata_update(
-    new: Mapping[str, Any], old: Mapping[str, Any], *, built_in: bool = True
+    new: Mapping[str, Any], old: Mapping[str, Any], *, built_in: bool = True, name_rule: NameRule = "path-segment"
 ) -> list[FieldError]:
-    """Validate an update of metadata. The server has filled in the fields that a client may omit (uid, times)."""
+    """Validate an update of metadata. The server has filled in the fields that a client may omit (uid, times).
+
+    `name_rule` is that of `generateName`, the only part of the name that may change.
+    """
     errs: list[FieldError] = []
+    generated = new.get("generateName")
+    if generated and generated != old.get("generateName"):
+        problems = name_problems(generated, name_rule, prefix=True)
+        errs.extend(field_errors.invalid("metadata.generateName", generated, problem) for problem in problems)
     finalizers = new.get("finalizers") or []
     if old.get("deletionTimestamp"):
         added = sorted(set(finalizers) - set(old.get("finalizers") or ()))

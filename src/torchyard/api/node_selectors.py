@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from torchyard.api import checks, field_errors, names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 
 _NOT_OPERATOR = "not a valid selector operator"
+_is_integer = re.compile("[+-]?[0-9]{1,40}").fullmatch
+
+
+def parse_int64(text: str) -> int | None:
+    """The value that Gt and Lt compare; None if it is not a 64-bit integer as Go's ParseInt reads it."""
+    if not _is_integer(text):
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None
 
 
 def check_node_selector(selector: Object, at: str, errs: list[FieldError]) -> None:

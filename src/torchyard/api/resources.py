@@ -10,6 +10,12 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.types import Type
 from torchyard.api.strategy import Strategy
 
+# Built-in resources whose use upstream warns of, by group, version and plural.
+_DEPRECATIONS = {
+    ("", "v1", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
+    ("", "v1", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
@@ -45,6 +51,13 @@ class Resource:
     def type(self) -> Type | None:
         """The type of its objects, built when it is first needed; None: any."""
         return self.load_type()
+
+    @property
+    def deprecation(self) -> str:
+        """The warning of every response about its objects, if it is deprecated."""
+        if self.custom is not None:
+            return str(self.custom.deprecation)
+        return _DEPRECATIONS.get((self.group, self.version, self.plural), "")
 
     @property
     def api_version(self) -> str:

@@ -28,6 +28,8 @@ class Strategy:
     returns_deleted: ClassVar[bool] = False
     # finalizers must be well-known or have a prefix
     qualified_finalizers: ClassVar[bool] = True
+    # an update is validated like a new object, including the prefix of its name
+    validates_prefix_on_update: ClassVar[bool] = False
     # warn on update too, not only on create
     warns_on_update: ClassVar[bool] = True
     # DELETE sets a grace period first
@@ -54,6 +56,9 @@ class Strategy:
 
     def prepare_status(self, new: Object, old: Object) -> None:
         """Restore fields that the status endpoint must not change: everything but the status."""
+
+    def stamp_status(self, new: Object, old: Object, now: datetime) -> None:
+        """Set the times of the status that a status update leaves out. Runs after `prepare_status`."""
 
     def on_delete(self, obj: Object, now: datetime) -> None:
         """Handle the first DELETE of an object: update its status, or add finalizers of the kind."""

@@ -11,6 +11,7 @@ from math import floor
 from torchyard.api.errors import YardError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST, LATEST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 class TimeError(YardError):
@@ -29,6 +30,14 @@ def _format_second(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).isoformat()[:19] + "Z"
 
 
+def shift(moment: datetime, seconds: float) -> datetime:
+    """The moment so many seconds later, within the years that a time can have: users may write any int64."""
+    try:
+        return min(max(moment + timedelta(seconds=seconds), EARLIEST), LATEST)
+    except OverflowError:
+        return LATEST if seconds > 0 else EARLIEST
+
+
 def to_rfc3339_micro(moment: datetime) -> str:
     """Format microseconds in UTC, as in a Lease's `renewTime` and an Event's `eventTime`."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
@@ -44,9 +53,13 @@ def parse_rfc3339(text: str) -> datetime:
         date, clock, fraction, zone = parts.groups()
         micro = f".{(fraction + '000000')[:6]}" if fraction else ""
         try:
-            return datetime.fromisoformat(f"{date}T{clock}{micro}{'+00:00' if zone == 'Z' else zone}")
-        except ValueError:
+            moment = datetime.fromisoformat(f"{date}T{clock}{micro}{'+00:00' if zone == 'Z' else zone}")
+            if zone != "Z":
+                moment.astimezone(UTC)  # the first and the last hours of the calendar may be none in UTC
+        except (ValueError, OverflowError):
             pass
+        else:
+            return moment
     raise TimeError(f'"{text}" is not a valid RFC 3339 time', hint='use for example "2006-01-02T15:04:05Z"')
 
 

@@ -8,7 +8,8 @@ Start with `loop`, the contract of every controller. Then, in reading order:
 - `pytorchjob`: PyTorchJobs, on the plane and on a cluster.
 - `jobset`, `jobset_metrics`: JobSets, on the plane and on a cluster.
 - `trainjob`, `trainjob_objects`, `trainjob_failures`, `trainjob_runtimes`: TrainJobs and their runtimes.
-- `job_metrics`, `job_traces`: the number of jobs by state, for Prometheus; traces of jobs, for OpenTelemetry.
+- `job_metrics`, `job_traces`, `otlp`: the number of jobs by state, for Prometheus; traces of jobs, for OpenTelemetry,
+  and how they are sent.
 - `progress`, `progress_logs`: the progress that trainings report, written into their jobs; from logs on a cluster.
 - `job`, `job_pods`, `cronjob`, `ttl_after_finished`: batch jobs.
 - `orphans`, `workload`: Deployments, ReplicaSets, StatefulSets, DaemonSets and PodDisruptionBudgets.

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.job import labels, messages
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended, phase
 from torchyard.controllers.job_pods import JobPodWriter
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.mutation_cache import MutationCache
@@ -16,7 +17,7 @@ from torchyard.core.job.adoption import match_pods, selector
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 from torchyard.core.job.decide import JobDecision, decide, is_managed_here
 from torchyard.core.job.status import with_fewer_active
-from torchyard.core.job.view import JobView, has_ended, is_tracked, phase
+from torchyard.core.job.view import JobView, is_tracked
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_owner

@@ -13,7 +13,7 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
 from torchyard.api.jobset.names import JOBSET_NAME
 from torchyard.api.objects import Object
-from torchyard.core.run.record import ReplicaRecord, RunRecord, build_record, replica_record
+from torchyard.core.run.record import DeletedReplicas, ReplicaRecord, RunRecord, build_record, replica_record
 from torchyard.core.run.state import has_controller, run_state
 from torchyard.kube.informer import by_owner
 from torchyard.kube.informer_factory import InformerFactory
@@ -56,11 +56,13 @@ class JobHistoryController:
         self._replicas: list[tuple[str, ReplicaRecord]] = []
         self._changed = asyncio.Event()
         self._sets: dict[str, Object] = {}  # the recorded jobs that have Jobs, by namespace/name: the newest of a name
+        self._deleted: dict[str, DeletedReplicas] = {}  # of jobs that have not ended, by uid or namespace/name
         self._successors: dict[str, Object] = {}  # jobs of the same names that have not ended
         self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "jobset": _by_jobset})
         self._pods.on_change(self._pod_changed)
-        for kind, gvr in kinds.items():
-            informers.for_resource(gvr).on_change(partial(self._job_changed, kind))
+        self._jobs = {kind: informers.for_resource(gvr) for kind, gvr in kinds.items()}
+        for kind, jobs in self._jobs.items():
+            jobs.on_change(partial(self._job_changed, kind))
 
     async def run(self) -> None:
         """Write what the informers report, and remove what is too old."""
@@ -91,13 +93,17 @@ class JobHistoryController:
         del self._records[:records], self._replicas[:replicas]
 
     def _job_changed(self, kind: str, change: str, job: Object, _before: Object | None) -> None:
-        if has_controller(job):
-            return
         uid, is_gone = job["metadata"]["uid"], change == "DELETED"
+        if has_controller(job):
+            if is_gone:
+                self._deleted.pop(uid, None)
+            return
         obj = {"kind": kind, **job}
         if is_gone or (uid not in self._recorded and run_state(obj).done):
             self._recorded.add(uid)
-            self._records.append(build_record(obj, self._pods_of(obj), self._clock(), deleted=is_gone))
+            record = build_record(obj, self._pods_of(obj), self._clock(), deleted=is_gone)
+            deleted = self._deleted.pop(_key(job) if kind in _WITH_JOBS else uid, None)
+            self._records.append(deleted.add_to(record) if deleted else record)
             self._changed.set()
         if kind not in _WITH_JOBS:
             return
@@ -123,10 +129,24 @@ class JobHistoryController:
             job, successor = self._sets.get(key), self._successors.get(key)
             if job and _is_of(pod, job) and not (successor and _is_of(pod, successor)):
                 owners.append((job["metadata"]["uid"], job["metadata"]["name"]))
-        for uid, name in owners:
-            if uid in self._recorded:
-                self._replicas.append((uid, replica_record(pod, name, self._clock())))
-                self._changed.set()
+        recorded = [(uid, name) for uid, name in owners if uid in self._recorded]
+        for uid, name in recorded:
+            self._replicas.append((uid, replica_record(pod, name, self._clock())))
+            self._changed.set()
+        if change == "DELETED" and not recorded:
+            self._keep_deleted(pod)
+
+    def _keep_deleted(self, pod: Object) -> None:
+        """Keep how a replica ended whose job has not: a Job deletes its pods before it fails."""
+        namespace = pod["metadata"]["namespace"]
+        owner = next(owner for owner in pod["metadata"]["ownerReferences"] if owner.get("controller"))
+        key = next(iter(_by_jobset(pod)), "")
+        name = key.partition("/")[2] or owner["name"]
+        kinds = _WITH_JOBS if key else (owner.get("kind"),)
+        jobs = [informer.get(namespace, name) for kind, informer in self._jobs.items() if kind in kinds]
+        # No other job is recorded: what is kept of one that a CronJob owns, or that is deleted already, would stay.
+        if any(job is not None and not has_controller(job) and _is_of(pod, job) for job in jobs):
+            self._deleted.setdefault(key or owner["uid"], DeletedReplicas()).add(pod, name, self._clock())
 
     def _pod_of_its_own_changed(self, change: str, pod: Object) -> None:
         uid, obj = pod["metadata"]["uid"], {"kind": "Pod", **pod}

@@ -10,11 +10,11 @@ from torchyard.api.cluster import messages
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import LEASES, NODES, PODS
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_ready
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.core.node.health import GRACE_SECONDS, ready_status, unknown_conditions, with_no_execute_taint
 from torchyard.core.node.taints import taints
-from torchyard.core.service.slices import is_ready
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from torchyard.api.errors import YardError
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import ENDED
 from torchyard.core.progress.lines import LineParser, epochs_of
 from torchyard.core.progress.log_polling import MAX_BYTES, LogTail, PollSchedule, training_container
 from torchyard.core.progress.owners import job_of, rank_of
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 
 _TICK_SECONDS, _READ_SECONDS, _MAX_READS = 0.25, 10.0, 8
 _RETRY_SECONDS = 5.0
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class PodLogReader:
         elif phase == "Running":
             if uid not in self._pods:
                 self._add(uid, pod)
-        elif phase in _ENDED:
+        elif phase in ENDED:
             self._observe_end(uid)
 
     def _observe_deletion(self, uid: str) -> None:

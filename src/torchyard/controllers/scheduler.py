@@ -17,11 +17,12 @@ from functools import partial
 from torchyard.api.gvr import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
+from torchyard.api.pod.phases import has_ended
 from torchyard.controllers.scheduler_writes import BindingOutcome, SchedulerWrites
 from torchyard.controllers.volume_binder import by_claim, candidate_volumes, unbound, unbound_claims_of
 from torchyard.core.node.taints import NOT_READY
 from torchyard.core.scheduling.cache import SchedulerCache
-from torchyard.core.scheduling.node_info import NodeInfo, is_finished
+from torchyard.core.scheduling.node_info import NodeInfo
 from torchyard.core.scheduling.pod_class import PodClass
 from torchyard.core.scheduling.queue import SchedulingQueue
 from torchyard.core.scheduling.schedule import Unschedulable, gang_of, gang_size, schedule_gang, schedule_pod
@@ -89,7 +90,7 @@ class Scheduler:
 
     def _pod_changed(self, change: str, pod: Object, before: Object | None) -> None:
         uid, gang = pod["metadata"]["uid"], gang_of(pod)
-        if change == "DELETED" or is_finished(pod):
+        if change == "DELETED" or has_ended(pod):
             self._failures.pop(uid, None)
             self._queue.remove(uid)
             node = self._cache.remove_pod(uid)
@@ -247,7 +248,7 @@ class Scheduler:
                 self._queue.park(uid)  # the watch has not delivered the claims as they were written; it will
             return
         failures = self._failures[uid] = self._failures.get(uid, 0) + 1
-        delay = min(_MIN_RETRY_SECONDS * 2 ** (failures - 1), _MAX_RETRY_SECONDS)
+        delay = min(_MIN_RETRY_SECONDS * 2 ** min(failures - 1, 30), _MAX_RETRY_SECONDS)
         self._backing_off.add(uid)
         asyncio.get_running_loop().call_later(delay, self._put_back, pod)
 
@@ -258,7 +259,7 @@ class Scheduler:
         current = self._pods.get(*key_of(pod))
         if current is None or current["metadata"]["uid"] != uid:
             self._failures.pop(uid, None)
-        elif not current["spec"].get("nodeName") and not is_finished(current) and self._is_schedulable(current):
+        elif not current["spec"].get("nodeName") and not has_ended(current) and self._is_schedulable(current):
             self._queue.put(current)
             self._changed.set()
 

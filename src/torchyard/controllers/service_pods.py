@@ -10,7 +10,7 @@ from typing import Any
 
 from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
-from torchyard.core.service.slices import is_ready
+from torchyard.api.pod.phases import is_ready
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.workqueue import WorkQueue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from torchyard.api.errors import StatusError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.api.trainjob import names
 from torchyard.api.trainjob.runtimes import runtimes
 from torchyard.controllers.trainjob import RUNTIMES
@@ -23,8 +23,8 @@ async def create_runtimes(client: Client) -> None:
         while True:
             try:
                 await client.create(RUNTIMES[names.CLUSTER_RUNTIME_KIND], runtime)
-            except StatusError as error:
-                if error.reason == "AlreadyExists":
+            except YardError as error:
+                if isinstance(error, StatusError) and error.reason == "AlreadyExists":
                     break
                 log.info("runtime not created yet: name=%s error=%s", runtime["metadata"]["name"], error)
                 await asyncio.sleep(delay)

@@ -7,6 +7,7 @@ Modules in reading order:
 - `http`: the HTTP transport
 - `http_connection`: the connection pool of the HTTP transport
 - `container_streams`: exec, attach and port-forward
+- `completion`: requests that are not interrupted
 - `concurrency`: the adaptive limit on concurrent requests
 - `kubeconfig`: reading kubeconfig files
 - `kubeconfig_entry`: writing our entry into a kubeconfig
@@ -20,7 +21,7 @@ Modules in reading order:
 - `transform`: what a cache stores of an object
 - `informer_factory`: informers shared by the controllers of a process
 - `workqueue`: the queue between informers and workers
-- `supervisor`: the concurrent parts of a process, each restarted when it fails
+- `supervisor`, `supervisor_metrics`: the concurrent parts of a process, each restarted when it fails
 - `event_recorder`: recording events
 - `leader_election`: one active process among several
 - `log_limit`: a limit on repeated log lines

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -26,6 +29,9 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 # How often a request is retried when the server is overloaded and sends Retry-After.
 RETRIES = 5
+_LONGEST_WAIT, _UNSTATED_WAIT = 30.0, 1.0
+# A peer that vanished without a word, as after a laptop slept, ends a stream after about a minute.
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
 
@@ -167,6 +173,7 @@ class HttpTransport:
         async with self._open_request("GET", path, {"Accept": accept}, b"", timeout) as response:
             if response.status >= 400:
                 raise status_error(await _read_response(response))
+            _detect_vanished_peer(response)
             try:
                 async for chunk in response.content.iter_any():
                     yield chunk
@@ -188,6 +195,7 @@ class HttpTransport:
                 await self._credentials.current(renew=True)
                 request = self._open_request("GET", path, {"Accept": accept}, b"", timeout)
                 response = await opening.enter_async_context(request)
+            _detect_vanished_peer(response)
             headers = {name.lower(): value for name, value in response.headers.items()}
             chunks = self._chunks(response, opening.pop_all())
             return OpenedStream(response.status, headers, chunks)
@@ -212,24 +220,26 @@ class HttpTransport:
 
         credential = await self._credentials.current()
         try:
-            socket = await self._session_for(credential).ws_connect(
-                self._connection.server.rstrip("/") + path,
-                protocols=protocols,
-                headers=credential.headers,
-                max_msg_size=0,
-                proxy=self._connection.proxy or None,
-                server_hostname=self._connection.server_name or None,
-            )
+            async with asyncio.timeout(READ_SECONDS):
+                opened = await self._session_for(credential).ws_connect(
+                    self._connection.server.rstrip("/") + path,
+                    protocols=protocols,
+                    headers=credential.headers,
+                    max_msg_size=0,
+                    proxy=self._connection.proxy or None,
+                    server_hostname=self._connection.server_name or None,
+                )
         except aiohttp.WSServerHandshakeError as error:
             raise StatusError(
                 error.status, "", f"the server refused the connection with status {error.status}"
             ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
+        _keep_alive(opened.get_extra_info("socket"))
         try:
-            yield WebSocket(socket)
+            yield WebSocket(opened)
         finally:
-            await socket.close()
+            await opened.close()
 
     async def close(self) -> None:
         self._is_closed = True
@@ -304,6 +314,11 @@ class HttpTransport:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         reason = str(error) or type(error).__name__
+        if "CERTIFICATE_VERIFY_FAILED" in reason:  # of ssl, within errors of several libraries
+            return Unreachable(
+                f"{self._connection.server} is not trusted: {reason}",
+                hint=f"is certificate-authority of {self._connection.origin or 'this kubeconfig'} that of the cluster?",
+            )
         return Unreachable(
             f"{self._connection.server} does not respond: {reason}",
             hint=f"is the API server of {self._connection.origin or 'this kubeconfig'} running?",
@@ -316,6 +331,22 @@ def _abort(response: aiohttp.ClientResponse) -> None:
         response.connection.transport.abort()
 
 
+def _detect_vanished_peer(response: aiohttp.ClientResponse) -> None:
+    """Let the kernel ask a silent peer whether it is still there: a stream has no time limit of its own."""
+    if response.connection is None or response.connection.transport is None:
+        return  # the response is complete
+    _keep_alive(response.connection.transport.get_extra_info("socket"))
+
+
+def _keep_alive(connected: socket.socket | None) -> None:
+    if connected is None:  # the connection is closed already
+        return
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        if hasattr(socket, name):  # not everywhere
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 async def _read_response(response: aiohttp.ClientResponse) -> ApiResponse:
     headers = {name.lower(): value for name, value in response.headers.items()}
     return ApiResponse(response.status, await response.read(), headers)
@@ -326,6 +357,8 @@ def _retry_after(response: ApiResponse) -> float | None:
     if response.status not in (429, 503) or "retry-after" not in response.headers:
         return None
     try:
-        return min(float(response.headers["retry-after"]), 30.0)
+        seconds = float(response.headers["retry-after"])
     except ValueError:
-        return 1.0
+        return _UNSTATED_WAIT  # a date
+    # the event loop cannot wait for nan seconds; a server that names no sensible time still asks for a pause
+    return min(seconds, _LONGEST_WAIT) if math.isfinite(seconds) and seconds >= 0 else _UNSTATED_WAIT

@@ -9,6 +9,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, PODS, STATEFUL_SETS
 from torchyard.api.jobset import names as jobset
+from torchyard.api.metadata import controller_of
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import names as queue
@@ -114,6 +115,11 @@ async def find_job(client: Client, name: str, namespace: str) -> JobHandle:
     raise YardError(f"no job is called {plain} in namespace {namespace}", hint=hint, code="NotFound")
 
 
+def _is_controlled_by(obj: Object, uid: str) -> bool:
+    controller = controller_of(obj)
+    return controller is not None and controller["uid"] == uid
+
+
 async def _hint_about_other_kind(client: Client, name: str, namespace: str) -> str:
     """What to do instead with the name of an object that is no job; empty if there is none that can be read."""
     for kind, gvr in _OTHER_KINDS.items():
@@ -126,15 +132,10 @@ async def _hint_about_other_kind(client: Client, name: str, namespace: str) -> s
         if kind != "CronJob":
             return f"{name} is a {kind}, which is not a job: use kubectl, such as `kubectl logs {kind.lower()}/{name}`"
         uid = obj["metadata"]["uid"]
-        created = sorted(
-            job["metadata"]["name"] for job in await _list(client, JOBS, namespace, "") if _owned(job, uid)
-        )
+        jobs = await _list(client, JOBS, namespace, "")
+        created = sorted(job["metadata"]["name"] for job in jobs if _is_controlled_by(job, uid))
         return f"{name} is a CronJob; it has created {', '.join(created) or 'no job yet'}"
     return ""
-
-
-def _owned(obj: Object, uid: str) -> bool:
-    return any(owner["uid"] == uid for owner in obj["metadata"].get("ownerReferences") or ())
 
 
 async def find_workload(client: Client, job: Object) -> Object | None:

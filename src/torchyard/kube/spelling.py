@@ -51,11 +51,13 @@ async def suggest_field(client: Client, message: str, objects: list[Object]) -> 
 
 
 async def suggest_object(client: Client, message: str, namespace: str) -> str:
-    """A question for a message about an object that does not exist; empty if no name is similar."""
+    """What to do about an object that does not exist: a similar name; for a namespace, its creation; else empty."""
     for match in _OBJECT.finditer(message):
         resource = _KINDS.get(match["kind"].lower()) or _KINDS.get(match["kind"].lower().removesuffix("s"))
         if resource is not None:
             similar = closest(match["name"], await _names(client, resource, namespace))
+            if not similar and resource is gvr.NAMESPACES:
+                return f"create it: `kubectl create namespace {match['name']}`"
             return f"did you mean {similar}?" if similar else ""
     return ""
 

@@ -216,9 +216,12 @@ class NodeAgent:
             raise
         except Exception:
             failures = self._worker_failures[uid] = self._worker_failures.get(uid, 0) + 1
-            delay = min(2.0 ** (failures - 1), _LONGEST_WORKER_DELAY)
+            delay = min(2.0 ** min(failures - 1, 30), _LONGEST_WORKER_DELAY)
             log.exception("pod worker failed and is started again: uid=%s delay_seconds=%g", uid, delay)
-            await worker.leave()
+            try:
+                await worker.leave()
+            except Exception:  # the pod gets its next worker all the same
+                log.exception("pod worker not ended: uid=%s", uid)
             await asyncio.sleep(delay)
             self._workers.pop(uid, None)
             current = self._pods.get(worker.pod["metadata"]["namespace"], worker.pod["metadata"]["name"])

@@ -24,7 +24,7 @@ from torchyard.core.pod.logs import LogOptions
 from torchyard.node.logs import reader
 from torchyard.node.pipes import ReadEnd, WriteEnd, wide_pipe
 from torchyard.node.pod.pod_dir import PodDir
-from torchyard.node.shim import records
+from torchyard.node.shim import client, records
 from torchyard.node.shim.client import Channel, ExecFailed, ShimClient, ShimNotRunning, ShimRequestError
 
 if TYPE_CHECKING:
@@ -132,11 +132,17 @@ class ExecSession:
         finally:
             _close(process_ends)
         try:
-            files = await channel.exec_started()
-        except ExecFailed as error:
-            channel.close()
+            async with asyncio.timeout(client.REPLY_SECONDS):
+                files = await channel.exec_started()
+        except BaseException as error:  # also if the caller is gone
+            channel.close()  # which ends the process, if it has started
             _close(own_ends)
-            raise errors.internal(messages.exec_failed(error.message)) from None
+            if isinstance(error, ExecFailed):
+                raise errors.internal(messages.exec_failed(error.message)) from None
+            if isinstance(error, TimeoutError):
+                problem = f"it did not start within {client.REPLY_SECONDS:g} s"
+                raise errors.internal(messages.exec_failed(problem)) from None
+            raise
         if tty:
             terminal = files[0]
             return cls(channel, {"stdout": ReadEnd(os.dup(terminal))}, WriteEnd(os.dup(terminal)), terminal)

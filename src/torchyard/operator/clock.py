@@ -41,7 +41,11 @@ class ServerClock:
         date = answer.headers.get("date", "")
         if not date:
             return
-        ahead = (self._own() - parsedate_to_datetime(date)).total_seconds()
+        try:
+            ahead = (self._own() - parsedate_to_datetime(date)).total_seconds()
+        except (ValueError, TypeError):  # TypeError: without a zone
+            log.warning("API server clock not read: date=%r", date)
+            return
         ahead = ahead if abs(ahead) > TOLERANCE_SECONDS else 0.0
         if abs(ahead - self.offset) > TOLERANCE_SECONDS:
             log.warning("local clock differs from the API server's, which is used: offset_seconds=%.0f", ahead)

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,10 @@ from torchyard.api.jobset import names as jobset
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.trainjob import names as trainjob
 from torchyard.controllers.job_metrics import JobStateMetrics
-from torchyard.controllers.job_traces import JobTraceExporter, OtlpSettings
+from torchyard.controllers.job_traces import JobTraceExporter
 from torchyard.controllers.jobset import JOBSETS, JobSetController
 from torchyard.controllers.jobset_metrics import JobSetMetrics
+from torchyard.controllers.otlp import OtlpSettings
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.controllers.trainjob import TRAINJOBS, TrainJobController
 from torchyard.controllers.trainjob_runtimes import create_runtimes
@@ -32,6 +33,8 @@ from torchyard.kube.informer import Informer
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import Connection
 from torchyard.kube.leader_election import LeaderElector
+from torchyard.kube.supervisor import Part, Supervisor
+from torchyard.kube.supervisor_metrics import supervisor_metrics
 from torchyard.operator.admission import (
     review_defaults,
     review_jobset_defaults,
@@ -77,6 +80,8 @@ class Operator:
     ) -> None:
         self._settings = settings
         self.metrics, self.health = OperatorMetrics(), HealthProbes()
+        self._supervisor = Supervisor()
+        self.metrics.sources.append(lambda: supervisor_metrics(self._supervisor))
         limiter = ConcurrencyLimiter(maximum=settings.most_requests)
         transport = HttpTransport(
             connection,
@@ -200,7 +205,8 @@ class Operator:
             self.ports["status"] = await serve(
                 app, settings.host, settings.status_port, closing=closing, tls=served.context
             )
-        return [*self._runnables(status_server), certificates.renew_periodically(served.reload)]
+        renewal = partial(certificates.renew_periodically, served.reload)
+        return [*self._runnables(status_server), *self._supervised({"certificates": renewal})]
 
     def _reviews(self) -> dict[str, Answer]:
         trainjobs = TrainJobReviews(self._client, self.clock.now)
@@ -270,30 +276,44 @@ class Operator:
         self.metrics.watch_queues(queues)
         self.metrics.watch_leadership(LEASE, lambda: self.leads)
 
-        async def lead() -> None:
-            await run_until_first_exit(
-                *(runnable.run() for runnable in controllers),
-                *(runnable.run() for runnable in jobsets),
-                *(runnable.run() for runnable in trainjobs),
-                *([self._create_runtimes()] if settings.trainjobs else ()),
-                *([self._progress.reader.run()] if settings.progress and settings.log_progress else ()),
-                self.queues.integrate(),
-            )
+        leading = self._leading_parts([*controllers, *jobsets, *trainjobs])
 
-        works = [runnable.run() for runnable in caches]
+        async def lead() -> None:
+            await run_until_first_exit(*self._supervised(leading))
+
+        parts: dict[str, Part] = {
+            **{f"caches-{number}": informers.run for number, informers in enumerate(caches)},
+            **(self._progress.parts() if settings.progress else {}),
+        }
         if self._samples is not None:
             self._samples.follow({**counted, **sampled})
-            works.append(self._samples.run())
+            parts["samples"] = self._samples.run
         if traces is not None:
-            works.append(traces.run())
+            parts["traces"] = traces.run
         return [
-            *works,
-            *(self._progress.works() if settings.progress else ()),
-            self.clock.run(),
-            self.queues.run(),
+            *self._supervised({**parts, "clock": self.clock.run, "queues": self.queues.run}),
             self._become_ready(caches),
             self._election.run(lead) if settings.elect else lead(),
         ]
+
+    def _leading_parts(
+        self, controllers: Sequence[PyTorchJobController | JobSetController | TrainJobController]
+    ) -> dict[str, Part]:
+        """What only the leader does."""
+        settings = self._settings
+        parts: dict[str, Part] = {
+            f"{runnable.controller.name}-{number}": runnable.run for number, runnable in enumerate(controllers)
+        }
+        parts["queue-integration"] = self.queues.integrate
+        if settings.trainjobs:
+            parts["runtimes"] = self._create_runtimes
+        if settings.progress and settings.log_progress:
+            parts["progress-logs"] = self._progress.reader.run
+        return parts
+
+    def _supervised(self, parts: dict[str, Part]) -> list[Runnable]:
+        """A part that raises is logged, counted and started again; the others go on."""
+        return [self._supervisor.run(name, part) for name, part in parts.items()]
 
     def _jobset_controller(self, informers: InformerFactory) -> JobSetController:
         settings = self._settings

@@ -24,9 +24,9 @@ from torchyard.core.progress.reports import JobReference, ProgressReport
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.supervisor import Part
 from torchyard.operator.settings import OperatorSettings
 from torchyard.operator.status_reports import StatusReports
-from torchyard.operator.tasks import Runnable
 from torchyard.operator.token_reviews import TokenReviewer
 
 _JOB_PODS = "batch.kubernetes.io/job-name"
@@ -81,9 +81,9 @@ class OperatorProgress:
         if controller is not None:
             controller.observe(report)
 
-    def works(self) -> list[Runnable]:
+    def parts(self) -> dict[str, Part]:
         """What every replica does: write what was reported to it."""
-        return [controller.run() for controller in self._controllers.values()]
+        return {f"progress-{number}": controller.run for number, controller in enumerate(self._controllers.values())}
 
     def _find_trainjob(self, namespace: str, name: str) -> Object | None:
         return self._cached(trainjobs.KIND, namespace, name)

@@ -7,7 +7,7 @@
 - `node`, `images`, `python_choice`: the plane's node, its image store, and the interpreter of well-known images.
 - `listen_address`, `lock`: where the plane listens, and one plane per state directory.
 - `open_files`: the limit of open files.
-- `watchdog`, `thread_stack`, `supervisor_metrics`: what blocks the event loop, and which parts failed.
+- `watchdog`, `thread_stack`: what blocks the event loop.
 - `process`: the plane as a process: foreground, detached, stopped.
 - `status`: what `yard status` reports.
 - `history`: the jobs that ended, and their logs.

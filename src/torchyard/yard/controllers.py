@@ -35,13 +35,14 @@ from torchyard.controllers.garbage_collector import GarbageCollector
 from torchyard.controllers.job import JobController
 from torchyard.controllers.job_history import JobHistoryController
 from torchyard.controllers.job_metrics import JobStateMetrics
-from torchyard.controllers.job_traces import JobTraceExporter, OtlpSettings
+from torchyard.controllers.job_traces import JobTraceExporter
 from torchyard.controllers.jobset import JOBSETS, JobSetController
 from torchyard.controllers.local_provisioner import LocalVolumeProvisioner
 from torchyard.controllers.namespace_objects import default_service_account, root_ca_publisher
 from torchyard.controllers.namespaces import NamespaceController
 from torchyard.controllers.node_lifecycle import NodeLifecycleController
 from torchyard.controllers.operator_pod import OperatorPodController
+from torchyard.controllers.otlp import OtlpSettings
 from torchyard.controllers.pod_eviction import PodGarbageCollector, TaintEvictionController
 from torchyard.controllers.progress import ProgressController
 from torchyard.controllers.pytorchjob import JOBS as PYTORCHJOBS

@@ -65,6 +65,7 @@ from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.local import HandlerResponse, LocalTransport
 from torchyard.kube.sample_store import SampleStore
 from torchyard.kube.supervisor import Part, PartFailure, Supervisor, describe
+from torchyard.kube.supervisor_metrics import supervisor_metrics
 from torchyard.yard import python_choice
 from torchyard.yard.console_mount import ConsoleMount
 from torchyard.yard.controller_log import ControllerLog
@@ -77,7 +78,6 @@ from torchyard.yard.sample_collector import SampleCollector
 from torchyard.yard.selection import KNOWN, SCHEDULER, select_controllers
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 from torchyard.yard.status import PARTS_PATH, PlanePart
-from torchyard.yard.supervisor_metrics import supervisor_metrics
 from torchyard.yard.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:

@@ -160,6 +160,8 @@ class LoopWatchdog:
         """What the loop's thread executes; None if it waits for events."""
         task = asyncio.current_task(self._loop)
         callback = self._callback(self._reader.read(self._thread_id))
+        if callback and callback[-1].is_in(*_TICK):  # what blocked the loop has just ended
+            return None
         return _Sample(task, callback[-1].name, _format_stack(callback)) if callback else None
 
     def _callback(self, stack: Sequence[StackFrame]) -> Sequence[StackFrame]:
@@ -191,3 +193,6 @@ def _format_stack(callback: Sequence[StackFrame]) -> str:
     if len(callback) > _MAX_FRAMES:
         lines.append(f"… {callback[-1].name}")
     return " < ".join(lines)
+
+
+_TICK = (LoopWatchdog._tick.__code__.co_filename, LoopWatchdog._tick.__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
 
 from torchyard.api.objects import Object
 from torchyard.apiserver.access.authentication import User
@@ -82,8 +83,9 @@ def create_policy(server: Server) -> None:
     # Its authoriser reads a cache that follows a moment later: the last binding shows that it has caught up.
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
     spec = {"user": "bob", "resourceAttributes": {"verb": "get", "resource": "x", "namespace": "default"}}
-    for _ in range(200):
+
+    def has_policy() -> bool:
         status = server.admin.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", {**review, "spec": spec})
-        if "missing" in status.json["status"].get("reason", ""):
-            return
-    raise AssertionError("the real server did not take up the policy")
+        return "missing" in status.json["status"].get("reason", "")
+
+    eventually(has_policy, "the policy in the real server's cache")

@@ -10,6 +10,7 @@ from tests.apiserver.access.memory_lister import MemoryLister
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.api.quota.usage import usage_of
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes, Operation
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.authentication import User
@@ -152,3 +153,9 @@ def test_a_caching_lister_reads_again_only_after_a_change() -> None:
     assert list(lookup.list("", "resourcequotas", "team")) == [quota(pods="2")]
     assert lookup.get("", "resourcequotas", "team", "q") == quota(pods="2")
     assert lookup.get("", "resourcequotas", "team", "missing") is None
+
+
+def test_a_pod_with_the_longest_grace_period_uses_resources_until_it_is_removed() -> None:
+    terminating = pod("p")
+    terminating["metadata"] |= {"deletionTimestamp": "9999-12-31T23:59:59Z", "deletionGracePeriodSeconds": 2**63 - 1}
+    assert usage_of("", "pods", terminating, NOW)["pods"].nano == 10**9

@@ -125,6 +125,14 @@ def test_a_bound_token_names_its_pod_and_node(tokens: ServiceAccountTokens) -> N
     }
 
 
+def test_the_api_version_of_a_bound_object_may_be_left_out(tokens: ServiceAccountTokens) -> None:
+    """As upstream, which compares the kind without a group."""
+    token = issued(tokens, boundObjectRef={"kind": "Pod", "name": "p1", "uid": "uid-p1"})
+    response = tokens.authenticate(token)
+    assert response is not None
+    assert response.user.extra["authentication.kubernetes.io/pod-name"] == ("p1",)
+
+
 @pytest.mark.parametrize("deleted", ["account deleted", "account recreated", "pod deleted", "expired", "not yet valid"])
 def test_a_token_is_invalid_after_its_bound_object_is_deleted(
     tokens: ServiceAccountTokens, memory: MemoryLister, clock: Clock, deleted: str

@@ -45,7 +45,9 @@ class ClosingServer:
             for number in range(self._answers + 1):
                 data = b""
                 while not data.endswith(b"body"):
-                    data += connection.recv(65536)
+                    if not (received := connection.recv(65536)):
+                        return  # the client has closed the connection
+                    data += received
                 if number < self._answers:
                     connection.sendall(ANSWER)
 

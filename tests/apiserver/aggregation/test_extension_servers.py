@@ -164,7 +164,7 @@ async def test_a_condition_that_cannot_be_written_is_written_later(monkeypatch: 
     async def fail(*_: object, **__: object) -> None:
         raise StatusError(500, "InternalError", "failed calling webhook")
 
-    monkeypatch.setattr("torchyard.apiserver.aggregation.controller.change", fail)
+    monkeypatch.setattr("torchyard.apiserver.aggregation.controller.change_status", fail)
     resource = SimpleNamespace(find=lambda *_: SimpleNamespace())
     store = SimpleNamespace(listen=lambda *_: None)
     registry: Any = SimpleNamespace(lookup=None, store=store, catalog=resource, clock=lambda: datetime.now(UTC))

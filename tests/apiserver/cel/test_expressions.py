@@ -192,3 +192,24 @@ def test_any_text_compiles_or_raises_a_compile_error(source: str) -> None:
 def test_any_expression_evaluates_or_raises_an_error(source: str) -> None:
     with contextlib.suppress(CompileError, EvaluationError, CostLimitExceeded):
         run(source, steps=100_000, a=5, v="outer")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "timestamp('2020-01-01T00:00:00Z').getHours('99:00')",
+        "timestamp('2020-01-01T00:00:00Z').getHours('+23:99')",
+        "timestamp('9999-12-31T23:59:59Z').getHours('+10:00')",
+        "timestamp('0001-01-01T00:00:00Z').getHours('-10:00')",
+        "timestamp('9999-12-31T23:59:59Z').getHours('Asia/Tokyo')",
+        "dyn([1])[double('NaN')]",
+        "dyn([1])[double('-Infinity')]",
+    ],
+)
+def test_values_beyond_those_of_python_fail_as_an_expression_does(source: str) -> None:
+    with pytest.raises(EvaluationError):
+        run(source)
+
+
+def test_a_quantity_beyond_a_double_is_infinite() -> None:
+    assert run("quantity('1e400').asApproximateFloat() == double('Infinity')") is True

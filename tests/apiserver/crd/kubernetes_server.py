@@ -12,6 +12,7 @@ from typing import TypeVar
 from tests.apiserver.crd import cases
 from tests.support.http import Answer, Client
 from tests.support.kubernetes import Kubernetes
+from tests.support.waiting import TIMEOUT
 
 from torchyard.api.objects import Object
 
@@ -105,11 +106,12 @@ def _rejected(response: Answer) -> Object:
 
 
 def _wait(condition: Callable[[], T | None]) -> T:
-    for _ in range(400):
-        if result := condition():
-            return result
+    """The first true result of a function. A machine that is busy with other work may take a minute for a deletion."""
+    deadline = time.monotonic() + TIMEOUT
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"the server did not get there in {TIMEOUT:.0f} s"
         time.sleep(0.02)
-    raise AssertionError("the server did not get there in time")
+    return result
 
 
 def main() -> None:

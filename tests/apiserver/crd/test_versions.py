@@ -64,7 +64,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
 
 
 def _wait(condition: Any) -> None:
-    for _ in range(400):
+    for _ in range(1200):
         if condition():
             return
         time.sleep(0.05)

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from torchyard.api.errors import StatusError
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.store.errors import Compacted, RevisionConflict
@@ -272,3 +273,34 @@ async def test_the_write_ahead_log_is_reused_under_continuous_writes(store: Stor
     except TimeoutError:
         pytest.fail("the file grows with everything that is written")
     assert len(store.collection("/pods/")) == written
+
+
+async def test_an_object_that_cannot_be_encoded_fails_alone(store: Store) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(2000):
+        deep = {"a": deep}
+    writes = [
+        store.put("/pods/a/x", Draft(an_object("x")), expected=0),
+        store.put("/pods/a/deep", Draft({"metadata": {"name": "deep"}, "spec": deep}), expected=0),
+        store.put("/pods/a/none", Draft({"metadata": None}), expected=0),
+        store.put("/pods/a/y", Draft(an_object("y")), expected=0),
+    ]
+    async with asyncio.timeout(10):
+        results = await asyncio.gather(*writes, return_exceptions=True)
+    assert [isinstance(result, Exception) for result in results] == [False, True, True, False]
+
+
+async def test_a_full_disk_is_named_until_there_is_room(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
+    pages = store._log._db.execute("PRAGMA page_count").fetchone()[0]
+    store._log._db.execute(f"PRAGMA max_page_count = {pages}")  # as SQLite reports ENOSPC
+    large = {**an_object("y"), "data": "z" * 100_000}
+    with pytest.raises(StatusError, match="disk of the state directory is full: free some space") as caught:
+        await store.put("/pods/a/y", Draft(large), expected=0)
+    assert (caught.value.status, caught.value.reason) == (500, "InternalError")
+    assert store.get("/pods/a/x") is not None
+    store._log._db.execute("PRAGMA max_page_count = 1000000")
+    await store.put("/pods/a/y", Draft(large), expected=0)
+    assert await store.write_error() == ""
+    await store.close()

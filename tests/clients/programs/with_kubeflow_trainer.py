@@ -26,7 +26,7 @@ def fails() -> None:
 
 def events_of(client: TrainerClient, name: str) -> list[object]:
     """The recorder writes events a moment after what they tell of."""
-    for _ in range(100):
+    for _ in range(600):
         if events := client.get_job_events(name):
             return list(events)
         time.sleep(0.1)

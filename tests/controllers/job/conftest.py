@@ -15,7 +15,7 @@ from tests.conftest import HOUSEKEEPING
 from tests.support import effort
 from tests.support import kubernetes as real
 from tests.support.kubernetes import Kubernetes, Server
-from tests.support.waiting import first_answer
+from tests.support.waiting import TIMEOUT, first_answer
 
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
@@ -30,7 +30,6 @@ from torchyard.yard.settings import PlaneSettings
 
 # On both: the tested controllers and those they need; none that would delete the pods of the simulated node.
 CONTROLLERS = f"{HOUSEKEEPING},job-controller,cronjob-controller,ttl-after-finished-controller"
-PATIENCE = 40.0
 _numbers = itertools.count()
 
 
@@ -72,7 +71,7 @@ class Cluster:
         pods = (await self.client.list(PODS, self.namespace)).items
         return sorted(pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
 
-    async def until(self, probe: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
+    async def until(self, probe: Callable[[], Any], *, seconds: float = TIMEOUT) -> Any:
         """The first true result of an async function."""
         return await first_answer(probe, seconds=seconds)
 

@@ -15,7 +15,7 @@ import pytest
 from tests.support import pytorchjobs
 from tests.support.kubernetes import Server
 from tests.support.operator import denied, installation, running
-from tests.support.waiting import first_answer
+from tests.support.waiting import TIMEOUT, first_answer
 
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
@@ -28,7 +28,6 @@ from torchyard.kube.kubeconfig import load
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
 
-PATIENCE = 30.0
 _numbers = itertools.count()
 
 
@@ -89,7 +88,7 @@ class Cluster:
         status = {"phase": phase, "containerStatuses": [container]}
         await self.client.patch(PODS, pod["metadata"]["name"], {"status": status}, self.namespace, subresource="status")
 
-    async def until(self, probe: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
+    async def until(self, probe: Callable[[], Any], *, seconds: float = TIMEOUT) -> Any:
         """The first true result of an async function."""
         return await first_answer(probe, seconds=seconds)
 
@@ -105,7 +104,7 @@ class Cluster:
 
         await self.until(reached)
 
-    async def conditions(self, *expected: tuple[str, str], name: str = "train", seconds: float = PATIENCE) -> Object:
+    async def conditions(self, *expected: tuple[str, str], name: str = "train", seconds: float = TIMEOUT) -> Object:
         """Wait for exactly these conditions in this order; returns the status."""
         seen: list[tuple[str, str]] = []
 

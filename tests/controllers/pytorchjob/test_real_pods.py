@@ -35,7 +35,7 @@ if rank == 0:
             print("met", peer.recv(9).decode(), flush=True)
             peer.close()
 else:
-    for _ in range(200):
+    for _ in range(1200):
         try:
             peer = socket.create_connection(address)
             break

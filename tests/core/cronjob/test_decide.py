@@ -128,3 +128,7 @@ def test_finished_jobs_beyond_the_history_limits_are_deleted() -> None:
 def test_a_schedule_that_never_matches_gets_an_event() -> None:
     decision = decide(cron(schedule="59 23 31 2 *"), [], NOW)
     assert (decision.create, decision.wake_after, event_reasons(decision)) == (None, None, ["InvalidSchedule"])
+
+
+def test_a_starting_deadline_of_any_length_is_a_deadline() -> None:
+    assert decide(cron(last=60, startingDeadlineSeconds=2**63 - 1), [], NOW).create is not None

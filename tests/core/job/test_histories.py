@@ -18,10 +18,11 @@ from tests.support.jobs import NOW, stored
 from torchyard.api.job.status import is_finished, is_true, validate_job_status
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended, is_active, phase
 from torchyard.api.times import to_rfc3339
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 from torchyard.core.job.decide import JobDecision, decide
-from torchyard.core.job.view import JobView, has_ended, is_active, is_tracked, phase
+from torchyard.core.job.view import JobView, is_tracked
 
 PHASES = ["Running", "Succeeded", "Failed"]
 

@@ -148,3 +148,51 @@ def test_only_missing_claims_are_created() -> None:
     obj = jobset(volumeClaimPolicies=[{"templates": [{"metadata": {"name": "x"}}, {"metadata": {"name": "y"}}]}])
     assert names(decide(JobSetView.of(obj, NOW, (), has_service=True)).claims) == ["x-train", "y-train"]
     assert names(decide(JobSetView.of(obj, NOW, (), has_service=True, claims=["x-train"])).claims) == ["y-train"]
+
+
+def test_a_restarted_jobset_that_fails_at_once_was_never_ready() -> None:
+    restarting = {"type": "RestartingJobSet", "status": "True", "reason": "DefaultFailurePolicy", "message": ""}
+    status = {"restarts": 1, "restartsCountTowardsMax": 1, "conditions": [restarting]}
+    obj = jobset({"name": "a", "replicas": 1}, status=status, failurePolicy={"maxRestarts": 1})
+    failed = decided(obj, job("train-a-0", attempt=1, failed_at=EARLY))
+    assert [event.reason for event in failed.events] == ["JobSetFailed", "ReachedMaxRestarts"]
+
+
+def test_a_jobset_without_replicated_jobs_has_no_status() -> None:
+    obj = jobset()
+    obj["spec"]["replicatedJobs"] = []
+    assert decided({**obj, "spec": {**obj["spec"], "suspend": None}}).status is None
+
+
+def test_a_jobset_of_two_billion_jobs_is_created_in_passes() -> None:
+    obj = jobset({"name": "a", "replicas": 2**31 - 1}, {"name": "b", "replicas": 2})
+    first = decided(obj)
+    assert names(first.create_jobs) == [f"train-a-{index}" for index in range(500)]
+    assert first.wake_after == 0
+    second = decided(obj, *(job(name) for name in names(first.create_jobs)))
+    assert names(second.create_jobs)[0] == "train-a-500"
+    assert len(second.create_jobs) == 500
+
+
+def test_the_last_pass_over_many_jobs_does_not_ask_for_another() -> None:
+    obj = jobset({"name": "a", "replicas": 499}, {"name": "b", "replicas": 1})
+    decision = decided(obj)
+    assert names(decision.create_jobs)[-1] == "train-b-0"
+    assert decision.wake_after is None
+
+
+def test_a_restart_of_one_of_two_billion_jobs_is_counted_in_a_short_list() -> None:
+    rule = {"name": "one", "action": "RestartJob"}
+    obj = jobset({"name": "a", "replicas": 2**31 - 1}, failurePolicy={"maxRestarts": 3, "rules": [rule]})
+    decision = decided(obj, job("train-a-0", failed_at=EARLY), job("train-a-1"))
+    assert decision.status is not None
+    restarts = decision.status["replicatedJobsStatus"][0]["jobRestarts"]
+    assert (restarts[:2], len(restarts)) == ([1, 0], 100_000)
+
+
+def test_a_time_to_live_beyond_the_calendar_deletes_nothing() -> None:
+    completed = {"type": "Completed", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": ""}
+    obj = jobset(status={"restarts": 0, "conditions": [completed]}, ttlSecondsAfterFinished=2**62)
+    decision = decided(obj)
+    assert not decision.delete_jobset
+    assert decision.wake_after is not None

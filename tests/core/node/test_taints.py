@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from torchyard.api.objects import Object
+from torchyard.api.times import LATEST
+from torchyard.core.node.eviction import eviction_time
 from torchyard.core.node.taints import taints
 
 
@@ -40,3 +44,9 @@ def test_taints_follow_conditions(
     status = {"conditions": status_conditions}
     assert taints({"spec": spec, "status": status}) == wanted
     assert taints({"spec": {**spec, "taints": wanted}, "status": status}) == wanted
+
+
+def test_a_pod_that_tolerates_a_taint_for_any_time_stays() -> None:
+    toleration = {"operator": "Exists", "tolerationSeconds": 2**63 - 1}
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert eviction_time({"spec": {"tolerations": [toleration]}}, [EVICTING], now) == LATEST

@@ -230,3 +230,49 @@ def test_a_bar_inside_another_one_counts_for_one_step_of_it() -> None:
     assert percents(*labelled) == [0, 25, 50, 75]
     # An evaluation that is longer than the training, as Transformers draws it.
     assert percents("50%|#| 10/20", "50%|#| 250/500", "55%|#| 11/20") == [50, 52, 55]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "model.safetensors:  45%|####5     | 450M/1.00G [00:03<00:04, 150MB/s]",
+        "100%|██████████| 170M/170M [00:10<00:00, 16.2MB/s]",
+        "  0%|          | 32768/170498071 [00:00<10:00, 283000.0B/s]",
+        "Tokenizing train dataset:  45%|####| 9/20 [00:01<00:01, 2000.0 examples/s]",
+        "Running tokenizer on train dataset (num_proc=4):  45%|####| 9/20 [00:00<00:01]",
+        "Generating train split:  45%|####| 9/20 [00:01<00:01]",
+        "Saving step checkpoint: 50%|##| 1/2 [00:00<00:01]",
+        "Downloading: 45% done",
+        "Loading batch 3 of 10",
+    ],
+)
+def test_downloads_and_the_preparation_of_data_are_no_progress_of_the_training(line: str) -> None:
+    assert parsed(line) is None
+
+
+def test_a_bar_of_rich_counts_epochs_from_zero_to_the_last_one() -> None:
+    report = parsed("Epoch 3/9  ━━━━━━━━━━━━━━━╸━━━━━━ 30/60 0:00:01 • 0:00:02 45it/s train_loss: 0.412")
+    assert report == LineReport(35.0, None, {"train_loss": "0.412"})
+    ended = parsed("Epoch 9/9  ━━━━━━━━━━━━━━━━━━━━━━ 60/60 0:00:01 • 0:00:00 45.11it/s")
+    assert ended is not None
+    assert ended.percent == 100
+    unlimited = parsed("Epoch 3/-2 ━━━━━━━━━━━━━━━━━━━━━━ 30/60 0:00:01 • 0:00:02 45.11it/s")
+    assert unlimited is None or unlimited.percent is None
+
+
+def test_the_lines_of_timm_and_fairseq_name_their_epoch() -> None:
+    timm = "Train: 2 [ 600/1200 ( 50%)]  Loss: 6.95 (6.95)  Time: 1.2s  LR: 1.000e-06"
+    assert parsed("Train: 0 [   0/1200 (  0%)]  Loss: 6.95", timm, epochs=10) == LineReport(
+        25.0, 3, {"Train": "2", "Loss": "6.95", "LR": "1e-06"}
+    )
+    fairseq = parsed("2026-11-19 | INFO | train_inner | epoch 002:    500 / 1000 loss=13.5, ppl=95.1", epochs=4)
+    assert fairseq is not None
+    assert fairseq.percent == 37.5
+
+
+def test_a_long_line_of_redrawn_bars_is_read_at_its_end() -> None:
+    line = "\r".join(f"{step // 1000:3d}%|##| {step}/100000 [00:03<00:04]" for step in range(0, 100_000, 4))
+    report = parsed(line)
+    assert report is not None
+    assert (report.percent, report.remaining) == (99.996, 4)
+    assert parsed("\r" * 1_000_000) is None

@@ -9,7 +9,7 @@ from tests.support.pytorchjobs import NOW, at, conditions, job, pod, replica, se
 
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
-from torchyard.api.times import to_rfc3339
+from torchyard.api.times import LATEST, to_rfc3339
 from torchyard.core.pytorchjob.decide import PyTorchJobDecision, decide, is_managed_here
 from torchyard.core.pytorchjob.failures import is_retryable
 from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Restarts
@@ -337,6 +337,7 @@ def test_a_deadline_wakes_the_controller(limit: int, now: float, past: bool) -> 
         (3, "Failed", 2, 1, False),
         (3, "Succeeded", 3, None, True),
         (0, "Failed", 0, None, True),
+        (2**63 - 1, "Failed", 0, (LATEST - NOW).total_seconds(), False),
     ],
 )
 def test_a_finished_job_is_deleted_after_its_ttl(

@@ -201,6 +201,28 @@ def test_a_warning_is_not_repeated_and_is_shown_for_a_job_without_a_workload() -
     assert explain(queued, [], None, warnings)[-1] == "Other: something else"
 
 
+def test_a_failed_job_whose_pods_are_deleted_says_what_the_history_has() -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "uid": "u", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"conditions": [{"type": "Failed", "status": "True", "message": "BackoffLimitExceeded"}]},
+    }
+    killed = pod("j-node-0-0-x", status=ended("OOMKilled"))
+    killed["metadata"]["annotations"] = {"batch.kubernetes.io/job-completion-index": "0"}
+    record = build_record(job, [killed], datetime(2026, 1, 1, tzinfo=UTC))
+    rank = record["replicas"][0]["rank"]
+    assert explain(job, [], None, [], record)[1:] == [
+        "first to fail: j-node-0-0-x, exit code 137 (OOMKilled) at 2026-01-01T00:00:00Z",
+        "raise resources.limits.memory of the container, or use a smaller batch",
+        f"its last lines: yard logs j --rank {'node-0-0-x' if rank is None else rank} --tail 20",
+    ]
+    later = pod("j-y", status=ended("Error", 3))
+    assert "j-y, exit code 3" in explain(job, [later], None, [], record)[1]
+    without = build_record(job, [], datetime(2026, 1, 1, tzinfo=UTC))
+    assert "its pods are deleted" in explain(job, [], None, [], without)[1]
+
+
 def test_a_deleted_job_says_how_it_ended() -> None:
     job = {
         "apiVersion": "batch/v1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchyard.api.objects import Object
-from torchyard.core.run.ranks import rank_by_name
+from torchyard.core.run.ranks import rank_by_name, rank_of
 
 
 def training(*roles: str) -> Object:
@@ -31,3 +31,13 @@ def batch(mode: str) -> Object:
 )
 def test_the_rank_of_a_deleted_pod_is_in_its_name(job: Object, pod: str, rank: int | None) -> None:
     assert rank_by_name(job, pod) == rank
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"), [("7", 7), ("007", 7), ("", None), ("-1", None), ("\u00b2", None), ("9" * 5000, None)]
+)
+def test_a_rank_is_a_number_that_a_user_wrote(text: str, rank: int | None) -> None:
+    env = [{"name": "RANK", "value": text}]
+    assert rank_of({"metadata": {}, "spec": {"containers": [{"env": env}]}}) == rank
+    index = {"batch.kubernetes.io/job-completion-index": text}
+    assert rank_of({"metadata": {"annotations": index}, "spec": {"containers": [{"env": [{"name": "RANK"}]}]}}) == rank

@@ -208,3 +208,34 @@ def test_no_node_is_ever_overcommitted(requests: list[int], sizes: list[int]) ->
             cpu for item, cpu in zip(pods, requests, strict=True) if answer[item["metadata"]["uid"]] == f"n{number}"
         ]
         assert sum(mine) <= size
+
+
+@pytest.mark.parametrize("size", ["²", "9" * 5000, "-1", "two", ""])
+def test_a_gang_size_that_is_not_a_number_counts_the_pods(size: str) -> None:
+    pods = gang(2, "1")
+    for pod in pods:
+        pod["metadata"].setdefault("annotations", {})[GANG_SIZE] = size
+    assert gang_size(pods) == 2
+
+
+@pytest.mark.parametrize(
+    ("label", "operator", "bound", "fits"),
+    [
+        ("5", "Gt", "4", True),
+        ("4", "Gt", "4", False),
+        ("3", "Lt", "+4", True),
+        ("-5", "Lt", "-4", True),
+        ("--5", "Lt", "4", False),
+        ("5", "Gt", "--4", False),
+        ("\u00b2", "Lt", "4", False),
+        ("1_0", "Gt", "4", False),
+        (str(2**63), "Gt", "4", False),
+        ("9" * 5000, "Gt", "4", False),
+        ("5", "Gt", "", False),
+    ],
+)
+def test_a_node_affinity_compares_64_bit_integers(label: str, operator: str, bound: str, fits: bool) -> None:
+    term = {"matchExpressions": [{"key": "size", "operator": operator, "values": [bound]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    found = schedule_pod(pod(affinity={"nodeAffinity": required}), views(node(labels={"size": label})))
+    assert isinstance(found, Unschedulable) is not fits

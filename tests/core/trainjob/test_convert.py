@@ -179,12 +179,33 @@ def test_a_pytorchjob_that_is_not_valid_is_refused(job: Object, words: str) -> N
             ),
             "must not have replicated job that doesn't exist",
         ),
+        ({"metadata": None, "spec": {"runtimeRef": {"name": "torch-distributed"}}}, "metadata.name is required"),
+        (
+            {**train_job(), "metadata": {"name": "1job"}},
+            'the resulting PyTorchJob 1job is not valid: metadata.name: Invalid value: "1job"',
+        ),
     ],
 )
 def test_a_train_job_that_is_not_valid_is_refused(job: Object, words: str) -> None:
     with pytest.raises(YardError) as raised:
         to_pytorchjob(job, [])
     assert words in str(raised.value)
+
+
+def test_a_pytorchjob_whose_trainjob_would_be_refused_is_refused() -> None:
+    policy = {"minReplicas": 1, "maxReplicas": 2**40}
+    job = pytorchjob(workers=2**40, elasticPolicy=policy)
+    del job["spec"]["pytorchReplicaSpecs"]["Master"]
+    with pytest.raises(YardError, match="the resulting TrainJob mnist is not valid"):
+        to_trainjob(job)
+
+
+@pytest.mark.parametrize("metadata", [None, "x", {}, {"name": None}])
+def test_a_runtime_without_a_name_is_not_the_job_s(metadata: Any) -> None:
+    runtime = {"kind": "ClusterTrainingRuntime", "metadata": metadata, "spec": {}}
+    job = train_job()
+    job["spec"]["runtimeRef"] = {"name": "mine"}
+    assert to_pytorchjob(job, [runtime]).notes == ["ClusterTrainingRuntime mine is not in the file; add it"]
 
 
 def test_a_generated_name_stays_and_names_the_runtime() -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from torchyard.api import checks, field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.status_subresource import StatusSubresourceStrategy
+from torchyard.api.status_subresource import OBJECT_META, StatusSubresourceStrategy
 
 
 class FlowSchemaStrategy(StatusSubresourceStrategy):
+    status_keeps = (*OBJECT_META, "generateName")  # upstream resets all of the metadata
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         if not spec.get("matchingPrecedence"):
@@ -33,6 +35,8 @@ class FlowSchemaStrategy(StatusSubresourceStrategy):
 
 
 class PriorityLevelConfigurationStrategy(StatusSubresourceStrategy):
+    status_keeps = (*OBJECT_META, "generateName")  # upstream resets all of the metadata
+
     def default(self, obj: Object) -> None:
         limited = obj.setdefault("spec", {}).get("limited")
         if limited is not None:

@@ -8,7 +8,7 @@ from torchyard.api import checks, field_errors, names, selectors
 from torchyard.api.access.webhooks import check_conditions, check_rule
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.status_subresource import StatusSubresourceStrategy
+from torchyard.api.status_subresource import OBJECT_META, StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -23,6 +23,7 @@ _is_identifier = re.compile("[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 
 class ValidatingAdmissionPolicyStrategy(StatusSubresourceStrategy):
+    status_keeps = OBJECT_META
     qualified_finalizers = False
     unconditional_update = False
 
@@ -74,6 +75,14 @@ def _policy_errors(policy: Object) -> list[FieldError]:
         if version.count("/") > 1:
             detail = f"unexpected GroupVersion string: {version}"
             errs.append(field_errors.invalid("spec.paramKind.apiVersion", version, detail))
+        elif version:
+            problems = names.dns1035_problems(version.rpartition("/")[2])
+            checks.report_problems(problems, "spec.paramKind.apiVersion", version, errs)
+        if name := kind.get("kind") or "":
+            problems = names.dns1035_problems(name.lower())
+            prefix = "may have mixed case, but should otherwise match: "
+            if problems:
+                errs.append(field_errors.invalid("spec.paramKind.kind", name, f"{prefix}{', '.join(problems)}"))
     if match is None:
         errs.append(field_errors.required("spec.matchConstraints"))
     else:
@@ -164,7 +173,10 @@ def _check_reference(reference: Object, at: str, errs: list[FieldError]) -> None
         errs += [field_errors.forbidden(f"{at}.{name}", detail) for name in ("name", "selector")]
     elif not name and selector is None:
         errs.append(field_errors.required(at, "one of name or selector must be specified"))
-    if missing is None:
+    if name:
+        checks.report_problems(names.path_segment_problems(name), f"{at}.name", name, errs)
+    errs += selectors.validate_object(selector, f"{at}.selector")
+    if not missing:
         errs.append(field_errors.required(f"{at}.parameterNotFoundAction"))
     elif missing not in _PARAMETER_NOT_FOUND_ACTIONS:
         errs.append(field_errors.not_supported(f"{at}.parameterNotFoundAction", missing, _PARAMETER_NOT_FOUND_ACTIONS))

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from torchyard.api import checks, field_errors, names, selectors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.status_subresource import StatusSubresourceStrategy
+from torchyard.api.status_subresource import OBJECT_META, StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -274,6 +274,7 @@ def validate_api_service(service: Object) -> list[FieldError]:
 
 
 class APIServiceStrategy(StatusSubresourceStrategy):
+    status_keeps = OBJECT_META
     qualified_finalizers = False
     name_rule = "path-segment"
     unconditional_update = False

@@ -52,13 +52,20 @@ class NamespaceStrategy(StatusSubresourceStrategy):
 
 
 class NodeStrategy(StatusSubresourceStrategy):
+    validates_prefix_on_update = True
     generation_fields = None
 
     def default(self, obj: Object) -> None:
         defaults.default_node(obj)
 
     def prepare_create(self, obj: Object) -> None:
-        """Keep the status: a node registers itself with one."""
+        """Keep the status: a node registers itself with one. Drop the configuration that kubelets no longer read."""
+        (obj.get("spec") or {}).pop("configSource", None)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        if (old.get("spec") or {}).get("configSource") is None:
+            (new.get("spec") or {}).pop("configSource", None)
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_node(obj)
@@ -80,6 +87,7 @@ class NodeStrategy(StatusSubresourceStrategy):
 
 
 class ServiceAccountStrategy(Strategy):
+    validates_prefix_on_update = True
     returns_deleted = True
     generation_fields = None
 
@@ -93,6 +101,7 @@ class ServiceAccountStrategy(Strategy):
 
 
 class ConfigMapStrategy(Strategy):
+    validates_prefix_on_update = True
     generation_fields = None
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -103,6 +112,7 @@ class ConfigMapStrategy(Strategy):
 
 
 class SecretStrategy(Strategy):
+    validates_prefix_on_update = True
     generation_fields = None
 
     def default(self, obj: Object) -> None:

@@ -25,6 +25,14 @@ def validate_namespace(namespace: Object) -> list[FieldError]:
     return errs
 
 
+def validate_finalizers(namespace: Object) -> list[FieldError]:
+    """Validate the finalizers that the `finalize` subresource sets, which upstream names by their index."""
+    errs: list[FieldError] = []
+    for index, name in enumerate((namespace.get("spec") or {}).get("finalizers") or ()):
+        _check_finalizer(name, f"spec.finalizers[{index}]", errs)
+    return errs
+
+
 def _check_finalizer(name: str, field: str, errs: list[FieldError]) -> None:
     checks.report_problems(names.qualified_name_problems(name), field, name, errs)
     if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchyard.api import checks, field_errors, names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.status_subresource import StatusSubresourceStrategy
+from torchyard.api.status_subresource import OBJECT_META, StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 
@@ -56,6 +56,7 @@ class DeviceClassStrategy(Strategy):
 
 
 class ResourceClaimStrategy(StatusSubresourceStrategy):
+    status_keeps = OBJECT_META
     returns_deleted = True
     generation_fields = None
 

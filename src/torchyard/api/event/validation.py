@@ -9,12 +9,9 @@ from torchyard.api.objects import Object
 _SHORT = 128
 _NOTE = 1024
 _TYPES = ("Normal", "Warning")
-_DEPRECATED = {
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount",
-    "source": "deprecatedSource",
-}
+_SHORTEST_SERIES = 2
+# Of the earlier form, by their names in core/v1, as in upstream's errors.
+_DEPRECATED = ("firstTimestamp", "lastTimestamp", "count", "source")
 _FIXED = (
     *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime"),
     *("action", "related", "reportingComponent", "reportingInstance"),
@@ -39,10 +36,19 @@ def validate_new_event(event: Object) -> list[FieldError]:
         errs.append(field_errors.required("eventTime"))
     if event.get("type") not in _TYPES:
         errs.append(field_errors.invalid("type", "", f"has invalid value: {event.get('type') or ''}"))
-    for name, deprecated in _DEPRECATED.items():
-        if event.get(name):
-            errs.append(field_errors.invalid(deprecated, "", "needs to be unset"))
+    errs += [field_errors.invalid(name, "", "needs to be unset") for name in _DEPRECATED if event.get(name)]
+    _check_series(event, errs)
     return errs
+
+
+def _check_series(event: Object, errs: list[FieldError]) -> None:
+    series = event.get("series")
+    if series is None:
+        return
+    if (series.get("count") or 0) < _SHORTEST_SERIES:
+        errs.append(field_errors.invalid("series.count", "", f"should be at least {_SHORTEST_SERIES}"))
+    if not series.get("lastObservedTime"):
+        errs.append(field_errors.required("series.lastObservedTime"))
 
 
 def validate_new_event_update(new: Object, old: Object) -> list[FieldError]:
@@ -51,6 +57,7 @@ def validate_new_event_update(new: Object, old: Object) -> list[FieldError]:
     for name in _FIXED:
         field = "reportingController" if name == "reportingComponent" else name
         checks.immutable(new.get(name), old.get(name), field, errs)
+    _check_series(new, errs)
     return errs
 
 

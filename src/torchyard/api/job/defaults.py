@@ -11,10 +11,7 @@ from torchyard.api.pod.defaults import default_template
 def default_job(job: Object) -> None:
     spec = job.setdefault("spec", {})
     default_template(spec.setdefault("template", {}))
-    own = spec["template"]["metadata"].get("labels")
-    if own and not job["metadata"].get("labels"):
-        # Both share one map, as in upstream: a label that is added to the template on create also appears here.
-        job["metadata"]["labels"] = own
+    default_labels(job)
     # neither is set: one pod must succeed; only parallelism is set: a work queue without a fixed number of completions
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
@@ -28,9 +25,17 @@ def default_job(job: Object) -> None:
         spec["suspend"] = False
     if spec.get("manualSelector") is None:
         spec["manualSelector"] = False
-    if not spec.get("podReplacementPolicy"):
+    if spec.get("podReplacementPolicy") is None:
         spec["podReplacementPolicy"] = "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed"
     default_failure_policy(spec)
+
+
+def default_labels(job: Object) -> None:
+    """Label a Job without labels as its pods. Upstream does so whenever it reads one, so that it always has some."""
+    own = job["spec"]["template"]["metadata"].get("labels")
+    if own and not job["metadata"].get("labels"):
+        # Both share one map, as in upstream: a label that is added to the template on create also appears here.
+        job["metadata"]["labels"] = own
 
 
 def default_failure_policy(spec: Object) -> None:

@@ -61,7 +61,7 @@ def _check_exit_codes(codes: Object, containers: set[str | None], at: str, errs:
         detail = "must be one of the container or initContainer names in the pod template"
         errs.append(field_errors.invalid(f"{at}.containerName", container, detail))
     if not values:
-        errs.append(field_errors.invalid(f"{at}.values", values, "at least one value is required"))
+        errs.append(field_errors.invalid(f"{at}.values", codes.get("values"), "at least one value is required"))
     elif len(values) > _MAX_EXIT_CODES:
         errs.append(field_errors.too_many(f"{at}.values", len(values), _MAX_EXIT_CODES))
     for index, (value, is_repeated) in enumerate(zip(values, checks.repetitions(values), strict=True)):

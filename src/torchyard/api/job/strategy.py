@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchyard.api import names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.job import labels
-from torchyard.api.job.defaults import default_cron_job, default_job, generate_selector
+from torchyard.api.job.defaults import default_cron_job, default_job, default_labels, generate_selector
 from torchyard.api.job.status import validate_job_status
 from torchyard.api.job.validation import (
     validate_cron_job,
@@ -32,6 +32,7 @@ ORPHAN_WARNING = (
 
 
 class JobStrategy(StatusSubresourceStrategy):
+    validates_prefix_on_update = True
     default_propagation = "Orphan"
     empty_is_null = tuple(("spec", *rules) for rules in _RULES)
 
@@ -54,6 +55,10 @@ class JobStrategy(StatusSubresourceStrategy):
         # labels derived from an invalid name are reported once, in the template
         if taken_over and own and not names.validate_labels(own, ""):
             obj["metadata"]["labels"] = dict(own)
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        super().prepare_status(new, old)
+        default_labels(new)  # a body without a spec has no template to take them from
 
     def rename(self, obj: Object, before: str) -> None:
         name = obj["metadata"]["name"]
@@ -97,6 +102,14 @@ class CronJobStrategy(StatusSubresourceStrategy):
 
     def default(self, obj: Object) -> None:
         default_cron_job(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        drop_disabled_fields(obj["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        drop_disabled_fields(new["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validate_cron_job(obj)

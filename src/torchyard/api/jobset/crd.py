@@ -10,6 +10,7 @@ from torchyard.api.progress import ANNOTATION_COLUMN
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.structural import (
     BOOLEAN,
+    BOUNDED_INT32,
     INT32,
     INT64,
     STRING,
@@ -25,7 +26,7 @@ CRD_NAME = f"{names.PLURAL}.{names.GROUP}"
 _INTEGER: Object = {"type": "integer"}
 _LIST: Object = {"type": "array", "items": STRING}
 _ATOMIC_LIST: Object = {**_LIST, "x-kubernetes-list-type": "atomic"}
-_COUNT: Object = {**INT32, "minimum": 0}
+_COUNT: Object = {**BOUNDED_INT32, "minimum": 0}
 _START_ORDER_RULE = (
     "!(has(self.startupPolicy) && self.startupPolicy.startupPolicyOrder == 'InOrder' "
     "&& self.replicatedJobs.exists(x, has(x.dependsOn)))"
@@ -50,7 +51,7 @@ def _replicated_job() -> Object:
             ),
             "groupName": with_description("Group of this replicated job.", {**STRING, "default": "default"}),
             "name": with_description("Name; the child Jobs are called <jobset>-<name>-<index>.", STRING),
-            "replicas": with_description("Number of Jobs; 1 by default.", {**INT32, "default": 1}),
+            "replicas": with_description("Number of Jobs; 1 by default.", {**BOUNDED_INT32, "default": 1}),
             "template": with_description("The Jobs.", from_go_type(definition("io.k8s.api.batch.v1.JobTemplateSpec"))),
         },
         "name",
@@ -73,7 +74,7 @@ def _failure_policy() -> Object:
         "name",
     )
     fields = {
-        "maxRestarts": with_description("Number of restarts after which the JobSet fails.", INT32),
+        "maxRestarts": with_description("Number of restarts after which the JobSet fails.", BOUNDED_INT32),
         "restartStrategy": with_description(
             "How Jobs are recreated: each when its predecessor is gone (Recreate), or all when all are gone"
             " (BlockingRecreate).",

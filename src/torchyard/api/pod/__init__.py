@@ -17,6 +17,7 @@ Modules in reading order:
 - `overlaps`: ports and paths that overlap, for the warnings
 - `qos`: the QoS class
 - `totals`: the total requests and limits of a pod
+- `phases`: phase, end and readiness, as controllers read them
 - `status_messages`: reasons and messages of a pod's status
 - `kubelet_messages`: reasons and messages of a node about pods and containers
 - `scheduler_messages`: reasons and messages of the scheduler and of evictions

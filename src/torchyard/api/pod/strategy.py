@@ -55,6 +55,7 @@ def _profiles_from_annotations(spec: Object, annotations: dict[str, str]) -> Non
 
 
 class PodStrategy(Strategy):
+    validates_prefix_on_update = True
     warns_on_update = False
     returns_deleted = True
     graceful = True
@@ -76,6 +77,7 @@ class PodStrategy(Strategy):
                 {
                     "type": "PodScheduled",
                     "status": "False",
+                    "lastProbeTime": None,
                     "lastTransitionTime": obj["metadata"].get("creationTimestamp"),
                     "reason": "SchedulingGated",
                     "message": "Scheduling is blocked due to non-empty scheduling gates",

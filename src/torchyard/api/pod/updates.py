@@ -270,15 +270,24 @@ def validate_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
 
 
 def apply_resize(pod: Object, sent: Object) -> Object:
-    """Return the pod with the resources of the sent containers; all other changes in `sent` are ignored."""
+    """Return the pod with the resources of the sent containers; all other changes in `sent` are ignored.
+
+    Other containers than those of the pod are kept as sent, for `validate_resize` to refuse.
+    """
     spec, sent_spec = dict(pod["spec"]), sent.get("spec") or {}
     for kind in ("containers", "initContainers"):
         own, other = spec.get(kind) or [], sent_spec.get(kind) or []
-        if own and len(own) == len(other):
+        if _names(own) != _names(other):
+            spec[kind] = other
+        elif own:
             spec[kind] = [
                 _with_sent_resources(container, resized) for container, resized in zip(own, other, strict=True)
             ]
     return {**pod, "spec": spec}
+
+
+def _names(containers: list[Object]) -> list[str]:
+    return [container.get("name") or "" for container in containers]
 
 
 def _with_sent_resources(container: Object, resized: Object) -> Object:
@@ -298,8 +307,8 @@ def validate_resize(new: Object, old: Object) -> list[FieldError]:
         detail = "Pod QOS Class may not change as a result of resizing"
         errs.append(field_errors.invalid("spec", (new.get("status") or {}).get("qosClass"), detail))
     spec, before = new["spec"], old["spec"]
-    if any(len(spec.get(kind) or []) != len(before.get(kind) or []) for kind in ("containers", "initContainers")):
-        return [*errs, field_errors.forbidden("spec", "only cpu and memory resources are mutable")]
+    if other_containers := _check_same_containers(spec, before):
+        return [*errs, *other_containers]
     munged = dict(spec)
     for kind in ("initContainers", "containers"):
         pairs = list(zip(spec.get(kind) or (), before.get(kind) or (), strict=True))
@@ -310,6 +319,23 @@ def validate_resize(new: Object, old: Object) -> list[FieldError]:
             munged[kind] = [_with_old_resources(container, was) for container, was in pairs]
     if not errs and format_diff(before, munged):
         errs.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable"))
+    return errs
+
+
+def _check_same_containers(spec: Object, before: Object) -> list[FieldError]:
+    """Require the same containers in the same order: the other checks compare them pairwise."""
+    errs: list[FieldError] = []
+    for kind in ("containers", "initContainers"):
+        after, was = _names(spec.get(kind) or []), _names(before.get(kind) or [])
+        if len(after) != len(was):
+            errs.append(field_errors.forbidden(f"spec.{kind}", f"{kind} may not be added or removed on resize"))
+            continue
+        detail = f"{kind} may not be renamed or reordered on resize"
+        errs += [
+            field_errors.forbidden(f"spec.{kind}[{index}].name", detail)
+            for index, name in enumerate(after)
+            if name != was[index]
+        ]
     return errs
 
 

@@ -281,8 +281,8 @@ def _check_resource_claims(claims: list[Object], at: str, errs: list[FieldError]
         elif not named:
             detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             errs.append(field_errors.invalid(field, claim, detail))
-        for field in named:
-            checks.report_problems(names.subdomain_problems(claim[field]), f"{field}.{field}", claim[field], errs)
+        for source in named:
+            checks.report_problems(names.subdomain_problems(claim[source]), f"{field}.{source}", claim[source], errs)
     return frozenset(seen - {""})
 
 
@@ -298,7 +298,7 @@ def _check_host_network(containers: list[Object], at: str, errs: list[FieldError
 def _check_pod_level(spec: Object, at: str, errs: list[FieldError]) -> None:
     """Require pod-level resources to cover the sum of the containers' requests."""
     resources = spec["resources"]
-    if resources.get("claims"):
+    if resources.get("claims") is not None:  # an empty list too
         errs.append(field_errors.forbidden(f"{at}.claims", "claims may not be set for Resources at pod-level"))
     compute_resources.check_requirements(resources, at, errs, name_check=compute_resources.check_pod_level_name)
     requests: dict[str, Any] = resources.get("requests") or {}

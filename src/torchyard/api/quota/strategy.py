@@ -31,6 +31,7 @@ class ResourceQuotaStrategy(StatusSubresourceStrategy):
 
 
 class LimitRangeStrategy(Strategy):
+    validates_prefix_on_update = True
     create_on_update = True
     generation_fields = None
     empty_is_null = (("spec", "limits"),)

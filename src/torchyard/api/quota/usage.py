@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from torchyard.api import quantity
 from torchyard.api.errors import qualified_resource
@@ -11,6 +11,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pod.totals import Amounts, add, pod_total
 from torchyard.api.quantity import Quantity
 from torchyard.api.quota.scopes import counts
+from torchyard.api.times import shift
 from torchyard.api.volume.admission import CLASS_ANNOTATION
 
 ONE = Quantity.of(1)
@@ -57,7 +58,7 @@ def _holds_resources(pod: Object, now: datetime) -> bool:
     ends, grace = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
     if ends is None or grace is None:
         return True
-    return now <= datetime.fromisoformat(ends) + timedelta(seconds=grace)
+    return now <= shift(datetime.fromisoformat(ends), grace)
 
 
 def _pod_usage(spec: Object) -> Amounts:

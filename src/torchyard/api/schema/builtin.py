@@ -1,7 +1,7 @@
 """The types of the built-in kinds, loaded on demand from the generated table.
 
 A definition is built on first use and shared afterwards: the table has 570 definitions, of which a server uses a few
-dozen. tools/generate_tables.py generates the table; this module knows no kind by name.
+dozen. tools/generate_tables.py generates the table; this module knows no kind of it by name.
 """
 
 from __future__ import annotations
@@ -60,10 +60,14 @@ def kind_of(name: str) -> GroupVersionKind | None:
     return _kinds_by_definition().get(name)
 
 
+# Bodies that kube-apiserver still reads, although it no longer serves their version.
+_OLDER = {"policy/v1beta1/Eviction": "policy/v1/Eviction"}
+
+
 def definition_of(gvk: GroupVersionKind) -> str | None:
     """Return the definition of a kind: io.k8s.api.core.v1.Pod. DeleteOptions and the like exist in every group."""
-    kinds = _table().kinds
-    return kinds.get("/".join(gvk)) or kinds.get(f"*/*/{gvk.kind}")
+    kinds, kind = _table().kinds, "/".join(gvk)
+    return kinds.get(_OLDER.get(kind, kind)) or kinds.get(f"*/*/{gvk.kind}")
 
 
 def type_of(gvk: GroupVersionKind) -> Type | None:

@@ -17,6 +17,8 @@ QUANTITY: Object = {
 }
 STRING: Object = {"type": "string"}
 INT32: Object = {"type": "integer", "format": "int32"}
+# A server does not check the format. Upstream's webhooks cannot decode a larger number.
+BOUNDED_INT32: Object = {**INT32, "minimum": -(2**31), "maximum": 2**31 - 1}
 INT64: Object = {"type": "integer", "format": "int64"}
 TIME: Object = {"type": "string", "format": "date-time"}
 BOOLEAN: Object = {"type": "boolean"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 
-from torchyard.api import checks, field_errors
+from torchyard.api import checks, field_errors, names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.status_subresource import StatusSubresourceStrategy
+from torchyard.api.status_subresource import OBJECT_META, StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 
@@ -26,6 +26,11 @@ class IPAddressStrategy(Strategy):
         else:
             needed = [name for name in ("resource", "name") if not parent.get(name)]
             errs += [field_errors.required(f"spec.parentRef.{name}") for name in needed]
+            if group := parent.get("group"):
+                checks.report_problems(names.subdomain_problems(group), "spec.parentRef.group", group, errs)
+            for field in ("resource", "name", "namespace"):
+                value = parent.get(field) or ""
+                checks.report_problems(names.path_segment_problems(value), f"spec.parentRef.{field}", value, errs)
         return errs
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
@@ -35,6 +40,7 @@ class IPAddressStrategy(Strategy):
 
 
 class ServiceCIDRStrategy(StatusSubresourceStrategy):
+    status_keeps = OBJECT_META
     generation_fields = None
 
     def validate(self, obj: Object) -> list[FieldError]:

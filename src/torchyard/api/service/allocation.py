@@ -49,7 +49,7 @@ def fill_families(service: Object) -> None:
     if not needs_cluster_ip(service):
         return
     free_headless = is_headless(service) and not spec.get("selector")
-    if not spec.get("ipFamilyPolicy"):
+    if spec.get("ipFamilyPolicy") is None:
         spec["ipFamilyPolicy"] = "RequireDualStack" if free_headless and not spec.get("ipFamilies") else "SingleStack"
     if not spec.get("ipFamilies"):
         address = checks.parse_ip(spec.get("clusterIP") or "")

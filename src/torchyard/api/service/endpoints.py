@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torchyard.api import checks, field_errors, names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
@@ -9,7 +11,7 @@ from torchyard.api.objects import Object
 _MAX_ENDPOINTS = 1000
 _MAX_ADDRESSES = 100
 _MAX_PORTS = 20000
-_MAX_ZONES = 8
+_MAX_HINTS = 8
 _TYPES = ("FQDN", "IPv4", "IPv6")
 
 
@@ -75,14 +77,14 @@ def _check_slice_ports(ports: list[Object], errs: list[FieldError]) -> None:
         if name in seen:
             errs.append(field_errors.duplicate(f"ports[{index}].name", name))
         seen.add(name)
-        checks.required_enum(port.get("protocol"), checks.PROTOCOLS, f"ports[{index}].protocol", errs)
+        checks.optional_enum(port.get("protocol"), checks.PROTOCOLS, f"ports[{index}].protocol", errs)
         if (protocol := port.get("appProtocol")) is not None:
             checks.report_problems(
                 names.qualified_name_problems(protocol), f"ports[{index}].appProtocol", protocol, errs
             )
 
 
-def _check_endpoint(endpoint: Object, kind: str, at: str, errs: list[FieldError]) -> None:  # noqa: C901 - one branch per field, as upstream's function
+def _check_endpoint(endpoint: Object, kind: str, at: str, errs: list[FieldError]) -> None:
     addresses = endpoint.get("addresses") or []
     if not addresses:
         errs.append(field_errors.required(f"{at}.addresses", "must contain at least 1 address"))
@@ -106,17 +108,22 @@ def _check_endpoint(endpoint: Object, kind: str, at: str, errs: list[FieldError]
         checks.report_problems(names.subdomain_problems(node), f"{at}.nodeName", node, errs)
     if (host := endpoint.get("hostname")) is not None:
         checks.report_problems(names.label_problems(host), f"{at}.hostname", host, errs)
-    zones = (endpoint.get("hints") or {}).get("forZones") or []
-    if len(zones) > _MAX_ZONES:
-        errs.append(field_errors.too_many(f"{at}.hints.forZones", len(zones), _MAX_ZONES))
+    hints: Object = endpoint.get("hints") or {}
+    _check_hints(hints.get("forZones") or [], names.label_value_problems, f"{at}.hints.forZones", errs)
+    _check_hints(hints.get("forNodes") or [], names.subdomain_problems, f"{at}.hints.forNodes", errs)
+
+
+def _check_hints(hints: list[Object], problems: Callable[[str], list[str]], at: str, errs: list[FieldError]) -> None:
+    if len(hints) > _MAX_HINTS:
+        errs.append(field_errors.too_many(at, len(hints), _MAX_HINTS))
         return
     seen: set[str] = set()
-    for index, zone in enumerate(zones):
-        field, name = f"{at}.hints.forZones[{index}].name", zone.get("name") or ""
+    for index, hint in enumerate(hints):
+        field, name = f"{at}[{index}].name", hint.get("name") or ""
         if name in seen:
             errs.append(field_errors.duplicate(field, name))
         seen.add(name)
-        checks.report_problems(names.label_value_problems(name), field, name, errs)
+        checks.report_problems(problems(name), field, name, errs)
 
 
 def validate_endpoint_slice_update(new: Object, old: Object) -> list[FieldError]:

@@ -19,6 +19,7 @@ def _fields_ignored_when_headless(spec: Object) -> list[str]:
 class ServiceStrategy(StatusSubresourceStrategy):
     """The server allocates addresses and ports after validation; see `service.allocation`."""
 
+    validates_prefix_on_update = True
     name_rule = "service"
     create_on_update = True
     returns_deleted = True
@@ -69,6 +70,7 @@ class ServiceStrategy(StatusSubresourceStrategy):
 
 
 class EndpointsStrategy(Strategy):
+    validates_prefix_on_update = True
     create_on_update = True
     generation_fields = None
 
@@ -83,11 +85,20 @@ class EndpointsStrategy(Strategy):
 
 
 class EndpointSliceStrategy(Strategy):
+    validates_prefix_on_update = True
     generation_fields = ("endpoints", "ports", "addressType")
     empty_is_null = (("endpoints",), ("ports",))
 
     def default(self, obj: Object) -> None:
         defaults.default_endpoint_slice(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        """Drop the field of discovery.k8s.io/v1beta1, which cannot be set through v1."""
+        for endpoint in obj.get("endpoints") or ():
+            endpoint.pop("deprecatedTopology", None)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        self.prepare_create(new)
 
     def validate(self, obj: Object) -> list[FieldError]:
         return endpoints.validate_endpoint_slice(obj)
@@ -97,7 +108,7 @@ class EndpointSliceStrategy(Strategy):
 
     def warnings(self, obj: Object) -> list[str]:
         if obj.get("addressType") == "FQDN":
-            return ["addressType: FQDN endpoints are deprecated"]
+            return ["spec.addressType: FQDN endpoints are deprecated"]
         return []
 
 

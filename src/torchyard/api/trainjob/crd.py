@@ -9,6 +9,7 @@ from torchyard.api.objects import Object
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.structural import (
     BOOLEAN,
+    BOUNDED_INT32,
     INT32,
     INT64,
     STRING,
@@ -68,8 +69,8 @@ def _trainer() -> Object:
         "command": with_description("Command of the container `node`; the runtime's by default.", words),
         "env": with_description("Variables of the container `node`, over the runtime's.", _env()),
         "image": with_description("Image of the container `node`; the runtime's by default.", text(500)),
-        "numNodes": with_description("Number of nodes; the runtime's by default.", INT32),
-        "numProcPerNode": with_description("Processes per node; by default one per GPU or CPU.", INT32),
+        "numNodes": with_description("Number of nodes; the runtime's by default.", BOUNDED_INT32),
+        "numProcPerNode": with_description("Processes per node; by default one per GPU or CPU.", BOUNDED_INT32),
         "resourcesPerNode": with_description(
             "Resources of the container `node`, over the runtime's.", _core("ResourceRequirements")
         ),

@@ -30,6 +30,7 @@ NODE, LAUNCHER = "node", "launcher"
 CONTAINERS = {TRAINER: NODE, DATASET_INITIALIZER: DATASET_INITIALIZER, MODEL_INITIALIZER: MODEL_INITIALIZER}
 PORT = 29500
 COORDINATOR_PORT = 29501  # torchrun may use the other one in the same pod
+COORDINATOR_PORT_NAME = "coordinator"
 
 # The plugins of spec.mlPolicy; without one the policy is plain.
 TORCH, MPI, JAX, XGBOOST, FLUX = "torch", "mpi", "jax", "xgboost", "flux"

@@ -9,6 +9,7 @@ from torchyard.api.objects import Object
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.structural import (
     BOOLEAN,
+    BOUNDED_INT32,
     INT32,
     STRING,
     cel_rule,
@@ -45,7 +46,7 @@ def _torch() -> Object:
 def _ml_policy() -> Object:
     mpi = {
         "mpiImplementation": {**STRING, "enum": ["OpenMPI", ""], "default": "OpenMPI"},
-        "numProcPerNode": {**INT32, "default": 1},
+        "numProcPerNode": {**BOUNDED_INT32, "default": 1},
         "runLauncherAsNode": {**BOOLEAN, "default": False},
         "sshAuthMountPath": text(4096, default="/root/.ssh"),
     }
@@ -55,7 +56,7 @@ def _ml_policy() -> Object:
         ),
         "jax": with_description("JAX's variables.", {"type": "object"}),
         "mpi": with_description("A launcher that starts the processes with mpirun.", record(mpi)),
-        "numNodes": with_description("Number of nodes; 1 by default.", INT32),
+        "numNodes": with_description("Number of nodes; 1 by default.", BOUNDED_INT32),
         "torch": with_description("torchrun's variables.", _torch()),
         "xgboost": with_description("XGBoost's variables.", {"type": "object"}),
     }
@@ -69,7 +70,7 @@ def _pod_group_policy() -> Object:
             "mode": {**STRING, "enum": ["hard", "soft"], "default": "hard"},
         }
     )
-    timeout = {**INT32, "default": 60}
+    timeout = {**BOUNDED_INT32, "default": 60}
     return record(
         {
             "coscheduling": with_description(

@@ -24,9 +24,9 @@ def validate_storage_class(storage_class: Object) -> list[FieldError]:
     else:
         checks.report_problems(names.qualified_name_problems(provisioner), "provisioner", provisioner, errs)
     _check_parameters(storage_class.get("parameters") or {}, errs)
-    checks.optional_enum(storage_class.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", errs)
+    checks.optional_enum(storage_class.get("reclaimPolicy") or None, ("Delete", "Retain"), "reclaimPolicy", errs)
     modes = ("Immediate", "WaitForFirstConsumer")
-    checks.required_enum(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", errs)
+    checks.optional_enum(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", errs)
     terms = storage_class.get("allowedTopologies") or []
     # upstream also compares with as many empty entries: an empty term is always a duplicate
     seen: Counter[frozenset[tuple[str, frozenset[str]]]] = Counter({frozenset(): len(terms)})
@@ -67,7 +67,7 @@ def _check_topology(term: Object, at: str, errs: list[FieldError]) -> frozenset[
 
 
 def validate_storage_class_update(new: Object, old: Object) -> list[FieldError]:
-    errs: list[FieldError] = []
+    errs = validate_storage_class(new)
     for field, detail in (
         ("parameters", "updates to parameters are forbidden."),
         ("provisioner", "updates to provisioner are forbidden."),

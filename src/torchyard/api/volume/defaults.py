@@ -91,9 +91,9 @@ def default_volume(volume: Object) -> None:
 
 
 def default_class(storage_class: Object) -> None:
-    if not storage_class.get("reclaimPolicy"):
+    if storage_class.get("reclaimPolicy") is None:
         storage_class["reclaimPolicy"] = "Delete"
-    if not storage_class.get("volumeBindingMode"):
+    if storage_class.get("volumeBindingMode") is None:
         storage_class["volumeBindingMode"] = "Immediate"
 
 

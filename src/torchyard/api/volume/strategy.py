@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from torchyard.api import quantity
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.status_subresource import StatusSubresourceStrategy
+from torchyard.api.status_subresource import OBJECT_META, StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
+from torchyard.api.times import to_rfc3339
 from torchyard.api.volume import classes, defaults, validation
 
 _DEPRECATED_SOURCES = {
@@ -26,6 +29,7 @@ def _fraction_warning(text: str | None, field: str) -> list[str]:
 
 
 class PersistentVolumeStrategy(StatusSubresourceStrategy):
+    validates_prefix_on_update = True
     returns_deleted = True
     generation_fields = None
 
@@ -35,6 +39,14 @@ class PersistentVolumeStrategy(StatusSubresourceStrategy):
     def prepare_create(self, obj: Object) -> None:
         created = obj["metadata"].get("creationTimestamp")
         obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": created}
+
+    def stamp_status(self, new: Object, old: Object, now: datetime) -> None:
+        status, before = new.get("status") or {}, old.get("status") or {}
+        stated, earlier = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
+        is_same_phase = (status.get("phase") or "") == (before.get("phase") or "")
+        time = earlier if is_same_phase else to_rfc3339(now)
+        if time is not None and (stated is None or (stated == earlier and not is_same_phase)):
+            new["status"] = {**status, "lastPhaseTransitionTime": time}
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_volume(obj)
@@ -55,6 +67,7 @@ class PersistentVolumeStrategy(StatusSubresourceStrategy):
 
 
 class PersistentVolumeClaimStrategy(StatusSubresourceStrategy):
+    validates_prefix_on_update = True
     returns_deleted = True
     generation_fields = None
 
@@ -145,6 +158,8 @@ class CSINodeStrategy(Strategy):
 
 
 class VolumeAttachmentStrategy(StatusSubresourceStrategy):
+    validates_prefix_on_update = True
+    status_keeps = OBJECT_META
     returns_deleted = True
     unconditional_update = False
     generation_fields = None

@@ -40,7 +40,7 @@ def to_v1(autoscaler: Object) -> Object:
     annotations |= {key: json.dumps(value, separators=(",", ":")) for key, value in carried.items() if value}
     if annotations:
         obj["metadata"]["annotations"] = annotations
-    return {**obj, "spec": spec, "status": status}
+    return {**obj, "spec": spec, "status": {"currentReplicas": 0, "desiredReplicas": 0, **status}}
 
 
 def from_v1(autoscaler: Object) -> Object:

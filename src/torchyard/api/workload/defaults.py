@@ -20,6 +20,12 @@ def _default(holder: Object, name: str, value: object) -> None:
         holder[name] = value
 
 
+def _default_amount(holder: Object, name: str, value: int | str) -> None:
+    """Set a default of an int-or-string, of which an empty string is not one without a value but an invalid one."""
+    if holder.get(name) is None:
+        holder[name] = value
+
+
 def default_deployment(deployment: Object) -> None:
     spec = _default_workload(deployment)
     _default(spec, "replicas", 1)
@@ -27,8 +33,8 @@ def default_deployment(deployment: Object) -> None:
     _default(strategy, "type", "RollingUpdate")
     if strategy["type"] == "RollingUpdate":
         rolling = strategy.get("rollingUpdate") or {}
-        _default(rolling, "maxUnavailable", "25%")
-        _default(rolling, "maxSurge", "25%")
+        _default_amount(rolling, "maxUnavailable", "25%")
+        _default_amount(rolling, "maxSurge", "25%")
         strategy["rollingUpdate"] = rolling
     _default(spec, "revisionHistoryLimit", _HISTORY)
     _default(spec, "progressDeadlineSeconds", 600)
@@ -65,12 +71,12 @@ def default_daemon_set(daemon_set: Object) -> None:
     _default(strategy, "type", "RollingUpdate")
     if strategy["type"] == "RollingUpdate":
         rolling = strategy.get("rollingUpdate") or {}
-        _default(rolling, "maxUnavailable", 1)
-        _default(rolling, "maxSurge", 0)
+        _default_amount(rolling, "maxUnavailable", 1)
+        _default_amount(rolling, "maxSurge", 0)
         strategy["rollingUpdate"] = rolling
     elif (rolling := strategy.get("rollingUpdate")) is not None:
-        _default(rolling, "maxUnavailable", 0)
-        _default(rolling, "maxSurge", 0)
+        _default_amount(rolling, "maxUnavailable", 0)
+        _default_amount(rolling, "maxSurge", 0)
     _default(spec, "revisionHistoryLimit", _HISTORY)
 
 
@@ -82,8 +88,14 @@ def default_replication_controller(controller: Object) -> None:
         return
     default_template(template)
     own = template["metadata"].get("labels")
-    if own:
-        if not spec.get("selector"):
-            spec["selector"] = dict(own)
-        if not controller["metadata"].get("labels"):
-            controller["metadata"]["labels"] = dict(own)
+    if own and not spec.get("selector"):
+        spec["selector"] = dict(own)
+    default_labels(controller)
+
+
+def default_labels(controller: Object) -> None:
+    """Label a ReplicationController without labels as its pods. Upstream does so whenever it reads one."""
+    template = controller["spec"].get("template") or {}
+    own = (template.get("metadata") or {}).get("labels")
+    if own and not controller["metadata"].get("labels"):
+        controller["metadata"]["labels"] = dict(own)

@@ -40,16 +40,10 @@ class _TemplateStrategy(StatusSubresourceStrategy):
 
 
 class DeploymentStrategy(_TemplateStrategy):
+    status_keeps = ("labels",)
+
     def default(self, obj: Object) -> None:
         defaults.default_deployment(obj)
-
-    def prepare_status(self, new: Object, old: Object) -> None:
-        super().prepare_status(new, old)
-        # as in upstream: the status subresource updates all metadata except labels
-        if "labels" in old["metadata"]:
-            new["metadata"]["labels"] = old["metadata"]["labels"]
-        else:
-            new["metadata"].pop("labels", None)
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         # annotations count too: deployments once kept rollback data there
@@ -80,6 +74,8 @@ def _name_warnings(obj: Object) -> list[str]:
 
 
 class ReplicaSetStrategy(_TemplateStrategy):
+    validates_prefix_on_update = True
+
     def default(self, obj: Object) -> None:
         defaults.default_replica_set(obj)
 
@@ -131,6 +127,8 @@ class StatefulSetStrategy(_TemplateStrategy):
 
 
 class DaemonSetStrategy(_TemplateStrategy):
+    validates_prefix_on_update = True
+
     def default(self, obj: Object) -> None:
         defaults.default_daemon_set(obj)
         # as in upstream, whose conversion writes it whenever it reads a daemon set, so the reader owns the field
@@ -174,6 +172,7 @@ def _template_generation(daemon_set: Object) -> int:
 
 
 class ReplicationControllerStrategy(_TemplateStrategy):
+    validates_prefix_on_update = True
     default_propagation = "Orphan"
 
     def default(self, obj: Object) -> None:
@@ -182,6 +181,10 @@ class ReplicationControllerStrategy(_TemplateStrategy):
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
         obj["status"] = {"replicas": 0}
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        super().prepare_status(new, old)
+        defaults.default_labels(new)  # a body without a spec has no template to take them from
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_replication_controller(obj)

@@ -246,6 +246,8 @@ def validate_revision(revision: Object) -> list[FieldError]:
     errs: list[FieldError] = []
     if revision.get("data") is None:
         errs.append(field_errors.required("data", "data is mandatory"))
+    elif not isinstance(revision["data"], dict):
+        errs.append(field_errors.required("data", "data must be a valid JSON object"))
     checks.nonnegative(revision.get("revision"), "revision", errs)
     return errs
 

@@ -38,7 +38,8 @@ def subject_access_review(review: Object, authorizer: Authorizer) -> Object:
 def local_subject_access_review(review: Object, namespace: str, authorizer: Authorizer) -> Object:
     """A SubjectAccessReview confined to the namespace of its path."""
     spec = review.get("spec") or {}
-    errs = _spec_errors(spec) + _subject_errors(spec) + _metadata_errors(review)
+    errs = _spec_errors(spec) + _subject_errors(spec)
+    errs += _metadata_errors(review, "must be empty except for namespace")
     on_resource, on_path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if on_resource is not None and on_resource.get("namespace", "") != namespace:
         field, value = "spec.resourceAttributes.namespace", on_resource.get("namespace", "")
@@ -117,13 +118,13 @@ def _subject_errors(spec: Mapping[str, Any]) -> list[FieldError]:
     return [field_errors.invalid("spec.user", spec.get("user", ""), reason)]
 
 
-def _metadata_errors(review: Object) -> list[FieldError]:
+def _metadata_errors(review: Object, detail: str = "must be empty") -> list[FieldError]:
     metadata = {
         key: value
         for key, value in (review.get("metadata") or {}).items()
         if value and key not in ("namespace", "managedFields")
     }
-    return [field_errors.invalid("metadata", metadata, "must be empty")] if metadata else []
+    return [field_errors.invalid("metadata", metadata, detail)] if metadata else []
 
 
 def _go_value(attributes: Mapping[str, Any]) -> Object:

@@ -206,7 +206,7 @@ class ServiceAccountTokens:
 
     def _bound(self, namespace: str, account: str, reference: Object) -> Object:
         kind, name = reference.get("kind", ""), reference.get("name", "")
-        if reference.get("apiVersion") != "v1" or kind not in BINDABLE:
+        if reference.get("apiVersion") not in (None, "", "v1") or kind not in BINDABLE:
             group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
             raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
         if not name:

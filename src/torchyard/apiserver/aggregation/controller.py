@@ -31,10 +31,9 @@ from torchyard.apiserver.aggregation.forwarding import remote_headers
 from torchyard.apiserver.aggregation.resource_list import listed_resources
 from torchyard.apiserver.proxy.client_request import load_client
 from torchyard.apiserver.registry.registry import Registry
-from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.service_network.resolver import SERVICE_NAME, ServiceResolver
 from torchyard.apiserver.store.watch import StoreEvent
-from torchyard.apiserver.verbs.update import change
+from torchyard.apiserver.verbs.update import change_status
 
 if TYPE_CHECKING:
     import ssl
@@ -177,20 +176,10 @@ class AvailabilityController:
         if with_condition(api_service, result, now) == api_service:
             return
         name = api_service["metadata"]["name"]
-        resource = self._registry.catalog.find(GROUP, "v1", PLURAL)
-        assert resource is not None
-        ctx = RequestContext(
-            resource,
-            "update",
-            "",
-            name,
-            self._user,
-            self._registry.clock(),
-            subresource="status",
-            manager="kube-apiserver",
-        )
         try:
-            await change(self._registry, ctx, lambda old: with_condition(old, result, now))
+            await change_status(
+                self._registry, self._user, (GROUP, PLURAL), name, lambda old: with_condition(old, result, now)
+            )
         except StatusError as error:
             if error.status not in (404, 409):
                 log.warning("cannot write the condition of an APIService: name=%s error=%s", name, error)

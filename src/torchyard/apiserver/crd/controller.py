@@ -15,7 +15,13 @@ from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.authentication import User
-from torchyard.apiserver.crd.definition.status import accept_names, finish_termination, has_condition, is_terminating
+from torchyard.apiserver.crd.definition.status import (
+    accept_names,
+    condition,
+    finish_termination,
+    has_condition,
+    is_terminating,
+)
 from torchyard.apiserver.crd.definition.strategy import DefinitionStrategy
 from torchyard.apiserver.crd.resource import resources_of
 from torchyard.apiserver.registry.catalog import collection_key
@@ -23,7 +29,7 @@ from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.apiserver.verbs.delete import DeleteOptions, delete
-from torchyard.apiserver.verbs.update import Compute, change
+from torchyard.apiserver.verbs.update import Compute, change_status
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +47,7 @@ def with_crd_strategy(resources: Iterable[Resource]) -> Iterable[Resource]:
 
 
 class CrdController:
-    """An allocator, which accepts names as part of a write, and a background task, which finishes deletions."""
+    """Accepts names after the creation of a CRD and as part of later writes; a background task finishes deletions."""
 
     before_validation: ClassVar[bool] = False
 
@@ -54,12 +60,21 @@ class CrdController:
         self._wake = asyncio.Event()
         self._errors: dict[str, str] = {}  # the last one of a CRD
         registry.allocators[(GROUP, PLURAL)] = self
+        registry.after_create[(GROUP, PLURAL)] = self._establish
         registry.store.listen(_COLLECTION, self._on_event)
 
-    def allocate(self, registry: Registry, new: Object, _old: Object | None) -> None:
-        """Accept a CRD's names and set its status as part of the write."""
-        name = new["metadata"]["name"]
-        accept_names(new, self._others_of_group(name), registry.clock())
+    def allocate(self, _registry: Registry, new: Object, old: Object | None) -> None:
+        """Accept the names of a CRD that is written again, as part of the write."""
+        if old is not None:
+            self._accept_names(new)
+
+    def _accept_names(self, definition: Object) -> Object:
+        accept_names(definition, self._others_of_group(definition["metadata"]["name"]), self._registry.clock())
+        return definition
+
+    async def _establish(self, name: str) -> None:
+        """Accept the names of a new CRD by a second write, for which clients wait; then the CRD is served."""
+        await self._attempt("cannot accept the names of a CRD", name, self._update_status(name, self._accept_names))
 
     def _others_of_group(self, name: str) -> list[Object]:
         """Only names of the same group collide, and a CRD is called `plural.group`: the others are not decoded."""
@@ -85,6 +100,9 @@ class CrdController:
                 self._wake.set()
 
     async def run(self) -> None:
+        for crd in self._registry.lookup.list(GROUP, PLURAL):
+            if condition(crd, "NamesAccepted") is None:  # the process ended between its two writes
+                self._changed_groups.add(crd["spec"]["group"])
         while True:
             if not self._terminating and not self._changed_groups:
                 self._wake.clear()
@@ -134,14 +152,10 @@ class CrdController:
         for crd in self._registry.lookup.list(GROUP, PLURAL):
             name = crd["metadata"]["name"]
             if crd["spec"]["group"] == group and not has_condition(crd, "NamesAccepted"):
-                written = self._update_status(name, lambda definition: definition)
-                await self._attempt("cannot accept the names of a CRD", name, written)
+                await self._establish(name)
 
     async def _update_status(self, name: str, compute: Compute) -> None:
-        definitions = self._registry.catalog.find(GROUP, "v1", PLURAL)
-        assert definitions is not None
-        ctx = RequestContext(definitions, "update", "", name, self._user, self._registry.clock(), subresource="status")
-        await change(self._registry, ctx, compute, managed_fields_set=True)
+        await change_status(self._registry, self._user, (GROUP, PLURAL), name, compute)
 
     async def _delete_objects(self, resource: Resource) -> None:
         for record in self._registry.store.collection(collection_key(resource)).all():

@@ -40,6 +40,8 @@ def go_number(value: float) -> str:
     """A number as Go's %v prints it: the shortest digits; floats from 1e+06 on or below 1e-04 with an exponent."""
     if isinstance(value, int) or value == 0:
         return str(int(value))
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     digits, exponent = _shortest(value).split("e")
     power = int(exponent)
     if power < -4 or power >= 6:

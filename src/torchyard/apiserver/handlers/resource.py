@@ -27,7 +27,7 @@ from torchyard.apiserver.verbs.converted_watch import converted_watch
 from torchyard.apiserver.verbs.create import create
 from torchyard.apiserver.verbs.delete import Deleted, delete, read_delete_options
 from torchyard.apiserver.verbs.delete_collection import delete_collection
-from torchyard.apiserver.verbs.get import find
+from torchyard.apiserver.verbs.get import check_version, find
 from torchyard.apiserver.verbs.list import list_records
 from torchyard.apiserver.verbs.patch import patch
 from torchyard.apiserver.verbs.update import update
@@ -60,6 +60,8 @@ class ResourceHandler:
         registry.catalog.on_change(self._encoders.clear)
 
     async def _get(self, ctx: RequestContext, request: Request) -> Response:
+        if "resourceVersion" in ctx.query:
+            check_version(self.registry, ctx)
         record, encoder = find(self.registry, ctx), self._encoder(ctx, request)
         if ctx.resource.has_conversion_webhook:
             return await self._encoded(ctx, encoder, record)
@@ -95,8 +97,9 @@ class ResourceHandler:
         if templates is not None and bodies.media_type(content_type) == bodies.JSON:
             return await self._encoded(ctx, encoder, await templates.create(ctx, request.body), is_new=True)
         obj = await ctx.compute(bodies.read_object, ctx, request.body, content_type)
+        record = await create(self.registry, ctx, obj)
         warn_if_no_controller(self.registry, ctx)
-        return await self._encoded(ctx, encoder, await create(self.registry, ctx, obj), is_new=True)
+        return await self._encoded(ctx, encoder, record, is_new=True)
 
     async def _update(self, ctx: RequestContext, request: Request) -> Response:
         if not ctx.name:

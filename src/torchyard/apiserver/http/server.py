@@ -78,12 +78,12 @@ class HttpServer:
             self._upgrades = asyncio.ensure_future(self._load_upgrades())
         try:
             upgrades = await asyncio.shield(self._upgrades)
+            self.write_buffer.flush()
+            if not connection.transport.is_closing():
+                upgrades.take(connection)
         except BaseException:
-            connection.transport.abort()  # nothing can respond
+            connection.transport.abort()  # nothing can respond, and the client would wait
             raise
-        self.write_buffer.flush()
-        if not connection.transport.is_closing():
-            upgrades.take(connection)
 
     def abort_stalled_responses(self, flow: Flow) -> None:
         """Close connections of a user whose clients do not read, the oldest first, until others may have responses."""

@@ -58,18 +58,22 @@ class Compactor:
         """Delete the Events that have not been updated for an hour; returns their number."""
         store = self._registry.store
         await self._read_changed(now)
-        expired: list[Record] = []
+        expired = 0
         while self._by_last_seen and self._by_last_seen[0][0] < now - EVENT_TTL:
-            _, key, revision = heapq.heappop(self._by_last_seen)
+            entry = heapq.heappop(self._by_last_seen)
+            _, key, revision = entry
             record = store.get(key)
-            if record is not None and record.rev == revision:
-                expired.append(record)
-        for record in expired:
+            if record is None or record.rev != revision:
+                continue
             try:
-                await store.delete(record.key, Draft(record.object()), expected=record.rev)
+                await store.delete(key, Draft(record.object()), expected=revision)
             except RevisionConflict:
                 continue  # updated just now
-        return len(expired)
+            except BaseException:
+                heapq.heappush(self._by_last_seen, entry)  # such as a full disk: it expires later
+                raise
+            expired += 1
+        return expired
 
     async def _read_changed(self, now: datetime) -> None:
         """Take some of the Events that were written since they were last read.

@@ -29,6 +29,11 @@ class _Name(NamedTuple):
     port: str
 
 
+def _is_number(port: str) -> bool:
+    """Whether a port is a number that can be looked up: `int` fails for thousands of digits."""
+    return port.isascii() and port.isdigit() and len(port) < 10
+
+
 def pod_target(lister: ServiceLister, namespace: str, identifier: str) -> ProxyTarget:
     """The pod's own address, at the named port, or the first port of its containers."""
     parsed = _split(identifier)
@@ -44,7 +49,7 @@ def pod_target(lister: ServiceLister, namespace: str, identifier: str) -> ProxyT
     address = (pod.get("status") or {}).get("podIP") or ""
     if not _is_global_unicast(address):
         raise errors.bad_request("address not allowed")
-    if port and not (port.isascii() and port.isdigit() and int(port) < 65536):
+    if port and not (_is_number(port) and int(port) < 65536):
         raise errors.unavailable(f"error trying to reach service: dial tcp: lookup tcp/{port}: unknown port")
     return ProxyTarget(parsed.scheme or "http", address, port)
 
@@ -55,7 +60,7 @@ def service_target(lister: ServiceLister, namespace: str, identifier: str) -> Pr
     if parsed is None:
         raise errors.bad_request(f'invalid service request "{identifier}"')
     port = parsed.port
-    if port.isascii() and port.isdigit():
+    if _is_number(port):
         service = lister.get("", "services", namespace, parsed.name)
         if service is None:
             raise errors.not_found("services", "", parsed.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
@@ -140,6 +140,8 @@ class Registry:
     admission: Admission = field(default_factory=NoAdmission)
     converter: VersionConverter = field(default_factory=NoConverter)
     allocators: dict[ResourceKey, Allocator] = field(default_factory=dict)
+    # What is done with a new object, given its name, before its creator gets the response.
+    after_create: dict[ResourceKey, Callable[[str], Awaitable[None]]] = field(default_factory=dict)
     template_caches: dict[ResourceKey, TemplateCache] = field(default_factory=dict)
     streams: PodStreams | None = None
     # Logs of pods that stand for parts of this process and run on no node: by namespace and name.

@@ -66,7 +66,10 @@ class RequestContext:
         return errors.conflict(self.resource.plural, self.resource.group, self.name, why)
 
     def invalid(self, name: str, errs: list[field_errors.FieldError]) -> errors.StatusError:
-        return errors.invalid(self.resource.kind, self.resource.group, name, errs)
+        # As upstream: an object that is stored in another group is called by that one.
+        resource = self.resource
+        group = resource.group if resource.storage_group is None else resource.storage_group
+        return errors.invalid(resource.kind, group, name, errs)
 
 
 # YAML takes so much longer to parse than JSON of the same length.

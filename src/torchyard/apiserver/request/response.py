@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from torchyard.api.errors import PageNotFound, StatusError
+from torchyard.apiserver.request.warnings import limited_warnings
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 
@@ -39,9 +40,17 @@ class Response:
     upgraded: Any = None
 
 
-def error_response(error: StatusError, *, is_indented: bool = False) -> Response:
+def error_response(error: StatusError, *, is_indented: bool = False, is_yaml: bool = False) -> Response:
     """The Status of an error. As upstream, a client that does not accept plain objects gets it indented."""
     if isinstance(error, PageNotFound):
         return Response(error.status, error.text, TEXT)
+    warnings = limited_warnings(error.warnings)
+    if is_yaml:
+        import yaml
+
+        text = yaml.safe_dump(error.body()).encode()
+        return Response(
+            error.status, text, "application/yaml", is_raw=True, headers=dict(error.headers), warnings=warnings
+        )
     body = orjson.dumps(error.body(), option=orjson.OPT_INDENT_2 if is_indented else None)
-    return Response(error.status, body, JSON, is_raw=is_indented, headers=dict(error.headers))
+    return Response(error.status, body, JSON, is_raw=is_indented, headers=dict(error.headers), warnings=warnings)

@@ -43,7 +43,7 @@ from torchyard.apiserver.routing.mounted_app import MountedApp
 from torchyard.apiserver.routing.stored_get import StoredGets, StoredObject
 from torchyard.apiserver.subresources.handlers import SUBRESOURCE_HANDLERS
 from torchyard.apiserver.virtual.handlers import VIRTUAL_HANDLERS
-from torchyard.apiserver.wire.negotiate import accepts_document
+from torchyard.apiserver.wire.negotiate import accepts_document, prefers_yaml
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +157,8 @@ class Router:
                     return await self._forward(self.aggregation, api_service, request, route)
             return await self._handle(request, route, resource)
         except StatusError as error:
-            return error_response(error, is_indented=not accepts_document(request.headers.get("Accept", "")))
+            accept = request.headers.get("Accept", "")
+            return error_response(error, is_indented=not accepts_document(accept), is_yaml=prefers_yaml(accept))
         except RecursionError:
             return error_response(errors.bad_request("the document is nested too deeply"))
         except Exception:
@@ -201,13 +202,21 @@ class Router:
             user_agent=request.headers.get("User-Agent", ""),
             size=document_size(len(request.body), request.headers),
         )
-        if resource.custom is not None and resource.custom.deprecation:
-            ctx.warn(resource.custom.deprecation)
-        if route.verb in ("create", "update", "patch") and not is_proxy:
-            read_options(ctx)
-            if route.verb != "create":
-                ctx.authorize_create = partial(self._authorize_create, request, route)
-        response = await self._dispatch(ctx, request)
+        if deprecation := resource.deprecation:
+            ctx.warn(deprecation)
+        return await self._respond(ctx, request, route)
+
+    async def _respond(self, ctx: RequestContext, request: Request, route: Route) -> Response:
+        """The response with the warnings about the request, which an error has, too."""
+        try:
+            if route.verb in ("create", "update", "patch") and route.subresource != "proxy":
+                read_options(ctx)
+                if route.verb != "create":
+                    ctx.authorize_create = partial(self._authorize_create, request, route)
+            response = await self._dispatch(ctx, request)
+        except StatusError as error:
+            error.warnings = tuple(ctx.warnings)
+            raise
         if ctx.warnings:
             response.warnings = limited_warnings((*ctx.warnings, *response.warnings))
         return response

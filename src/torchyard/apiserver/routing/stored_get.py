@@ -89,7 +89,7 @@ class StoredGets:
             return None
         if (resource.group, resource.plural) in VIRTUAL_HANDLERS:
             return None
-        if resource.custom is not None and resource.custom.deprecation:
+        if resource.deprecation:
             return None
         return _Prefix(
             AuthorizerAttributes("get", route.group, route.plural, namespace=route.namespace),

@@ -76,6 +76,15 @@ def is_locked(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY
 
 
+def describe_write_error(error: Exception) -> str:
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+        return (
+            "the disk of the state directory is full: free some space there, and writes succeed again; "
+            "objects can be read meanwhile"
+        )
+    return str(error)
+
+
 class Log:
     """An open log. Not thread-safe: one thread at a time, except that `checkpoint` may run beside it."""
 

@@ -24,7 +24,7 @@ from torchyard.apiserver.store.cache import Collection, Record, collection_of
 from torchyard.apiserver.store.checkpointer import Checkpointer
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.store.errors import Compacted, RevisionConflict
-from torchyard.apiserver.store.log import Fsync, Log, Row, is_locked
+from torchyard.apiserver.store.log import Fsync, Log, Row, describe_write_error, is_locked
 from torchyard.apiserver.store.watch import Encoder, Filter, History, StoreEvent, Watcher
 
 logger = logging.getLogger(__name__)
@@ -252,7 +252,7 @@ class Store:
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._log.touch)
         except Exception as error:
-            self._error = str(error)
+            self._error = describe_write_error(error)
         else:
             self._written()
         finally:
@@ -282,7 +282,7 @@ class Store:
                 metadata["resourceVersion"] = str(revision + 1)
                 # A copy: the bytes that orjson returns keep the buffer they grew in, two or three times their length.
                 data = bytes(memoryview(orjson.dumps(obj)))
-            except (TypeError, KeyError) as error:
+            except Exception as error:  # what cannot be encoded must not keep the other writes of the batch waiting
                 write.done.set_exception(error)
                 continue
             revision += 1
@@ -319,11 +319,11 @@ class Store:
         self._checkpointer.committed(len(prepared), size, limit=self.CHECKPOINT_BYTES)
 
     def _fail(self, prepared: list[_PreparedWrite], error: Exception) -> None:
-        self._error = str(error)
-        logger.error("store write failed: changes=%d error=%s", len(prepared), error)
+        self._error = describe_write_error(error)
+        logger.error("store write failed: changes=%d error=%s", len(prepared), self._error)
         for write, *_ in prepared:
             if not write.done.done():
-                write.done.set_exception(StatusError(500, "StorageReadError", f"the store could not write: {error}"))
+                write.done.set_exception(StatusError(500, "InternalError", f"the store could not write: {self._error}"))
 
     # Watching
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from torchyard.api import errors, field_errors
 from torchyard.api.schema import scalars
+from torchyard.api.times import shift
 from torchyard.apiserver.request.request import Query
 from torchyard.core.pod.logs import LogOptions
 
@@ -35,7 +36,7 @@ def log_options(query: Query, pod: str) -> LogOptions:
     if errs:
         raise errors.invalid("PodLogOptions", "", pod, errs)
     if since_seconds is not None:
-        since = datetime.now(UTC) - timedelta(seconds=since_seconds)
+        since = shift(datetime.now(UTC), -since_seconds)
     stream = query.get("stream", "All").lower()
     return LogOptions(
         follow=query.flag("follow"),

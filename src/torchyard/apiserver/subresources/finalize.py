@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api import errors
+from torchyard.api.cluster.validation import validate_finalizers
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.apiserver.handlers.resource import ResourceHandler
@@ -14,8 +15,8 @@ from torchyard.apiserver.verbs.update import change, check_uid
 from torchyard.apiserver.wire import body as bodies
 
 
-def _accept(_new: Object, _old: Object) -> list[FieldError]:
-    return []
+def _finalizer_errors(new: Object, _old: Object) -> list[FieldError]:
+    return validate_finalizers(new)
 
 
 async def finalize(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
@@ -33,4 +34,6 @@ async def finalize(resources: ResourceHandler, ctx: RequestContext, request: Req
         obj["spec"] = {"finalizers": finalizers} if finalizers else {}
         return obj
 
-    return await resources.respond(ctx, request, await change(resources.registry, ctx, compute, validate=_accept))
+    return await resources.respond(
+        ctx, request, await change(resources.registry, ctx, compute, validate=_finalizer_errors)
+    )

@@ -94,11 +94,14 @@ async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _re
 
 async def _read_workloads(lookup: StoreLookup) -> list[WorkloadInfo]:
     """All workloads, parsed. Other requests are answered meanwhile."""
-    from torchyard.core.queue.workload_info import WorkloadInfo
+    from torchyard.core.queue.pod_defaults import NamespaceDefaults
+    from torchyard.core.queue.visibility import parse_workloads
 
+    defaults = NamespaceDefaults(lookup.list("", "limitranges"), lookup.list("node.k8s.io", "runtimeclasses"))
+    objects = (record.object() for record in list(lookup.records(names.GROUP, names.WORKLOAD.plural)))
     infos: list[WorkloadInfo] = []
-    for record in list(lookup.records(names.GROUP, names.WORKLOAD.plural)):
-        infos.append(WorkloadInfo(record.object()))
+    for info in parse_workloads(objects, defaults):
+        infos.append(info)
         if len(infos) % _WITHOUT_PAUSE == 0:
             await asyncio.sleep(0)
     return infos

@@ -12,6 +12,8 @@ from torchyard.apiserver.streams.log_options import log_options
 from torchyard.apiserver.streams.pod_handler import TEXT_PLAIN, await_first_chunk, choose_container
 from torchyard.apiserver.verbs.get import find
 
+_PORT_DIGITS = 5
+
 
 async def stream(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     """Pass the request to the node agent of this plane, if there is one and the pod is assigned to it."""
@@ -44,7 +46,8 @@ def _connect_options(ctx: RequestContext) -> Object:
     gvk, query = ctx.resource.subresources[ctx.subresource].gvk, ctx.query
     options: Object = {"kind": gvk.kind, "apiVersion": gvk.api_version}
     if ctx.subresource == "portforward":
-        ports = [int(port) for value in query.all("ports") for port in value.split(",") if port.isdigit()]
+        texts = [port for value in query.all("ports") for port in value.split(",")]
+        ports = [int(port) for port in texts if port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS]
         return {**options, **({"ports": ports} if ports else {})}
     options |= {name: True for name in ("stdin", "stdout", "stderr", "tty") if query.flag(name)}
     if container := query.get("container"):

@@ -17,7 +17,13 @@ from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.store.errors import RevisionConflict
-from torchyard.apiserver.verbs.metadata import check_scope, ordered, prepare_metadata
+from torchyard.apiserver.verbs.metadata import (
+    DELETION_FIELDS,
+    check_scope,
+    drop_duplicate_owners,
+    ordered,
+    prepare_metadata,
+)
 
 # As upstream: so many generated names are tried before the client gets a 409.
 NAME_ATTEMPTS = 8
@@ -29,7 +35,11 @@ async def create(registry: Registry, ctx: RequestContext, obj: Object, *, manage
     `managed_fields_set`: the object's managed fields are complete already.
     """
     obj, is_generated = await admit_new(registry, ctx, obj, managed_fields_set=managed_fields_set)
-    return await store_new(registry, ctx, obj, is_generated=is_generated)
+    record = await store_new(registry, ctx, obj, is_generated=is_generated)
+    finish = registry.after_create.get((ctx.resource.group, ctx.resource.plural))
+    if finish is not None and not ctx.dry_run:
+        await finish(obj["metadata"]["name"])
+    return record
 
 
 async def admit_new(
@@ -65,6 +75,9 @@ async def admit_new(
 
 def _default_new(ctx: RequestContext, storage: Resource, obj: Object, managed_fields_set: bool) -> Object:
     """The object in its stored version, with its defaults and managed fields."""
+    for name in DELETION_FIELDS:
+        obj["metadata"].pop(name, None)
+    drop_duplicate_owners(ctx, obj)
     obj = to_storage(ctx.resource, storage, obj)
     ctx.resource.strategy.default(obj)
     if not managed_fields_set:
@@ -117,12 +130,17 @@ async def store_new(registry: Registry, ctx: RequestContext, obj: Object, *, is_
 def set_managed_fields(ctx: RequestContext, storage: Resource, before: Object | None, after: Object) -> None:
     """Record in `after` which fields this request set, in the version that the client uses."""
     resource = ctx.resource
-    endpoint = endpoint_of(resource, ctx.subresource)
+    converted = after
     if resource is not storage and resource.custom is None:
-        # both versions share the metadata dict, which holds the managed fields
         before = before and from_storage(resource, storage, dict(before))
-        after = from_storage(resource, storage, dict(after))
-    record_update(endpoint, before, after, manager=ctx.field_manager, now=to_rfc3339(ctx.now))
+        converted = from_storage(resource, storage, dict(after))
+    endpoint, now = endpoint_of(resource, ctx.subresource), to_rfc3339(ctx.now)
+    record_update(endpoint, before, converted, manager=ctx.field_manager, now=now)
+    # A conversion that moves fields into annotations has copied the metadata.
+    managed = converted["metadata"].get("managedFields")
+    after["metadata"].pop("managedFields", None)
+    if managed is not None:
+        after["metadata"]["managedFields"] = managed
 
 
 def dry_run_record(key: str, obj: Object) -> Record:

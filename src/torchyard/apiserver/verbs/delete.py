@@ -6,12 +6,12 @@ The garbage collector, the node or the user removes the finalizers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from torchyard.api import errors, field_errors
 from torchyard.api.objects import Object
-from torchyard.api.times import to_rfc3339
+from torchyard.api.times import LATEST, shift, to_rfc3339
 from torchyard.apiserver.registry.conversion import from_storage
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
@@ -160,7 +160,7 @@ def _mark_deleted(ctx: RequestContext, obj: Object, options: DeleteOptions) -> L
         if not _shorten(metadata, grace, ctx.now, is_explicit=options.grace is not None) and grace:
             grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
     elif grace or finalizers or strategy.graceful or _has_spec_finalizers(obj):
-        metadata["deletionTimestamp"] = to_rfc3339(ctx.now + timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = to_rfc3339(shift(ctx.now, grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata:
             metadata["generation"] += 1
@@ -191,7 +191,8 @@ def _shorten(metadata: Object, grace: int, now: datetime, *, is_explicit: bool) 
     if grace >= current:
         return False
     end = datetime.fromisoformat(metadata["deletionTimestamp"])
-    metadata["deletionTimestamp"] = to_rfc3339(end - timedelta(seconds=current) + timedelta(seconds=grace))
+    begun = now if end == LATEST else shift(end, -current)
+    metadata["deletionTimestamp"] = to_rfc3339(shift(begun, grace))
     metadata["deletionGracePeriodSeconds"] = grace
     return True
 

@@ -45,6 +45,9 @@ class _Start:
 
 async def list_records(registry: Registry, ctx: RequestContext) -> Page:
     query = ctx.query
+    if "sendInitialEvents" in query:
+        error = field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise errors.invalid("ListOptions", "meta.k8s.io", "", [error])
     ctx.size = max(ctx.size, len(query.get("labelSelector")) + len(query.get("fieldSelector")))
     selection = await ctx.compute(select, ctx)
     limit = max(query.number("limit"), 0)

@@ -12,6 +12,13 @@ from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 
+# A client cannot create an object that is being deleted.
+DELETION_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_DUPLICATE_OWNERS = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject"
+    " such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
+)
+
 
 def new_uid() -> str:
     """A random UUID (version 4): the same as `str(uuid4())`, in a fraction of the time."""
@@ -56,7 +63,7 @@ def prepare_metadata(registry: Registry, ctx: RequestContext, obj: Object) -> bo
     if version.isdigit() and version != "0":
         # A real server returns 500 here, although the error is the client's.
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+    for name in (*DELETION_FIELDS, "selfLink"):
         metadata.pop(name, None)
     metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = to_rfc3339(ctx.now)
@@ -71,6 +78,23 @@ def prepare_metadata(registry: Registry, ctx: RequestContext, obj: Object) -> bo
     # after the name is known: a Job writes its name into the labels of its pods
     ctx.resource.strategy.prepare_create(obj)
     return is_generated
+
+
+def drop_duplicate_owners(ctx: RequestContext, obj: Object) -> None:
+    """Keep one of equal owner references, with a warning."""
+    references = obj["metadata"].get("ownerReferences") or ()
+    if len(references) < 2 or len({reference.get("uid") for reference in references}) == len(references):
+        return
+    unique: list[Object] = []
+    duplicates: list[str] = []
+    for reference in references:
+        if reference in unique:
+            duplicates.append(reference.get("uid") or "")
+        else:
+            unique.append(reference)
+    if duplicates:
+        obj["metadata"]["ownerReferences"] = unique
+        ctx.warn(_DUPLICATE_OWNERS.format(", ".join(duplicates)))
 
 
 def carry_over(new: Object, old: Object) -> None:

@@ -183,6 +183,9 @@ def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:
         raise patch.invalid_error(result, reason)
 
 
+_NO_OBJECT_WITH_UID = "uid mismatch: the provided object specified uid {}, and no existing object was found"
+
+
 async def _apply(registry: Registry, ctx: RequestContext, patch: Patch) -> tuple[Record, bool]:
     namespace = ctx.namespace if ctx.resource.namespaced else ""
     while True:
@@ -190,6 +193,8 @@ async def _apply(registry: Registry, ctx: RequestContext, patch: Patch) -> tuple
             return await change(registry, ctx, lambda live: applied(ctx, patch, live), managed_fields_set=True), False
         try:
             obj = await ctx.compute(applied, ctx, patch, None)
+            if uid := obj["metadata"].get("uid"):
+                raise ctx.conflict(_NO_OBJECT_WITH_UID.format(uid))
             return await create(registry, ctx, obj, managed_fields_set=True), True
         except StatusError as error:
             if error.reason != "AlreadyExists":  # created meanwhile: apply to that object

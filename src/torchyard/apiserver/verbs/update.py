@@ -11,19 +11,26 @@ from functools import partial
 
 import orjson
 
-from torchyard.api import field_errors
+from torchyard.api import errors, field_errors
 from torchyard.api.names import validate_metadata_update
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.strategy import Strategy
+from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.registry.conversion import from_storage, prune_to_storage, to_storage
-from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.registry.registry import Registry, ResourceKey
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.store.errors import RevisionConflict
 from torchyard.apiserver.verbs.create import create, dry_run_record, set_managed_fields
-from torchyard.apiserver.verbs.metadata import bump_generation, carry_over, check_scope, ordered
+from torchyard.apiserver.verbs.metadata import (
+    bump_generation,
+    carry_over,
+    check_scope,
+    drop_duplicate_owners,
+    ordered,
+)
 
 # From the stored object in the client's version, which the function owns, to the new one.
 Compute = Callable[[Object], Object]
@@ -48,10 +55,11 @@ async def update(registry: Registry, ctx: RequestContext, draft: Draft) -> tuple
     if record is None:
         check_uid(ctx, metadata, "")
         raise ctx.not_found()
-    if not version and not strategy.unconditional_update and not ctx.subresource:
+    if version in ("", "0") and not strategy.unconditional_update:
         check_uid(ctx, metadata, record.object()["metadata"]["uid"])
         error = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise ctx.invalid(ctx.name, [error])
+        # As upstream, which names the resource here and not the kind.
+        raise errors.invalid(ctx.resource.plural, ctx.resource.group, ctx.name, [error])
 
     def replace(current: Object) -> Draft:
         """Copied deep enough for another attempt: `change_draft` modifies only the top level and the metadata."""
@@ -81,6 +89,15 @@ async def change(
     return await change_draft(
         registry, ctx, lambda obj: Draft(compute(obj)), managed_fields_set=managed_fields_set, validate=validate
     )
+
+
+async def change_status(registry: Registry, user: User, kind: ResourceKey, name: str, compute: Compute) -> Record:
+    """Change the status of a cluster-scoped object, as a controller inside of kube-apiserver."""
+    resource = registry.catalog.find(kind[0], "v1", kind[1])
+    assert resource is not None
+    now = registry.clock()
+    ctx = RequestContext(resource, "update", "", name, user, now, subresource="status", manager="kube-apiserver")
+    return await change(registry, ctx, compute)
 
 
 async def change_draft(
@@ -142,6 +159,7 @@ def _compute_draft(
     if version not in ("0", str(record.rev)):
         raise ctx.conflict()
     check_scope(ctx, draft.obj)
+    drop_duplicate_owners(ctx, draft.obj)
     if resource is not storage:
         draft = Draft(to_storage(resource, storage, draft.obj))
     return old, draft
@@ -169,7 +187,7 @@ async def _admit_change(
     storage = registry.catalog.storage(ctx.resource)
     strategy = ctx.resource.strategy
     is_status = ctx.subresource == "status"
-    prepare = strategy.prepare_status if is_status else strategy.prepare_update
+    prepare = partial(_prepare_status, ctx) if is_status else strategy.prepare_update
     set_fields = partial(
         _default_change, managed_fields_set=managed_fields_set, prepare=prepare if validate is None else None
     )
@@ -193,6 +211,12 @@ async def _admit_change(
     if allocator is not None and not allocator.before_validation:
         allocator.allocate(registry, new, old)
     await registry.admission.validate(registry, ctx, "UPDATE", new, old)
+
+
+def _prepare_status(ctx: RequestContext, new: Object, old: Object) -> None:
+    strategy = ctx.resource.strategy
+    strategy.prepare_status(new, old)
+    strategy.stamp_status(new, old, ctx.now)
 
 
 def _default_change(
@@ -228,8 +252,12 @@ def _validate_change(
     errs: list[field_errors.FieldError] = []
     if not (is_status and storage.custom is not None and validate is None):
         # a status change of a custom resource has its old metadata, restored by `prepare`
+        validates_prefix = strategy.validates_prefix_on_update and not is_status and validate is None
         errs = validate_metadata_update(
-            metadata, old["metadata"], built_in=storage.custom is None and strategy.qualified_finalizers
+            metadata,
+            old["metadata"],
+            built_in=storage.custom is None and strategy.qualified_finalizers,
+            name_rule=strategy.name_rule if validates_prefix else "path-segment",
         )
     if not ctx.trusted:
         if validate is not None:

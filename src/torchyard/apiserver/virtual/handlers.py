@@ -8,7 +8,10 @@ import orjson
 
 from torchyard.api import errors
 from torchyard.api.objects import Object
+from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.access import reviews
+from torchyard.apiserver.apply.endpoint import endpoint_of
+from torchyard.apiserver.apply.managed_fields import record_update
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
@@ -30,10 +33,17 @@ def _review(evaluate: Evaluate) -> Handler:
             raise errors.method_not_allowed()
         check_document(request.headers.get("Accept", ""))
         review = await ctx.compute(bodies.read_object, ctx, request.body, request.headers.get("Content-Type", ""))
+        metadata = review.setdefault("metadata", {})
+        if ctx.namespace:
+            metadata["namespace"] = ctx.namespace
+        endpoint = endpoint_of(ctx.resource, ctx.subresource)
+        record_update(endpoint, None, review, manager=ctx.field_manager, now=to_rfc3339(ctx.now))
         review["status"] = evaluate(resources, ctx, review)
+        # As upstream: these two are new objects, not the posted ones.
         if ctx.resource.plural == "selfsubjectrulesreviews":
-            review["spec"], review["metadata"] = {}, {}  # as upstream
-        review.setdefault("metadata", {"creationTimestamp": None})
+            review["spec"], review["metadata"] = {}, {}
+        elif ctx.resource.plural == "selfsubjectreviews":
+            review["metadata"] = {"creationTimestamp": to_rfc3339(ctx.now)}
         return Response(201, orjson.dumps(review))
 
     return handle

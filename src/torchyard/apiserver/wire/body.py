@@ -18,6 +18,7 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 READABLE = (JSON, YAML, PROTOBUF)
+_YAML_TYPES = (YAML, "application/x-yaml", "text/yaml")
 
 
 def read_object(ctx: RequestContext, body: bytes, content_type: str, gvk: GroupVersionKind | None = None) -> Object:
@@ -32,7 +33,9 @@ def read_object(ctx: RequestContext, body: bytes, content_type: str, gvk: GroupV
         obj, warnings = document.read(body, expected, kind, ctx.validation)
     else:
         # A protobuf message has no unknown fields.
-        obj, warnings = document.read_object(parse(body, content_type, expected), expected, kind, ctx.validation)
+        parsed, duplicates = _parse_with_duplicates(body, media, expected)
+        _report_yaml_duplicates(ctx, duplicates, expected)
+        obj, warnings = document.read_object(parsed, expected, kind, ctx.validation)
     for sentence in warnings:
         ctx.warn(sentence)
     return obj
@@ -54,24 +57,42 @@ def parse(body: bytes, content_type: str, expected: GroupVersionKind) -> Object:
     media = media_type(content_type)
     if media == JSON:
         return document.parse(body, expected.kind)[0]
-    if media in (YAML, "application/x-yaml", "text/yaml"):
-        obj = parse_yaml(body)
+    return _parse_with_duplicates(body, media, expected)[0]
+
+
+def _parse_with_duplicates(body: bytes, media: str, expected: GroupVersionKind) -> tuple[Object, list[str]]:
+    """The document of a YAML or protobuf body, and a line for each key that YAML sets twice."""
+    if media in _YAML_TYPES:
+        obj, duplicates = _parse_yaml(body)
         if not isinstance(obj, dict):
             raise errors.bad_request("the request body must be an object")
         document.check_readable_kind(obj, body, expected.kind)
-        return obj
+        return obj, duplicates
     if media == PROTOBUF:
-        return protobuf.decode(body, expected)
+        return protobuf.decode(body, expected), []
     raise errors.unsupported_media_type(READABLE)
 
 
 def parse_yaml(body: bytes) -> Any:
+    return _parse_yaml(body)[0]
+
+
+def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
     from torchyard.apiserver.patch.yaml_to_json import yaml_to_json
 
     try:
-        return yaml_to_json(body)[0]
+        return yaml_to_json(body)
     except YamlConversionError as error:
         raise errors.bad_request(f"error converting YAML to JSON: {error}") from None
+
+
+def _report_yaml_duplicates(ctx: RequestContext, duplicates: list[str], gvk: GroupVersionKind) -> None:
+    """Warn of keys that are set twice, or reject them with the text of Go's YAML library."""
+    if duplicates and ctx.validation == "Strict":
+        lines = "".join(f"\n  {line}" for line in duplicates)
+        document.apply_field_validation([f"yaml: unmarshal errors:{lines}"], gvk, ctx.validation)
+    for line in document.apply_field_validation(duplicates, gvk, ctx.validation):
+        ctx.warn(line)
 
 
 def _read_custom(ctx: RequestContext, body: bytes, content_type: str) -> Draft:
@@ -82,7 +103,9 @@ def _read_custom(ctx: RequestContext, body: bytes, content_type: str) -> Draft:
     if media_type(content_type) == JSON:
         obj, duplicates = document.read_custom(body, resource.gvk)
     else:
-        obj, duplicates = parse(body, content_type, resource.gvk), []
+        obj, duplicates = _parse_with_duplicates(body, media_type(content_type), resource.gvk)
+        _report_yaml_duplicates(ctx, duplicates, resource.gvk)
+        duplicates = []
         document.check_custom_kind(obj, resource.gvk)
     normalized: Object = {}
     if ctx.subresource == "status" and resource.custom.is_normalized_status(obj.get("status")):

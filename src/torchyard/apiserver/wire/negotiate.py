@@ -73,6 +73,15 @@ def accepts_document(accept: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=256)
+def prefers_yaml(accept: str) -> bool:
+    """Whether a client asks for YAML, for errors too."""
+    try:
+        return negotiate(accept).yaml
+    except errors.StatusError:
+        return False
+
+
 def check_metadata(accept: str, content: Content, go_type: str) -> None:
     """Raise 406 for the metadata of an object where there is a list, and the other way round."""
     kind = _requested_kind(accept)

@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_active
 from torchyard.api.workload import messages
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.workload.ownership import Ownership, with_kind
 from torchyard.controllers.workload.pod_writer import PodWriter
-from torchyard.core.workload.pods import is_active, pod_from_template
+from torchyard.core.workload.pods import pod_from_template
 from torchyard.core.workload.replicaset import ReplicaSetDecision, decide, status
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torchyard.api import quantity
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_active, is_ready
 from torchyard.api.quantity import Quantity
 from torchyard.api.workload import autoscaler_messages as messages
 
@@ -39,7 +40,7 @@ def evaluate_metric(spec: Object, pods: list[Object], usage: Mapping[str, Object
         raise MetricUnavailable(messages.unsupported_metric(kind))
     source = spec[_SOURCES[kind]]
     resource, target, container = source["name"], source["target"], source.get("container", "")
-    live = [pod for pod in pods if _is_live(pod)]
+    live = [pod for pod in pods if is_active(pod)]
     used = {pod["metadata"]["name"]: _used(pod, usage, resource, container) for pod in live}
     measured = {name: amount for name, amount in used.items() if amount is not None}
     if not measured:
@@ -55,7 +56,7 @@ def evaluate_metric(spec: Object, pods: list[Object], usage: Mapping[str, Object
         per_pod = quantity.parse(target["averageValue"]).nano
         targets = {pod["metadata"]["name"]: float(per_pod) for pod in live}
         metric = messages.usage(resource)
-    idle = {pod["metadata"]["name"] for pod in live if not _is_ready(pod)}
+    idle = {pod["metadata"]["name"] for pod in live if not is_ready(pod)}
     status: Object = {"name": resource, "current": value}
     if container:
         status["container"] = container
@@ -84,16 +85,6 @@ def _replicas(used: dict[str, int | None], targets: dict[str, float], idle: set[
         return current
     proposed = math.ceil(ratio * count - 1e-9)
     return current if (ratio < 1) != (proposed < current) else proposed
-
-
-def _is_live(pod: Object) -> bool:
-    phase = (pod.get("status") or {}).get("phase")
-    return phase not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def _used(pod: Object, usage: Mapping[str, Object], resource: str, container: str) -> int | None:

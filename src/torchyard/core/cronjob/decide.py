@@ -12,7 +12,7 @@ from torchyard.api.job.schedule import parse_schedule
 from torchyard.api.job.status import is_true
 from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
-from torchyard.api.times import parse_rfc3339, to_rfc3339
+from torchyard.api.times import parse_rfc3339, shift, to_rfc3339
 from torchyard.core.cronjob.schedule import Due, latest, next_after
 from torchyard.core.events import Event
 
@@ -109,7 +109,7 @@ def _schedule(cron: Object, decision: CronJobDecision, now: datetime) -> None:
         coming = next_after(schedule, upcoming.moment if upcoming else since, zone) or coming
     decision.wake_after = (coming + _SCHEDULE_DELTA - now).total_seconds()
     deadline = spec.get("startingDeadlineSeconds")
-    earliest = since if deadline is None else max(since, now - timedelta(seconds=deadline))
+    earliest = since if deadline is None else max(since, shift(now, -deadline))
     due = latest(schedule, earliest, now, zone)
     if due is None:
         _record_missed(decision, latest(schedule, since, now, zone), uid)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from torchyard.api.objects import Object
-from torchyard.api.times import parse_rfc3339
+from torchyard.api.times import parse_rfc3339, shift
 
 FIRST_SECONDS = 10.0
 LONGEST_SECONDS = 600.0
@@ -61,6 +61,5 @@ def ended_at(pod: Object) -> datetime:
         if condition["type"] == "Ready" and condition["status"] == "False" and condition.get("lastTransitionTime"):
             return parse_rfc3339(condition["lastTransitionTime"])
     if metadata.get("deletionTimestamp"):
-        grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
-        return parse_rfc3339(metadata["deletionTimestamp"]) - grace
+        return shift(parse_rfc3339(metadata["deletionTimestamp"]), -(metadata.get("deletionGracePeriodSeconds") or 0))
     return parse_rfc3339(metadata["creationTimestamp"])

@@ -12,13 +12,14 @@ from typing import NamedTuple
 from torchyard.api.job import labels, messages
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import phase
 from torchyard.core.events import Event
 from torchyard.core.job import indexes, policies
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 from torchyard.core.job.counts import Counts
 from torchyard.core.job.pod_plan import PodDeletion, PodPlan
 from torchyard.core.job.status import JobStatus
-from torchyard.core.job.view import JobView, is_tracked, phase, restarts, uid
+from torchyard.core.job.view import JobView, is_tracked, restarts, uid
 
 # The most uids that a status holds. A pass creates or deletes at most as many pods.
 MOST_UNCOUNTED = 500

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_active, is_ready
 from torchyard.core.job import backoff
 from torchyard.core.job.backoff import Backoff, ended_at
 from torchyard.core.job.counts import Counts
-from torchyard.core.job.indexes import first_free
+from torchyard.core.job.indexes import IndexSet, first_free
 from torchyard.core.job.pods import failure_count, make_pod
-from torchyard.core.job.view import JobView, deletion_order, is_active, is_ready, is_terminating_active
+from torchyard.core.job.view import JobView, deletion_order, is_terminating_active
 
 _MOST_AT_ONCE = 500
 
@@ -96,11 +97,11 @@ class PodPlan:
         else:
             self.create = [make_pod(view) for _ in range(missing)]
 
-    def _taken_indexes(self) -> set[int]:
+    def _taken_indexes(self) -> IndexSet:
         view, counts = self._view, self._counts
         pods = [*self._active_pods, *(self._terminating_pods if view.replaces_only_ended else ())]
-        used = {index for pod in pods if (index := view.index_of(pod)) is not None}
-        return used | counts.completed | (counts.failed_indexes or set())
+        used = IndexSet.of(index for pod in pods if (index := view.index_of(pod)) is not None)
+        return used | counts.completed | (counts.failed_indexes or IndexSet())
 
     def _seconds_left(self, index: int) -> float:
         failed = self._counts.last_failed.get(index)

@@ -54,13 +54,13 @@ def _has_exit_code(requirement: Object, container: str, code: int) -> bool:
     return is_listed if requirement["operator"] == "In" else not is_listed
 
 
-def match_success_policy(view: JobView, succeeded: set[int]) -> str:
+def match_success_policy(view: JobView, succeeded: indexes.IndexSet) -> str:
     """The message of the first success rule that is met; empty if none is."""
     for number, rule in enumerate((view.spec.get("successPolicy") or {}).get("rules") or ()):
         counted, required = len(succeeded), rule.get("succeededCount")
         if rule.get("succeededIndexes") is not None:
-            named = indexes.parse(rule["succeededIndexes"], view.completions or 0)
-            counted, required = len(named & succeeded), len(named) if required is None else required
+            named, counted = indexes.count(rule["succeededIndexes"], view.completions or 0, succeeded)
+            required = named if required is None else required
         if required is not None and counted >= required:
             return messages.matched_success_rule(number)
     return ""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from torchyard.api.conditions import has_true_condition
 from torchyard.api.job import labels
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended, is_ready, phase
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 
 _MAX_DIGITS = 10  # of an int32
@@ -90,24 +90,8 @@ def annotation(obj: Object, name: str) -> str:
     return str((obj["metadata"].get("annotations") or {}).get(name, ""))
 
 
-def phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")
-
-
-def has_ended(pod: Object) -> bool:
-    return phase(pod) in ("Succeeded", "Failed")
-
-
-def is_active(pod: Object) -> bool:
-    return not has_ended(pod) and not is_terminating(pod)
-
-
 def is_terminating_active(pod: Object) -> bool:
     return not has_ended(pod) and is_terminating(pod)
-
-
-def is_ready(pod: Object) -> bool:
-    return has_true_condition(pod, "Ready")
 
 
 def is_tracked(pod: Object) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from itertools import islice
 
 from torchyard.api.conditions import find
 from torchyard.api.jobset import messages, names
 from torchyard.api.objects import Object
-from torchyard.api.times import parse_rfc3339
+from torchyard.api.times import parse_rfc3339, shift
 from torchyard.core.events import Event
 from torchyard.core.jobset.children import has_host_names, make_claims, make_job, make_service
 from torchyard.core.jobset.failure_policy import apply_failure_policy
@@ -16,6 +17,9 @@ from torchyard.core.jobset.resume import resumed
 from torchyard.core.jobset.startup import dependencies_met, has_started, is_in_order
 from torchyard.core.jobset.status import StatusDraft, count_jobs
 from torchyard.core.jobset.view import JobSetView, is_suspended, replicated_job_of
+
+# The most Jobs that one pass creates: replicas may be two billion, and the others wait for each pass.
+MAX_CREATED_PER_PASS = 500
 
 
 @dataclass(slots=True)
@@ -51,14 +55,14 @@ def decide(view: JobSetView) -> JobSetDecision:
 
 def _advance(view: JobSetView, draft: StatusDraft, decision: JobSetDecision) -> None:
     decision.delete_jobs = _present(view.previous)
+    if view.failed:
+        apply_failure_policy(view, draft)
+        return
     counts = {entry["name"]: entry for entry in draft.values.get("replicatedJobsStatus") or ()}
     # A restart that a suspension has ended is followed by this, too.
     may_be_ready = draft.is_restarting or not view.is_suspended
     if may_be_ready and all(has_started(job, counts) for job in view.replicated_jobs):
         draft.end_restart(messages.RESTART_READY)
-    if view.failed:
-        apply_failure_policy(view, draft)
-        return
     if view.successful and _has_succeeded(view):
         draft.finish(messages.COMPLETED, messages.ALL_JOBS_COMPLETED)
         return
@@ -99,7 +103,14 @@ def _create_jobs(view: JobSetView, draft: StatusDraft, decision: JobSetDecision)
             continue
         if in_order and has_started(replicated_job, counts):
             continue
-        decision.create_jobs += _missing_jobs(view, replicated_job)
+        room = MAX_CREATED_PER_PASS - len(decision.create_jobs)
+        missing = list(islice(_missing_jobs(view, replicated_job), room + 1))
+        decision.create_jobs += missing[:room]
+        if len(missing) > room:
+            decision.wake_after = 0
+            if in_order:
+                draft.set_condition(messages.STARTUP_IN_PROGRESS, messages.IN_ORDER_IN_PROGRESS)
+            return
         if in_order:  # the next one starts when this one is ready
             draft.set_condition(messages.STARTUP_IN_PROGRESS, messages.IN_ORDER_IN_PROGRESS)
             return
@@ -107,16 +118,14 @@ def _create_jobs(view: JobSetView, draft: StatusDraft, decision: JobSetDecision)
         draft.set_condition(messages.STARTUP_COMPLETED, messages.IN_ORDER_COMPLETED)
 
 
-def _missing_jobs(view: JobSetView, replicated_job: Object) -> list[Object]:
+def _missing_jobs(view: JobSetView, replicated_job: Object) -> Iterator[Object]:
     strategy = (view.spec.get("failurePolicy") or {}).get("restartStrategy")
     if view.previous and strategy == names.BLOCKING_RECREATE:
-        return []
+        return
     name, present = view.jobset["metadata"]["name"], view.job_names
-    return [
-        make_job(view.jobset, replicated_job, index)
-        for index in range(names.replicas(replicated_job))
-        if names.job_name(name, replicated_job["name"], index) not in present
-    ]
+    for index in range(names.replicas(replicated_job)):
+        if names.job_name(name, replicated_job["name"], index) not in present:
+            yield make_job(view.jobset, replicated_job, index)
 
 
 def _resume_jobs(view: JobSetView, draft: StatusDraft, decision: JobSetDecision) -> None:
@@ -146,7 +155,7 @@ def _expire(view: JobSetView, decision: JobSetDecision) -> None:
     ended = next(filter(None, (find(conditions, type) for type in messages.TERMINAL)), None)
     if ended is None:
         return
-    left = (parse_rfc3339(ended["lastTransitionTime"]) + timedelta(seconds=ttl) - view.now).total_seconds()
+    left = (shift(parse_rfc3339(ended["lastTransitionTime"]), ttl) - view.now).total_seconds()
     if left <= 0:
         decision.delete_jobset = True
     else:

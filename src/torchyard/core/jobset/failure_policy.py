@@ -11,6 +11,9 @@ from torchyard.api.objects import Object
 from torchyard.core.jobset.status import StatusDraft
 from torchyard.core.jobset.view import FAILED, JobSetView, job_index_of, replicated_job_of
 
+# The status counts the restarts of each Job in a list, and an object has a maximum size.
+_MAX_LISTED = 100_000
+
 
 def apply_failure_policy(view: JobSetView, draft: StatusDraft) -> None:
     policy = view.spec.get("failurePolicy")
@@ -49,13 +52,14 @@ def _restart_jobset(draft: StatusDraft, *, counts: bool) -> None:
 def _restart_job(view: JobSetView, draft: StatusDraft, job: Object, *, counts: bool) -> None:
     name, index = replicated_job_of(job), job_index_of(job)
     replicas = {each["name"]: names.replicas(each) for each in view.replicated_jobs}
-    if index >= replicas.get(name, 0):  # another client changed its labels
+    listed = min(replicas.get(name, 0), _MAX_LISTED)
+    if index >= listed:  # another client changed its labels, or the status cannot count this Job
         _restart_jobset(draft, counts=counts)
         return
     entry = next(entry for entry in draft.values["replicatedJobsStatus"] if entry["name"] == name)
     counters = ("jobRestarts", "jobRestartsCountTowardsMax") if counts else ("jobRestarts",)
     for counter in counters:
-        values = list(entry.get(counter) or [0] * replicas[name])
+        values = list(entry.get(counter) or [0] * listed)
         values[index] += 1
         entry[counter] = values
 

@@ -34,9 +34,9 @@ class StatusDraft:
         return any(is_true(self.values.get("conditions") or (), type) for type in messages.TERMINAL)
 
     def set_counts(self, counts: list[Object]) -> None:
+        """A JobSet without replicated jobs gets no status from this alone, as upstream."""
         if counts or self.values.get("replicatedJobsStatus"):
             self.values["replicatedJobsStatus"] = counts
-        self.values.setdefault("restarts", 0)
 
     def set_condition(
         self, type: str, reason_and_message: tuple[str, str], *, status: bool = True, warning: bool = False

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from torchyard.api.objects import Object
-from torchyard.api.times import parse_rfc3339
+from torchyard.api.pod.phases import has_ended
+from torchyard.api.times import parse_rfc3339, shift
 
 # How many terminated pods remain: kube-controller-manager's --terminated-pod-gc-threshold.
 TERMINATED_POD_THRESHOLD = 12_500
-_ENDED = ("Succeeded", "Failed")
 # Pods that only the garbage collector removes: no kubelet ends a pod without a node, and ended ones accumulate.
 TERMINATED, TERMINATING_UNSCHEDULED = "terminated", "terminating-unscheduled"
 
@@ -33,7 +33,7 @@ def eviction_time(pod: Object, taints: Iterable[Object], now: datetime) -> datet
         ]
         if limits:
             since = parse_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
-            moments.append(since + timedelta(seconds=max(0, min(limits))))
+            moments.append(shift(since, max(0, min(limits))))
     return min(moments, default=None)
 
 
@@ -49,7 +49,7 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
 
 def garbage_kinds(pod: Object) -> list[str]:
     """Why no node or controller may remove a pod: a key to look such pods up by."""
-    kinds = [TERMINATED] if (pod.get("status") or {}).get("phase") in _ENDED else []
+    kinds = [TERMINATED] if has_ended(pod) else []
     if pod["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName"):
         kinds.append(TERMINATING_UNSCHEDULED)
     return kinds

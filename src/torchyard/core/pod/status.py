@@ -60,6 +60,18 @@ def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
     return status
 
 
+def own_part(status: Object) -> Object:
+    """What the kubelet writes of a status. Others write the rest, such as readiness gates, at any time."""
+    own = {key: value for key, value in status.items() if key in _KUBELET_FIELDS or key == "startTime"}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    own["conditions"] = [conditions[kind] for kind in _KUBELET_CONDITIONS if kind in conditions]
+    disruption = conditions.get("DisruptionTarget")
+    if disruption and disruption.get("reason") == messages.TERMINATION_BY_KUBELET:
+        own["conditions"].append(disruption)
+    return own
+
+
+_KUBELET_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 _KUBELET_FIELDS = {
     "phase", "conditions", "containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses", "reason",
     "message", "observedGeneration", "hostIP", "hostIPs", "podIP", "podIPs",

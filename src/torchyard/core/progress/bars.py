@@ -17,7 +17,17 @@ _TRAINING_BAR = re.compile(r"train|epoch|step|iter|fit|batch|progress|optimi[sz]
 _RANK = re.compile(r"^\s*\[(?:rank|default)\s?\d{1,6}\]:?\s*")  # torchrun's --tee and torch's own prefix
 _BAR_OF_EPOCHS = re.compile(r"\bepochs?\b[^\d]*$", re.IGNORECASE)
 # Words before a count or a bar that is not the training's.
-OTHER_WORK = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test\w*|predict\w*|sanity|infer\w*)\b", re.IGNORECASE)
+OTHER_WORK = re.compile(
+    r"\b(?:val|valid|validat\w*|eval\w*|test\w*|predict\w*|sanity|infer\w*|tokenizer"
+    # What precedes a training: `Tokenizing train dataset`, `Saving step`.
+    r"|(?:tokeniz|convert|(?:un)?pack|add|truncat|extract|generat|sav|(?:re|down|up)?load|fetch|cach|prepar|pre-?process|"
+    r"comput|creat|copy|read|writ|shuffl|filter|install|pull|push|collect|build|mapp|index|check|verify)ing|download)\b",
+    re.IGNORECASE,
+)
+# A rate of bytes, and the one of `datasets`: a download, or the preparation of a data set.
+_OTHER_RATE = re.compile(r"\d[kMGTP]?i?B/s\b|\s(?:examples|files|shards|splits)/s\b")
+# Lightning's RichProgressBar: `Epoch 3/9  ━━━━━━ 32/63 0:00:01 • 0:00:02`. It counts epochs from 0 to the last one.
+_RICH = re.compile(r"^\s*Epoch (\d{1,9})/(\d{1,9})\s+[━╸╺]{3,300}\s+(\d{1,12})/(\d{1,12})(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,31 @@ class Bar:
         return _BAR_OF_EPOCHS.search(self.label) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class RichBar:
+    """The bar of an epoch; `share` is of the whole training."""
+
+    epoch: int
+    epochs: int
+    share: float
+
+
+def parse_rich_bar(text: str) -> RichBar | None:
+    match = _RICH.match(text) if "━" in text else None
+    if match is None:
+        return None
+    epoch, last, done, total = map(int, match.groups())
+    if epoch > last or not 0 <= done <= total or not total:
+        return None
+    return RichBar(epoch, last + 1, 100 * (epoch + done / total) / (last + 1))
+
+
+def is_other_bar(text: str) -> bool:
+    """Whether a line with a bar is of a download or of the preparation of data."""
+    before, sign, after = text.partition("%|")
+    return bool(sign) and (OTHER_WORK.search(before) is not None or _OTHER_RATE.search(after) is not None)
+
+
 def parse_bar(text: str) -> Bar | None:
     if "%|" not in text:
         return None
@@ -66,6 +101,8 @@ class BarNest:
     def share(self, bar: Bar) -> float | None:
         """The share of the training that a bar shows; None for a bar of something else."""
         if not bar.total or (bar.label and (not _TRAINING_BAR.search(bar.label) or OTHER_WORK.search(bar.label))):
+            return None
+        if _OTHER_RATE.search(bar.rest):
             return None
         last, outer = self._last, self._outer
         if outer is not None and bar.total == outer.total and bar.kind == outer.kind:

@@ -10,18 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from torchyard.api.escapes import without_escapes
 from torchyard.api.objects import Object
-from torchyard.core.progress.bars import OTHER_WORK, Bar, BarNest, parse_bar
+from torchyard.core.progress.bars import OTHER_WORK, Bar, BarNest, is_other_bar, parse_bar, parse_rich_bar
 from torchyard.core.run.metrics import parse_training_metrics
 from torchyard.core.run.progress import parse_progress
 
 MAX_METRICS = 32
 _MAX_NAME, _MAX_LINE, _MAX_SEGMENTS = 64, 1024, 8
+_MAX_DRAWINGS = 1 << 16  # characters at the end of a line with redrawn bars
 MAX_REMAINING = 2**31 - 1  # seconds; the field is an int32
 _EPOCH = re.compile(
-    r"\bepochs?\b[\"']?[\s:=#\[(]*[\"']?(\d{1,12}(?:\.\d+)?)(?!\d)(?:\s*(?:/|\bof\b)\s*(\d{1,12})(?!\d))?",
+    r"(?:\bepochs?\b[\"']?[\s:=#\[(]*[\"']?|\bTrain: (?=\d{1,12} \[))"  # `Train: 2 [ 600/1251 ( 48%)]` of timm
+    r"(\d{1,12}(?:\.\d+)?)(?!\d)(?:\s*(?:/|\bof\b)\s*(\d{1,12})(?!\d))?",
     re.IGNORECASE,
 )
 # Around the number of an epoch that only begins: nothing but punctuation, and no word of its end before.
@@ -35,7 +38,10 @@ _is_metric_word = re.compile(
 ).fullmatch
 _SPLIT = re.compile(r"[_/.\-]|(?<=[a-z])(?=[A-Z])")
 # Numbers of a line that are no measure of the training.
-_NO_METRICS = frozenset({"v_num", "rank", "local_rank", "world_size", "pid", "port", "seed", "version", "num_workers"})
+_NO_METRICS = frozenset(
+    {"v_num", "rank", "local_rank", "world_size", "pid", "port", "seed", "version", "num_workers", "eta"}
+)
+_find_digit = re.compile(r"\d").search
 _EPOCHS_OPTION = re.compile(r"(?<![\w-])--(?:[\w-]{0,40}[-_])?epochs[= ](\d{1,12})\b")
 
 
@@ -69,10 +75,13 @@ class LineParser:
         metrics: dict[str, str] = {}
         percent: float | None = None
         remaining: int | None = None
-        # A bar is redrawn after a carriage return: the last drawing counts.
-        segments = [segment for segment in line.split("\r") if segment.strip()]
-        for segment in segments[-_MAX_SEGMENTS:]:
+        for segment in _drawings(line):
             text = without_escapes(segment[: 4 * _MAX_LINE])[:_MAX_LINE]
+            if rich := parse_rich_bar(text):
+                self._epochs, self._ended, self._counts_from_zero = rich.epochs, float(rich.epoch), True
+                percent, remaining = rich.share, None
+                metrics |= metrics_of(text)
+                continue
             bar = parse_bar(text)
             if bar is not None:
                 share = self._bar_percent(bar)
@@ -81,6 +90,8 @@ class LineParser:
                 percent = share
                 remaining = bar.remaining if self._is_of_whole(bar) else None
                 metrics |= metrics_of(bar.label) | metrics_of(bar.rest)
+                continue
+            if is_other_bar(text):
                 continue
             named = metrics_of(text)
             stated = self._stated_percent(text, bool(named))
@@ -107,7 +118,7 @@ class LineParser:
         return None if share is None else self._whole(share, _EPOCH.search(bar.label))
 
     def _stated_percent(self, text: str, has_metrics: bool) -> float | None:
-        epoch = _EPOCH.search(text) if "poch" in text or "POCH" in text else None
+        epoch = _EPOCH.search(text) if "poch" in text or "POCH" in text or "Train: " in text else None
         if epoch is not None and OTHER_WORK.search(text[: epoch.start()]):
             return None
         self._note(epoch)
@@ -151,12 +162,25 @@ class LineParser:
         return None if percent <= first or at <= since else round((100 - percent) * (at - since) / (percent - first))
 
 
+def _drawings(line: str) -> list[str]:
+    """A bar is redrawn after a carriage return: the last drawings count."""
+    if "\r" not in line:
+        return [line]
+    if len(line) > _MAX_DRAWINGS:
+        line = line[-_MAX_DRAWINGS:].partition("\r")[2]  # the first one is cut
+    return [segment for segment in line.split("\r") if segment.strip()][-_MAX_SEGMENTS:]
+
+
 def metrics_of(text: str) -> dict[str, str]:
     """The metrics of a line that names at least one that trainings have, as texts."""
-    named = {name: value for name, value in parse_training_metrics(text).items() if name.lower() not in _NO_METRICS}
-    if not any(_is_metric(name) for name in named):
+    named = parse_training_metrics(text)
+    if not any([_is_metric(name) for name in named]):  # noqa: C419 - a generator takes longer
         return {}
-    return {name: f"{value:.6g}" for name, value in named.items() if len(name) <= _MAX_NAME}
+    return {
+        name: f"{value:.6g}"
+        for name, value in named.items()
+        if len(name) <= _MAX_NAME and name.lower() not in _NO_METRICS
+    }
 
 
 def merged_metrics(before: dict[str, str], new: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -168,11 +192,17 @@ def merged_metrics(before: dict[str, str], new: Iterable[tuple[str, str]]) -> di
     return merged
 
 
+@lru_cache(maxsize=512)  # the lines of a log have the same names
 def _is_metric(name: str) -> bool:
-    return any(_is_metric_word(part) for part in _SPLIT.split(name))
+    return name.lower() not in _NO_METRICS and any(_is_metric_word(part) for part in _SPLIT.split(name))
 
 
 def _is_of_other_work(text: str) -> bool:
     """Whether the line begins with the name of an evaluation: `validation step 5/10`."""
-    first = re.search(r"\d", text)
-    return first is not None and OTHER_WORK.search(text[: first.start()]) is not None
+    first = _find_digit(text)
+    return first is not None and _names_other_work(text[: first.start()])
+
+
+@lru_cache(maxsize=512)  # the lines of a log begin alike
+def _names_other_work(text: str) -> bool:
+    return OTHER_WORK.search(text) is not None

@@ -39,4 +39,4 @@ def rank_of(pod: Object) -> int:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() else 0
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0

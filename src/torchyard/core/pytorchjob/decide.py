@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Literal
 
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import phase
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.pytorchjob.validation import validate
-from torchyard.api.times import parse_rfc3339
+from torchyard.api.times import parse_rfc3339, shift
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob import failure_events, gang
 from torchyard.core.pytorchjob.autoscaler import desired_autoscaler
@@ -19,7 +19,7 @@ from torchyard.core.pytorchjob.failures import Failures, is_past_backoff
 from torchyard.core.pytorchjob.replicas import make_pod, make_service, owner_reference
 from torchyard.core.pytorchjob.status import PyTorchJobStatus
 from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Restarts, Slot
-from torchyard.core.training.pods import phase, runs_since_before
+from torchyard.core.training.pods import runs_since_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class _PyTorchJobSync:
         ttl, ended = self.view.run_policy.get("ttlSecondsAfterFinished"), self.status.completion_time
         if ttl is None or ended is None or self.view.run_policy.get("suspend"):
             return
-        seconds_left = (ended + timedelta(seconds=ttl) - self.view.now).total_seconds()
+        seconds_left = (shift(ended, ttl) - self.view.now).total_seconds()
         if seconds_left > 0:
             self.decision.wake(seconds_left)
         else:

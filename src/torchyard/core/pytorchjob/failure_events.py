@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import phase
 from torchyard.api.pytorchjob import messages, names
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.view import PyTorchJobView, exit_code
-from torchyard.core.training.pods import container_restarts, phase
+from torchyard.core.training.pods import container_restarts
 
 
 def events(view: PyTorchJobView) -> list[Event]:

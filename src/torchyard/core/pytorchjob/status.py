@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from torchyard.api.conditions import is_true
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import phase
 from torchyard.api.pytorchjob import messages, names
-from torchyard.api.times import parse_rfc3339, to_rfc3339
+from torchyard.api.times import parse_rfc3339, shift, to_rfc3339
 from torchyard.core.pytorchjob.view import PyTorchJobView
-from torchyard.core.training.pods import phase
 
 _EXCLUSIVE = {messages.RUNNING: messages.RESTARTING, messages.RESTARTING: messages.RUNNING}
 
@@ -131,8 +131,8 @@ class PyTorchJobStatus:
     def _was_deleted_before_resume(self, pod: Object) -> bool:
         times = [_resume_time(condition) for condition in self.conditions]
         resumed = next((time for time in times if time is not None), None)
-        grace = timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-        return resumed is not None and parse_rfc3339(pod["metadata"]["deletionTimestamp"]) - grace <= resumed
+        grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+        return resumed is not None and shift(parse_rfc3339(pod["metadata"]["deletionTimestamp"]), -grace) <= resumed
 
     def number(self, kind: str, counter: str) -> int:
         return int((self.replicas.get(kind) or {}).get(counter) or 0)

@@ -7,12 +7,12 @@
 - `image_pull`: which images pods wait for.
 - `tracking`: links to TensorBoard, MLflow and W&B.
 - `script_job`, `script_command`, `requirements`: the manifest of a script, the command of its pods, and the packages
-  it needs.
+  it needs; `function_call`: the program that calls a function of a module in them.
 - `program`, `rerun`: the command line and environment of a job, and a job as a manifest again.
 - `plan_text`: what a run would start, in words.
 - `sweep`: one Indexed Job for all combinations of options.
 - `record`: what is kept of a job that has ended; `metrics`: the numbers that its log names.
-- `trace`: a job that has ended as a trace.
+- `trace`: a job that has ended as a trace; `tensorboard`: its metrics as a file for TensorBoard.
 - `summary`, `ranks`: one line about a job; its replicas and their ranks.
 - `line_splitter`: log chunks into lines.
 """

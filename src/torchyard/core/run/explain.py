@@ -6,18 +6,23 @@ from torchyard.api.objects import Object
 from torchyard.core.run.failure import OOM_KILLED, first_failure
 from torchyard.core.run.image_pull import image_pull, is_creating
 from torchyard.core.run.ranks import rank_of
-from torchyard.core.run.record import RunRecord
+from torchyard.core.run.record import RunRecord, first_failed_replica
 from torchyard.core.run.state import run_state, short_name
 from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
 
 
-def explain(job: Object, pods: list[Object], workload: Object | None, events: list[Object]) -> list[str]:
-    """One sentence a line. `events` are those of the job and its pods, oldest first."""
+def explain(
+    job: Object, pods: list[Object], workload: Object | None, events: list[Object], record: RunRecord | None = None
+) -> list[str]:
+    """One sentence a line. `events` are those of the job and its pods, oldest first.
+
+    `record` is what a plane has kept of a job that has ended: the failed pods of some kinds of jobs are deleted.
+    """
     state = run_state(job)
     name = job["metadata"]["name"]
     lines = [f"{job['kind']} {name} is {state.state}" + (f": {state.message}" if state.message else "")]
     if state.done:
-        return lines + ([] if state.succeeded else _failure(name, pods))
+        return lines + ([] if state.succeeded else _failure(name, pods, record))
     if state.state == "Suspended" or (queue_name(job) and not pods):
         return lines + _suspension(job, workload) + ([] if workload else _warnings(events, lines))
     waiting = [(pod["metadata"]["name"], pending_reason(pod)) for pod in pods]
@@ -37,23 +42,23 @@ def explain_record(record: RunRecord) -> list[str]:
     """How a job that is deleted has ended."""
     message = f": {record['message']}" if record["message"] else ""
     lines = [f"{record['kind']} {record['name']} is deleted; it was {record['state']}{message}"]
-    failed = [replica for replica in record["replicas"] if replica["exitCode"]]
-    if failed:
-        first = min(failed, key=lambda replica: replica["finished"])
-        reason = f" ({first['reason']})" if first["reason"] else ""
-        lines.append(f"first to fail: {first['pod']}, exit code {first['exitCode']}{reason} at {first['finished']}")
+    if first := first_failed_replica(record):
+        lines.append(f"first to fail: {first[1]} at {first[1].at}")
     return [*lines, f"its replicas: yard history {record['name']}", f"its logs: yard logs {record['name']}"]
 
 
-def _failure(name: str, pods: list[Object]) -> list[str]:
+def _failure(name: str, pods: list[Object], record: RunRecord | None) -> list[str]:
     failure = first_failure(pods)
+    rank: int | None = None
+    if failure is not None:
+        rank = rank_of(next(pod for pod in pods if pod["metadata"]["name"] == failure.pod))
+    elif record is not None and (recorded := first_failed_replica(record)):
+        rank, failure = recorded[0]["rank"], recorded[1]
     if failure is None:
-        return ["no container of it failed, or its pods are deleted"]
+        return [f"no container of it failed, or its pods are deleted: yard logs {name}, yard history {name}"]
     lines = [f"first to fail: {failure} at {failure.at}"]
     if failure.reason == OOM_KILLED:
         lines.append("raise resources.limits.memory of the container, or use a smaller batch")
-    pod = next(pod for pod in pods if pod["metadata"]["name"] == failure.pod)
-    rank = rank_of(pod)
     chosen = short_name(failure.pod, name) if rank is None else rank
     container = f" -c {failure.container}" if failure.is_init else ""
     return [*lines, f"its last lines: yard logs {name} --rank {chosen}{container} --tail 20"]

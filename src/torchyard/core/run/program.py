@@ -12,7 +12,7 @@ import yaml
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.core.run.script_command import program_of, split_command
-from torchyard.core.run.script_job import CALL
+from torchyard.core.run.script_job import call_end
 
 _ENVIRONMENT = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
@@ -102,8 +102,8 @@ def set_arguments(job: Object, arguments: list[str]) -> None:
         scripts = [number for number, word in enumerate(program) if word.endswith(".py")]
         if container.get("args") is not None or not command:
             container["args"] = list(arguments)
-        elif unpack and CALL in program:  # behind it are the module and the function
-            container["command"] = [*unpack, *program[: program.index(CALL) + 3], *arguments]
+        elif unpack and (end := call_end(program)):
+            container["command"] = [*unpack, *program[:end], *arguments]
         elif scripts and program[:2] != ["sh", "-c"]:
             container["command"] = [*unpack, *program[: scripts[0] + 1], *arguments]
         else:

@@ -26,6 +26,8 @@ _STEPS = (
     (tuple(f" {word}" for word in _WORDS), re.compile(rf"{_BEFORE}{_OF}\s+{_STEP}\b", re.IGNORECASE)),
     # `Epoch: [3][ 10/500]`
     (("][",), re.compile(rf"\bepoch\b(?:\(train\))?[\s:]*\[\s*\d{{1,12}}\]\[\s*{_OF}", re.IGNORECASE)),
+    # fairseq: `epoch 001:    100 / 1094 loss=13.5`
+    (("epoch",), re.compile(rf"\bepoch\s+\d{{1,12}}:\s+{_OF}", re.IGNORECASE)),
     # Keras: ` 45/100 [====>....]`
     ((" [=", " [>", " \u2501"), re.compile(rf"^\s*{_OF}\s+(?:\[[=>.]{{3,200}}\]|\u2501)")),
 )

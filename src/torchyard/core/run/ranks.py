@@ -16,24 +16,28 @@ def rank_of(pod: Object) -> int | None:
     """The rank that the pod's environment names (`RANK`), or its completion index; None if it has neither."""
     for container in (pod.get("spec") or {}).get("containers") or ():
         for variable in container.get("env") or ():
-            if variable["name"] == "RANK" and str(variable.get("value", "")).isdigit():
-                return int(variable["value"])
-    index = (pod["metadata"].get("annotations") or {}).get(_COMPLETION_INDEX, "")
-    return int(index) if index.isdigit() else None
+            if variable["name"] == "RANK" and (rank := _number(str(variable.get("value") or ""))) is not None:
+                return rank
+    return _number((pod["metadata"].get("annotations") or {}).get(_COMPLETION_INDEX, ""))
 
 
 def rank_by_name(job: Object, pod: str) -> int | None:
     """The rank of a pod that no longer exists, from its name; None if its job does not name pods by rank."""
     kind, name = job["kind"], short_name(pod, str(job["metadata"]["name"]))
     if kind == "Job" and job["spec"].get("completionMode") == "Indexed":
-        index = name.partition("-")[0]
-        return int(index) if index.isdigit() else None
+        return _number(name.partition("-")[0])
     if kind == "PyTorchJob":
-        role, _, index = name.rpartition("-")
+        role, _, text = name.rpartition("-")
+        index = _number(text)
         masters = 1 if "Master" in job["spec"]["pytorchReplicaSpecs"] else 0
         first = {"master": 0, "worker": masters}.get(role)
-        return first + int(index) if first is not None and index.isdigit() else None
+        return first + index if first is not None and index is not None else None
     return None
+
+
+def _number(text: str) -> int | None:
+    """The number that a user may have written; None if it is not one that a rank can be."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def is_named(pod: Object, job: str, names: Collection[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NotRequired, TypedDict
 
@@ -9,12 +10,13 @@ from torchyard.api import quantity
 from torchyard.api.metadata import is_uid
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339, to_rfc3339
-from torchyard.core.run.failure import first_failure
+from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.ranks import choose_replicas, rank_of
 from torchyard.core.run.state import run_state, short_name
 
 DELETED = "Deleted"
 _GPU = "nvidia.com/gpu"
+_MOST_DELETED = 1000  # replicas of a job without ranks that are kept
 
 
 class ReplicaRecord(TypedDict):
@@ -39,7 +41,8 @@ class ReplicaRecord(TypedDict):
 class RunRecord(TypedDict):
     """A job that has ended. Times are RFC 3339, empty if unknown; `object` is the job without its status.
 
-    `controllers` are the uids of those that own its pods, if the replicas do not name them.
+    `controllers` are the uids of those that own its pods, if the replicas do not name them. A record of a job that has
+    not ended is `unfinished`; its `ended` is the time of the record.
     """
 
     uid: str
@@ -55,6 +58,47 @@ class RunRecord(TypedDict):
     replicas: list[ReplicaRecord]
     object: Object
     controllers: NotRequired[list[str]]
+    unfinished: NotRequired[bool]
+
+
+@dataclass(slots=True)
+class DeletedReplicas:
+    """The replicas of a job that were deleted before it ended: the last of each rank, and the GPU time of all.
+
+    The keys are the names of pods, or what the names of the pods of a rank begin with.
+    """
+
+    last: dict[str, ReplicaRecord] = field(default_factory=dict)
+    gpu_seconds: int = 0
+
+    def add(self, pod: Object, job: str, now: datetime) -> None:
+        replica, metadata = replica_record(pod, job, now), pod["metadata"]
+        ended: ReplicaRecord = {**replica, "finished": replica["finished"] or to_rfc3339(now)}
+        key = str(metadata["name"] if replica["rank"] is None else metadata.get("generateName") or metadata["name"])
+        self.last.pop(key, None)
+        self.last[key] = ended if replica["started"] else replica
+        if len(self.last) > _MOST_DELETED:
+            del self.last[next(iter(self.last))]
+        self.gpu_seconds += replica["gpus"] * _seconds(ended, now)
+
+    def add_to(self, record: RunRecord) -> RunRecord:
+        """The record with the deleted replicas whose rank no other replica has."""
+        present = [(replica["rank"], replica["pod"]) for replica in record["replicas"]]
+        missing = [
+            replica
+            for key, replica in self.last.items()
+            if not any(rank == replica["rank"] and pod.startswith(key) for rank, pod in present)
+        ]
+        replicas = sorted(
+            [*record["replicas"], *missing],
+            key=lambda replica: (replica["rank"] is None, replica["rank"] or 0, replica["name"]),
+        )
+        failed = [replica for replica in missing if replica["exitCode"]]
+        code = record["exitCode"]
+        if code is None and record["state"] == "Failed" and failed:
+            code = min(failed, key=lambda replica: replica["finished"])["exitCode"]
+        seconds = record["gpuSeconds"] + self.gpu_seconds
+        return {**record, "replicas": replicas, "gpuSeconds": seconds, "exitCode": code}
 
 
 def build_record(job: Object, pods: list[Object], now: datetime, *, deleted: bool = False) -> RunRecord:
@@ -78,6 +122,15 @@ def build_record(job: Object, pods: list[Object], now: datetime, *, deleted: boo
         replicas=replicas,
         object={key: value for key, value in job.items() if key != "status"},
     )
+
+
+def first_failed_replica(record: RunRecord) -> tuple[ReplicaRecord, ContainerFailure] | None:
+    """The replica of a job that failed first. Its container is not recorded."""
+    failed = [replica for replica in record["replicas"] if replica["exitCode"]]
+    first = min(failed, key=lambda replica: replica["finished"], default=None)
+    if first is None or first["exitCode"] is None:
+        return None
+    return first, ContainerFailure(first["pod"], "", first["exitCode"], first["reason"], first["finished"])
 
 
 def replica_record(pod: Object, job: str, now: datetime) -> ReplicaRecord:

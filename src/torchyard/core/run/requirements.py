@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from difflib import get_close_matches
 from typing import Any
 
 from torchyard.api.errors import YardError
 
 # As PEP 723 defines it.
+_FIELDS = ("dependencies", "requires-python", "tool")
 _BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
 
 
@@ -61,7 +63,21 @@ def _inline_metadata(script: str, name: str) -> dict[str, Any] | None:
         return None
     lines = blocks[0]["content"].splitlines(keepends=True)
     text = "".join(line[2:] if line.startswith("# ") else line[1:] for line in lines)
-    return _toml(text, f"the metadata of {name}")
+    metadata = _toml(text, f"the metadata of {name}")
+    for field in metadata:
+        if field not in _FIELDS and (meant := get_close_matches(field, _FIELDS, n=1, cutoff=0.75)):
+            raise YardError(
+                f"the metadata of {name} has the unknown field {field}",
+                hint=f"did you mean {meant[0]}?",
+                code="BadScript",
+            )
+    return metadata
+
+
+def is_package(pyproject: str) -> bool:
+    """Whether pyproject.toml describes a package, and not only the settings of tools."""
+    content = _toml(pyproject, "pyproject.toml")
+    return "build-system" in content or "project" in content
 
 
 def project_requirements(pyproject: str) -> list[str]:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.api.field_errors import FieldError
@@ -13,6 +14,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.queue.names import PRIORITY, QUEUE_NAME
 from torchyard.api.queue.quantities import parse_quantity
+from torchyard.core.run import function_call
 from torchyard.core.run.script_command import ARCHIVE, ARCHIVE_MOUNT, PACKAGES, WORKSPACE, script_command
 
 DEFAULT_IMAGE = "pytorch/pytorch:latest"
@@ -21,30 +23,9 @@ WORKSPACE_DIGEST = "torchyard.dev/workspace"
 PART_BYTES = 1 << 20
 MAX_PARTS = 32
 ARCHIVE_LIMIT = MAX_PARTS * PART_BYTES
-# Calls a function of a module: arguments become strings, `--name value` and `--name=value` keywords.
-CALL = """
-import importlib, os, sys
-sys.path.insert(0, os.getcwd())
-module, name, *words = sys.argv[1:]
-sys.argv = [module, *words]
-arguments, keywords = [], {}
-while words:
-    word = words.pop(0)
-    if not word.startswith("--"):
-        arguments.append(word)
-    elif "=" in word:
-        key, _, keywords[key[2:].replace("-", "_")] = word.partition("=")
-    else:
-        keywords[word[2:].replace("-", "_")] = words.pop(0) if words else "true"
-function = getattr(importlib.import_module(module), name)
-import inspect
-for key, parameter in inspect.signature(function).parameters.items():
-    if key in keywords and parameter.annotation in (int, float, "int", "float"):
-        keywords[key] = (float if "float" in str(parameter.annotation) else int)(keywords[key])
-    elif key in keywords and type(parameter.default) in (int, float):
-        keywords[key] = type(parameter.default)(keywords[key])
-function(*arguments, **keywords)
-""".strip()
+# The program that calls a function of a module.
+CALL = Path(function_call.__file__).read_text()
+_PYTHON = ["python", "-u"]
 _ARCHIVE_VOLUME = "archive"
 _MAX_NAME = 40
 
@@ -54,7 +35,7 @@ class ScriptJob:
     """A script of the workspace and how to run it: on `nodes` pods with `processes` processes each.
 
     `elastic` are the least and the most workers of an elastic training. `packages` is a directory of the node with
-    packages that the image lacks.
+    packages that the image lacks. `sources` is the directory of the workspace that has the project's own packages.
     """
 
     name: str
@@ -71,6 +52,7 @@ class ScriptJob:
     priority: str = ""
     elastic: tuple[int, int] | None = None
     packages: str = ""
+    sources: str | None = None
 
     def __post_init__(self) -> None:
         if self.priority and not self.queue:
@@ -180,13 +162,19 @@ def _training(job: ScriptJob, workspace: bytes) -> Object:
 def _program(job: ScriptJob) -> list[str]:
     """The command line: a script, or a function of a module."""
     # the launcher reads the number of processes and the rendezvous from the environment that the controller sets
-    launcher = ["python", "-u", *(["-m", "torch.distributed.run"] if job.processes > 1 else [])]
+    launcher = [*_PYTHON, *(["-m", "torch.distributed.run"] if job.processes > 1 else [])]
     module, _, function = job.script.rpartition(":")
     if not module:
-        return [*launcher, job.script]
+        return [*launcher, f"./{job.script}" if job.script.startswith("-") else job.script]
     if job.processes > 1:
-        return [*launcher, "--no-python", "python", "-u", "-c", CALL, module, function]
+        launcher = [*launcher, "--no-python", *_PYTHON]
     return [*launcher, "-c", CALL, module, function]
+
+
+def call_end(program: list[str]) -> int:
+    """Where the arguments begin in the command line of a function of a module; 0 if it is that of a script."""
+    calls = [number for number in (2, 7) if program[number - 2 : number + 1] == [*_PYTHON, "-c"]]
+    return calls[0] + len(("-c", CALL, "module", "function")) if calls else 0
 
 
 def _replica(job: ScriptJob, count: int, workspace: bytes) -> Object:
@@ -196,6 +184,10 @@ def _replica(job: ScriptJob, count: int, workspace: bytes) -> Object:
 
 def pod_template(job: ScriptJob, workspace: bytes, *, prepare: str = "") -> Object:
     """The template of the pods that unpack the workspace and run the script, after the shell command `prepare`."""
+    if job.sources is not None:
+        directory = f"{WORKSPACE}/{job.sources}".rstrip("/.")
+        export = f"export PYTHONPATH=${{PYTHONPATH:+$PYTHONPATH:}}{directory}"
+        prepare = f"{prepare} && {export}" if prepare else export
     container: Object = {
         "name": "pytorch",
         "image": job.image,

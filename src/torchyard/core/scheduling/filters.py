@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from torchyard.api import selectors
+from torchyard.api.node_selectors import parse_int64
 from torchyard.api.objects import Object
 from torchyard.api.pod import scheduler_messages as messages
 from torchyard.core.scheduling.node_info import (
@@ -107,10 +108,10 @@ def _matches(labels: Mapping[str, str], expression: Object) -> bool:
         return False
     if operator == "In":
         return labels[key] in values
-    number, bound = labels[key], values[0] if values else ""
-    if not number.lstrip("-").isdigit() or not bound.lstrip("-").isdigit():
+    number, bound = parse_int64(labels[key]), parse_int64(values[0] if values else "")
+    if number is None or bound is None:
         return False
-    return int(number) > int(bound) if operator == "Gt" else int(number) < int(bound)
+    return number > bound if operator == "Gt" else number < bound
 
 
 def _ports(pod: Object, node_info: NodeInfo) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended
 
 Amounts = dict[str, int]  # resource → thousandths; pods count as a resource too
 PODS = "pods"
@@ -87,10 +88,6 @@ def uid_of(pod: Object) -> str:
     return str(metadata.get("uid") or metadata.get("name", ""))
 
 
-def is_finished(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
 def required_anti_affinity(pod: Object) -> list[Object]:
     """The terms by which a pod excludes others from its topology domain."""
     terms = ((pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}).get(REQUIRED)
@@ -114,7 +111,7 @@ class NodeInfo:
     def of(cls, node: Object, pods: Iterable[Object]) -> NodeInfo:
         view = cls(node)
         for pod in pods:
-            if not is_finished(pod):
+            if not has_ended(pod):
                 view.add(pod)
         return view
 

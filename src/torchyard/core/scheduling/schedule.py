@@ -18,6 +18,8 @@ _GANG_KEYS = (GANG_NAME, "scheduling.x-k8s.io/pod-group", "pod-group.scheduling.
 
 _RESOLVED_BY_PREEMPTION = frozenset((messages.NODE_PORTS, messages.POD_ANTI_AFFINITY, messages.EXISTING_ANTI_AFFINITY))
 
+_SIZE_DIGITS = 10  # of an int32; users write the annotation
+
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
@@ -125,9 +127,8 @@ def gang_of(pod: Object) -> tuple[str, str] | None:
 
 def gang_size(pods: list[Object]) -> int:
     """The number of pods in a complete gang: the size in their annotations, or the number of existing pods."""
-    stated = [
-        int(text) for pod in pods if (text := (pod["metadata"].get("annotations") or {}).get(GANG_SIZE, "")).isdigit()
-    ]
+    texts = ((pod["metadata"].get("annotations") or {}).get(GANG_SIZE, "") for pod in pods)
+    stated = [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) <= _SIZE_DIGITS]
     return max(stated, default=len(pods))
 
 

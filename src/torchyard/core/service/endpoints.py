@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from torchyard.api.objects import Object
-from torchyard.core.service.slices import HEADLESS, is_backend, is_ready, target_port
+from torchyard.api.pod.phases import is_ready
+from torchyard.core.service.slices import HEADLESS, is_backend, target_port
 
 MANAGED_BY, MANAGER = "endpoints.kubernetes.io/managed-by", "endpoint-controller"
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"

@@ -6,9 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 
-from torchyard.api.conditions import has_true_condition
 from torchyard.api.metadata import controller_reference
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_ready
 
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY, MANAGER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"
@@ -108,7 +108,3 @@ def target_port(port: Object, pod: Object) -> int | None:
         if container_port.get("name") == target
     )
     return next(named, None)
-
-
-def is_ready(pod: Object) -> bool:
-    return has_true_condition(pod, "Ready")

@@ -8,10 +8,6 @@ from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 
 
-def phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")
-
-
 def exit_code(pod: Object, container: str) -> int | None:
     """The exit code of a container, if it has ended."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
@@ -18,6 +19,8 @@ from torchyard.api.trainjob.runtimes import TORCH_DISTRIBUTED, runtimes
 from torchyard.api.trainjob.validation import ancestor
 from torchyard.core.training.elastic import VARIABLES
 from torchyard.core.trainjob.convert_input import (
+    check_new_pytorchjob,
+    check_new_trainjob,
     check_with_runtime,
     checked_pytorchjob,
     checked_runtime,
@@ -82,7 +85,9 @@ def to_trainjob(submitted: Object) -> Conversion:
         spec["runtimePatches"] = [patch]
     if not _starts_torchrun(trainer):
         result.notes.append(f"{_RANKS} are set by torchrun in a TrainJob: start the program with torchrun")
-    result.objects.append({"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec})
+    train_job = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
+    check_new_trainjob(train_job, result.objects[0] if result.objects else runtimes()[0])
+    result.objects.append(train_job)
     return result
 
 
@@ -124,7 +129,7 @@ def _has_amounts(resources: Object | None) -> bool:
 
 def _set_processes(job: Object, trainer: Object, result: Conversion) -> None:
     count = job["spec"].get("nprocPerNode") or ""
-    if count.isascii() and count.isdigit():
+    if count.isascii() and count.isdigit() and len(count) < 10:
         trainer["numProcPerNode"] = int(count)
     elif count not in ("", "auto"):
         result.notes.append(
@@ -245,7 +250,7 @@ def to_pytorchjob(job: Object, own_runtimes: list[Object]) -> Conversion:
         (
             each
             for each in [*own_runtimes, *runtimes()]
-            if (each["kind"], each["metadata"]["name"]) == (reference["kind"], reference["name"])
+            if (each["kind"], _name_of(each)) == (reference["kind"], reference["name"])
         ),
         None,
     )
@@ -268,8 +273,16 @@ def to_pytorchjob(job: Object, own_runtimes: list[Object]) -> Conversion:
         result.notes.append("spec.initializer has no counterpart: load dataset and model in the program")
     pytorch_job = _pytorchjob(job, runtime, trainers[0], result)
     metadata = {key: original_metadata[key] for key in _METADATA if original_metadata.get(key)}
-    result.objects.append({**pytorch_job, "metadata": metadata | pytorch_job["metadata"]})
+    pytorch_job = {**pytorch_job, "metadata": metadata | pytorch_job["metadata"]}
+    check_new_pytorchjob(pytorch_job)
+    result.objects.append(pytorch_job)
     return result
+
+
+def _name_of(manifest: Object) -> Any:
+    """The name of a manifest that is not checked yet."""
+    metadata = manifest.get("metadata")
+    return metadata.get("name") if isinstance(metadata, dict) else None
 
 
 def _pytorchjob(job: Object, runtime: Object, trainer: Object, result: Conversion) -> Object:

@@ -23,7 +23,11 @@ def checked_pytorchjob(manifest: Object) -> Object:
 
 def checked_trainjob(manifest: Object) -> Object:
     """The job without nulls. `check_with_runtime` does the rest."""
-    return _with_schema("TrainJob", manifest, trainjob_definition())
+    job = _with_schema("TrainJob", manifest, trainjob_definition())
+    metadata = job["metadata"]
+    if not metadata.get("name") and not metadata.get("generateName"):
+        _refuse("TrainJob", job, ["metadata.name is required; or set metadata.generateName"])
+    return job
 
 
 def checked_runtime(manifest: Object) -> Object:
@@ -34,6 +38,17 @@ def checked_runtime(manifest: Object) -> Object:
 
 def check_with_runtime(job: Object, runtime: Object) -> None:
     _refuse("TrainJob", job, [str(err) for err in trainjob.validate(job, runtime)])
+
+
+def check_new_pytorchjob(job: Object) -> None:
+    """A TrainJob may have names and numbers that a PyTorchJob may not have."""
+    _refuse("the resulting PyTorchJob", job, [str(err) for err in pytorchjob.validate(named(job))])
+
+
+def check_new_trainjob(job: Object, runtime: Object) -> None:
+    job = named(job)
+    job = {**job, "metadata": {"namespace": "", **job["metadata"]}}
+    _refuse("the resulting TrainJob", job, [str(err) for err in trainjob.validate(job, runtime)])
 
 
 def named(job: Object) -> Object:

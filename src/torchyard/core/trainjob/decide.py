@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from torchyard.api import conditions
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
-from torchyard.api.times import parse_rfc3339
+from torchyard.api.times import parse_rfc3339, shift
 from torchyard.api.trainjob import messages, names
 from torchyard.core.events import Event
 from torchyard.core.trainjob.status import final_counts, is_finished, next_status
@@ -79,7 +79,7 @@ def _seconds_to_deadline(view: TrainJobView) -> float | None:
     seconds = view.job["spec"].get("activeDeadlineSeconds")
     if seconds is None or view.is_suspended:
         return None
-    return (_active_since(view) + timedelta(seconds=seconds) - view.now).total_seconds()
+    return (shift(_active_since(view), seconds) - view.now).total_seconds()
 
 
 def _active_since(view: TrainJobView) -> datetime:
@@ -117,6 +117,6 @@ def _expire(view: TrainJobView, decision: TrainJobDecision) -> None:
         for each in listed
         if each["type"] in messages.TERMINAL and each["status"] == "True"
     )
-    left = (ended + timedelta(seconds=seconds) - view.now).total_seconds()
+    left = (shift(ended, seconds) - view.now).total_seconds()
     decision.delete_job = left <= 0
     decision.wake_after = left if left > 0 else None

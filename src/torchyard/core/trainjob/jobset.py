@@ -173,7 +173,9 @@ class _Builder:
         if any(layers):
             container["env"] = _upserted(_upserted(container.get("env") or (), layers[0]), layers[1])
         if variables:
-            container["ports"] = _with_port(container.get("ports") or ())
+            container["ports"] = _with_port(container.get("ports") or (), names.PORT)
+        if self.coordinated is not None:
+            container["ports"] = _with_port(container["ports"], names.COORDINATOR_PORT, names.COORDINATOR_PORT_NAME)
 
     def _variables(self, training: TrainingParameters) -> list[Object]:
         if self.coordinated is None or self._elastic is None:
@@ -203,7 +205,8 @@ def _upserted(current: Any, new: Any) -> list[Object]:
     return list((by_name | {item["name"]: item for item in new}).values())
 
 
-def _with_port(ports: Any) -> list[Object]:
-    if any(port["containerPort"] == names.PORT for port in ports):
+def _with_port(ports: Any, number: int, name: str = "") -> list[Object]:
+    """A port that the runtime declares stays as it is."""
+    if any(port["containerPort"] == number or (name and port.get("name") == name) for port in ports):
         return list(ports)
-    return [*ports, {"containerPort": names.PORT}]
+    return [*ports, {"containerPort": number, **({"name": name} if name else {})}]

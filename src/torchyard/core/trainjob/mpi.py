@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from torchyard.api.objects import Object
 from torchyard.api.trainjob import environment, names
 
 _HOSTFILE_DIRECTORY = "/etc/mpi"
+# With so many hosts the file is larger than a ConfigMap may be, and the server refuses it: no more need be listed.
+_MAX_HOSTS = 100_000
 _SSH_VOLUME, _HOSTFILE_VOLUME = "mpi-ssh-auth", "mpi-hostfile"
 PRIVATE_KEY, PUBLIC_KEY = "ssh-privatekey", "ssh-publickey"
 
@@ -67,17 +71,17 @@ def mounts(policy: Object, replicated_job: str) -> list[Object]:
 def hostfile(job: Object, policy: Object, counts: dict[str, int], subdomain: str) -> Object:
     name, slots = job["metadata"]["name"], processes(policy, job["spec"].get("trainer") or {})
     with_launcher = bool(policy[names.MPI].get("runLauncherAsNode"))
-    hosts = [
+    hosts = (
         f"{name}-{replicated_job}-0-{index}.{subdomain} slots={slots}\n"
         for replicated_job, count in counts.items()
         if replicated_job == names.NODE or (replicated_job == names.LAUNCHER and with_launcher)
         for index in range(count)
-    ]
+    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(job, names.hostfile_name(name)),
-        "data": {names.HOSTFILE_KEY: "".join(hosts)},
+        "data": {names.HOSTFILE_KEY: "".join(islice(hosts, _MAX_HOSTS))},
     }
 
 

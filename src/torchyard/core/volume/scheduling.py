@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended
 from torchyard.api.volume import messages
 from torchyard.core.scheduling.filters import matches_term
-from torchyard.core.scheduling.node_info import NodeInfo, is_finished
+from torchyard.core.scheduling.node_info import NodeInfo
 from torchyard.core.volume.bind import reserve
 from torchyard.core.volume.ephemeral import ephemeral_claims, is_made_for
 from torchyard.core.volume.match import best_volume
@@ -112,7 +113,7 @@ class VolumeBinding:
     def _is_taken(self, pod: Object, claim: str) -> bool:
         metadata = pod["metadata"]
         return any(
-            other["spec"].get("nodeName") and not is_finished(other) and other["metadata"]["uid"] != metadata["uid"]
+            other["spec"].get("nodeName") and not has_ended(other) and other["metadata"]["uid"] != metadata["uid"]
             for other in self.users(metadata["namespace"], claim)
         )
 

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from torchyard.api import conditions
 from torchyard.api.metadata import controller_of, is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_ready
 from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.api.workload import messages
 from torchyard.core.events import Event
 from torchyard.core.workload.deployment_view import scaled_value
-from torchyard.core.workload.pods import earliest, is_ready
+from torchyard.core.workload.pods import earliest
 
 # An evicted pod counts as gone for so long, although it still exists.
 DELETION_TIMEOUT = timedelta(minutes=2)

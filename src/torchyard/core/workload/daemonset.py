@@ -8,11 +8,12 @@ from datetime import datetime
 
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended, is_ready, phase
 from torchyard.api.workload import labels, messages
 from torchyard.core.events import Event
 from torchyard.core.workload.daemonset_nodes import Placement, by_node, place, template_generation
 from torchyard.core.workload.deployment_view import scaled_value
-from torchyard.core.workload.pods import earliest, has_ended, is_available, is_ready, phase, seconds_until_available
+from torchyard.core.workload.pods import earliest, is_available, seconds_until_available
 
 # The most pods that one pass creates or deletes.
 BURST = 250

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended
 from torchyard.api.workload import labels, messages
 from torchyard.core.events import Event
 from torchyard.core.workload import deployment_status as statuses
@@ -30,7 +31,6 @@ from torchyard.core.workload.deployment_view import (
     size,
     with_annotations,
 )
-from torchyard.core.workload.pods import has_ended
 
 
 @dataclass(slots=True)

@@ -5,26 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from torchyard.api import conditions
-from torchyard.api.metadata import is_terminating
 from torchyard.api.names import subdomain_problems
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_ready
 from torchyard.api.times import parse_rfc3339
-
-
-def phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase") or "")
-
-
-def has_ended(pod: Object) -> bool:
-    return phase(pod) in ("Succeeded", "Failed")
-
-
-def is_active(pod: Object) -> bool:
-    return not has_ended(pod) and not is_terminating(pod)
-
-
-def is_ready(pod: Object) -> bool:
-    return conditions.has_true_condition(pod, "Ready")
 
 
 def ready_since(pod: Object) -> datetime | None:

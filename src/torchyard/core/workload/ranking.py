@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_active, is_ready, phase
 from torchyard.api.times import parse_rfc3339
 from torchyard.api.workload import labels
-from torchyard.core.workload.pods import is_active, is_ready, phase, ready_since
+from torchyard.core.workload.pods import ready_since
 
 _STAGES = {"Pending": 0, "Unknown": 1, "Running": 2}
 

@@ -9,9 +9,10 @@ from datetime import datetime
 from torchyard.api import conditions, selectors
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_active, is_ready
 from torchyard.api.times import to_rfc3339
 from torchyard.api.workload import messages
-from torchyard.core.workload.pods import earliest, is_active, is_available, is_ready, seconds_until_available
+from torchyard.core.workload.pods import earliest, is_available, seconds_until_available
 from torchyard.core.workload.ranking import surplus
 
 # The most pods that one pass creates or deletes.

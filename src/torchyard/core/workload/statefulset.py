@@ -12,7 +12,8 @@ from datetime import datetime
 
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
-from torchyard.core.workload.pods import earliest, has_ended, is_available, phase, seconds_until_available
+from torchyard.api.pod.phases import has_ended, phase
+from torchyard.core.workload.pods import earliest, is_available, seconds_until_available
 from torchyard.core.workload.revisions import with_template_of
 from torchyard.core.workload.statefulset_pods import (
     is_created,

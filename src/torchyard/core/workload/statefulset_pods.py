@@ -7,8 +7,9 @@ import re
 from torchyard.api.gvr import STATEFUL_SETS
 from torchyard.api.metadata import controller_reference, is_terminating
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import is_ready, phase
 from torchyard.api.workload import labels
-from torchyard.core.workload.pods import is_ready, phase, pod_from_template
+from torchyard.core.workload.pods import pod_from_template
 
 _parent_and_ordinal = re.compile(r"(.*)-([0-9]+)").fullmatch
 _INT32 = 2**31 - 1
@@ -36,7 +37,7 @@ def is_member(stateful_set: Object, pod: Object) -> bool:
 
 
 def is_created(pod: Object) -> bool:
-    return bool(phase(pod))
+    return bool((pod.get("status") or {}).get("phase"))
 
 
 def is_running_and_ready(pod: Object) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from time import monotonic
 
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import ENDED
 from torchyard.api.times import TimeError, parse_rfc3339
 from torchyard.core.progress.lines import LineParser, LineReport, epochs_of
 from torchyard.core.progress.owners import job_of, rank_of
@@ -29,7 +30,6 @@ log = logging.getLogger(__name__)
 _SCAN_SECONDS = 0.5
 _MAX_BYTES, _MAX_LINES = 64 * 1024, 100  # of one log in one scan
 _WITHOUT_PAUSE = 50  # pods whose logs are examined before other tasks run
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class ProgressScanner:
             container, id = logs.containers.get(container_status["name"]), container_status.get("containerID")
             if container is not None and id:
                 container.current_id = id
-        logs.has_ended = status.get("phase") in _ENDED
+        logs.has_ended = status.get("phase") in ENDED
         if logs.has_ended or pod["metadata"].get("deletionTimestamp"):
             self._hurry(uid)
 

@@ -110,7 +110,7 @@ def _next_after(log: Path, inode: int) -> Path:
 
 def _files(log: Path) -> list[Path]:
     """All files of a log, oldest first."""
-    rotated = [path for path in log.parent.glob(f"{log.name}.*") if path.suffix[1:].isdigit()]
+    rotated = [path for path in log.parent.glob(f"{log.name}.*") if path.suffix[1:].isdecimal()]
     pieces = sorted(rotated, key=lambda path: int(path.suffix[1:]), reverse=True)
     return pieces + ([log] if log.exists() else [])
 

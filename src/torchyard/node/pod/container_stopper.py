@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
@@ -26,34 +27,45 @@ log = logging.getLogger(__name__)
 MINIMUM_SECONDS = 2.0
 _DEFAULT_GRACE_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
+# The end of a grace period is computed from two clocks: only so much less is a shorter one.
+_SHORTER_SECONDS = 0.5
+
+
+class _Stop(NamedTuple):
+    """The end of a container that is under way."""
+
+    task: asyncio.Task[None]
+    end: float  # of the grace period, on the monotonic clock
 
 
 class ContainerStopper:
-    """Ends containers in the background, each once."""
+    """Ends containers in the background, each once, and sooner when the grace period is shortened."""
 
     def __init__(self, sandbox: PodSandbox) -> None:
         self._sandbox = sandbox
-        self._stops: dict[str, asyncio.Task[None]] = {}
+        self._stops: dict[str, _Stop] = {}
 
     def stop(self, name: str, *, announce: bool = True, grace: float | None = None) -> None:
+        seconds, now = grace if grace is not None else _seconds_left(self._sandbox.pod), time.monotonic()
         running = self._stops.get(name)
-        if running and not running.done():
-            if _seconds_left(self._sandbox.pod) > 0:
+        is_under_way = running is not None and not running.task.done()
+        if running is not None and is_under_way:
+            if seconds > 0 and now + seconds > running.end - _SHORTER_SECONDS:
                 return
-            running.cancel()  # the grace period was shortened to zero: kill at once
+            running.task.cancel()
         if announce:
             self._sandbox.event(messages.REASON_KILLING, messages.stopping(name), container=name)
         container = next(container for container in every_container(self._sandbox.pod) if container["name"] == name)
-        seconds = grace if grace is not None else _seconds_left(self._sandbox.pod)
-        self._stops[name] = asyncio.create_task(self._stop(container, seconds))
+        stop = self._stop(container, seconds, runs_hook=not is_under_way)
+        self._stops[name] = _Stop(asyncio.create_task(stop), now + seconds)
 
-    async def _stop(self, container: Object, seconds: float) -> None:
+    async def _stop(self, container: Object, seconds: float, *, runs_hook: bool) -> None:
         """Returns when the signals are sent; the shim reports the end of the container."""
         shim, name = self._sandbox.shim, container["name"]
         end = time.monotonic() + seconds
         try:
             hook = (container.get("lifecycle") or {}).get("preStop")
-            if hook and seconds > 0:
+            if hook and runs_hook and seconds > 0:
                 result = await run_hook(shim, container, hook, host=self._sandbox.ip, seconds=seconds)
                 if not result.passed:
                     message = messages.pre_stop_failed(result.message)
@@ -69,12 +81,12 @@ class ContainerStopper:
     def forget(self, name: str) -> None:
         """The container is started again: a kill of the earlier attempt must not hit the new one."""
         if running := self._stops.pop(name, None):
-            running.cancel()
+            running.task.cancel()
 
     async def close(self) -> None:
-        for task in self._stops.values():
-            task.cancel()
-        await asyncio.gather(*self._stops.values(), return_exceptions=True)
+        for stop in self._stops.values():
+            stop.task.cancel()
+        await asyncio.gather(*(stop.task for stop in self._stops.values()), return_exceptions=True)
 
 
 def _seconds_left(pod: Object) -> float:

@@ -144,12 +144,15 @@ def _docker_links(name: str, host: str, ports: list[Object]) -> dict[str, str]:
 
 
 def _threads(container: Object) -> dict[str, str]:
-    """As many threads as the container requests CPUs: without cgroups nothing else limits it."""
+    """As many threads as the container requests CPUs: without cgroups nothing else limits it.
+
+    More threads than the machine has CPUs help no program, and libraries fail to start millions of them.
+    """
     resources = container.get("resources") or {}
     text = (resources.get("limits") or {}).get("cpu") or (resources.get("requests") or {}).get("cpu")
     if text is None:
         return {}
-    return {"OMP_NUM_THREADS": str(max(1, quantity.parse(str(text)).value))}
+    return {"OMP_NUM_THREADS": str(max(1, min(quantity.parse(str(text)).value, os.cpu_count() or 1)))}
 
 
 def resize(context: NodeContext, sandbox: PodSandbox, container: Object) -> None:

@@ -15,6 +15,7 @@ from torchyard.node.pod.container_config import (
 )
 from torchyard.node.pod.environment import CreateContainerConfigError, expand
 from torchyard.node.pod.hostname import sandbox_hostname
+from torchyard.node.resources.cgroups import MAX_MEMORY
 from torchyard.node.runtime.seccomp import filters
 from torchyard.node.volumes.mounter import resolve_sub_path
 
@@ -101,7 +102,7 @@ def _limit_flags(options: ContainerOptions) -> list[str]:
     limits = (options.container.get("resources") or {}).get("limits") or {}
     flags: list[str] = []
     if "memory" in limits:
-        flags += ["--memory", str(quantity.parse(str(limits["memory"])).value)]
+        flags += ["--memory", str(min(quantity.parse(str(limits["memory"])).value, MAX_MEMORY))]
     if "cpu" in limits:
         flags += ["--cpus", f"{quantity.parse(str(limits['cpu'])).milli / 1000:g}"]
     return flags

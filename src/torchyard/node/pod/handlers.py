@@ -41,7 +41,9 @@ async def run_command(shim: ShimClient, container: str, command: list[str], *, s
     """The command's exit code decides; its output is the message."""
     null = os.open("/dev/null", os.O_RDONLY)
     out_read, out_write = os.pipe()
-    reader = asyncio.create_task(_read_output(ReadEnd(out_read)))
+    end = ReadEnd(out_read)
+    reader = asyncio.create_task(_read_output(end))
+    reader.add_done_callback(lambda _: end.close())  # also if it is cancelled before it begins
     try:
         request: ExecRequest = {"op": "exec", "container": container, "argv": command, "tty": False}
         async with await shim.exec_channel(request, [null, out_write, out_write]) as channel:
@@ -74,11 +76,8 @@ async def _command_result(channel: Channel, reader: asyncio.Task[bytes]) -> Hand
 
 async def _read_output(end: ReadEnd) -> bytes:
     output = b""
-    try:
-        async for data in end.pieces():
-            output = (output + data)[:_OUTPUT_LIMIT]
-    finally:
-        end.close()
+    async for data in end.pieces():
+        output = (output + data)[:_OUTPUT_LIMIT]
     return output
 
 
@@ -163,14 +162,14 @@ async def _get(connection: socket.socket, action: Object, *, host: str, port: in
     finally:
         writer.close()
     words = head.split()
-    if len(words) < 2 or not words[1].isdigit():
+    if len(words) < 2 or len(words[1]) != 3 or not words[1].isdigit():
         raise ValueError(messages.malformed_response(head[:50]))
     return int(words[1]), body.decode(errors="replace")
 
 
 def port_number(container: Object, port: int | str) -> int:
     """A port number, or the number of the container's port of that name."""
-    if isinstance(port, int) or port.isdigit():
+    if isinstance(port, int) or (port.isascii() and port.isdigit()):
         return int(port)
     for container_port in container.get("ports") or ():
         if container_port.get("name") == port:

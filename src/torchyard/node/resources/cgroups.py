@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from torchyard.node.shim.record_types import PidsLimit
 
 _PERIOD = 100_000
+# The largest limits that the kernel takes: its counters count pages in a signed long, and a quota in microseconds has
+# 44 bits. No machine has as much memory or as many CPUs, so a container under the larger limit of its spec is as
+# unlimited. Written as they are, some kernels refuse larger numbers, others let them overflow.
+MAX_MEMORY = (1 << 63) - (1 << 16)  # whole pages of every page size
+_MAX_QUOTA = (1 << 44) - 1
 _CONTROLLERS_V1 = ("memory", "cpu")
 _PIDS_BASE, _PIDS_PER_CPU = 1024, 128  # a rank of a training job has threads for each CPU
 
@@ -175,19 +180,24 @@ def _write_limits(support: CgroupSupport, groups: list[Path], memory: int | None
 def _settings_v2(memory: int | None, cpu_milli: int | None) -> dict[str, str]:
     settings = {"memory.oom.group": "1"}
     if memory is not None:
-        settings |= {"memory.max": str(memory), "memory.swap.max": "0"}
+        settings |= {"memory.max": str(min(memory, MAX_MEMORY)), "memory.swap.max": "0"}
     if cpu_milli is not None:
-        settings["cpu.max"] = f"{max(1000, cpu_milli * _PERIOD // 1000)} {_PERIOD}"
+        settings["cpu.max"] = f"{_quota(cpu_milli)} {_PERIOD}"
     return settings
 
 
 def _settings_v1(memory: int | None, cpu_milli: int | None) -> dict[str, str]:
     settings = {}
     if memory is not None:
-        settings["memory.limit_in_bytes"] = str(memory)
+        settings["memory.limit_in_bytes"] = str(min(memory, MAX_MEMORY))
     if cpu_milli is not None:
-        settings["cpu.cfs_quota_us"] = str(max(1000, cpu_milli * _PERIOD // 1000))
+        settings["cpu.cfs_quota_us"] = str(_quota(cpu_milli))
     return settings
+
+
+def _quota(cpu_milli: int) -> int:
+    """The microseconds of CPU time in a period. The kernel takes no less than a millisecond."""
+    return min(max(1000, cpu_milli * _PERIOD // 1000), _MAX_QUOTA)
 
 
 def remove(support: CgroupSupport, uid: str, container: str, *, shim_pid: int | None = None) -> None:

@@ -15,6 +15,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pod.kubelet_messages import REASON_FAILED_MOUNT, object_not_found
 from torchyard.api.volume import mount_messages as messages
 from torchyard.api.volume.messages import claim_missing
+from torchyard.node.resources.cgroups import MAX_MEMORY
 from torchyard.node.shim import mount_sources
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.atomic_writer import FileProjection, write
@@ -79,7 +80,7 @@ class VolumeMounter:
         path.chmod(0o777)
         if source.get("medium") == "Memory":
             size = source.get("sizeLimit")
-            return MountedVolume(path, memory=quantity.parse(str(size)).value if size else 0)
+            return MountedVolume(path, memory=min(quantity.parse(str(size)).value, MAX_MEMORY) if size else 0)
         return MountedVolume(path)
 
     async def _host_path(self, name: str, source: Object) -> MountedVolume:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torchyard.api import quantity
@@ -42,6 +43,13 @@ def _nano(value: Any) -> int:
     return int(value.nano) if isinstance(value, Quantity) else int(value) * NANO
 
 
+def _approximate_float(value: QuantityValue) -> float:
+    try:
+        return value.nano / NANO
+    except OverflowError:
+        return math.inf if value.nano > 0 else -math.inf
+
+
 def _is_integer(value: QuantityValue) -> bool:
     return value.nano % NANO == 0 and value.nano // NANO in INT_RANGE
 
@@ -61,7 +69,7 @@ FUNCTIONS: tuple[FunctionDecl, ...] = (
     function("sign", lambda value: (value.nano > 0) - (value.nano < 0), overload(_QUANTITY, result=INT)),
     function("isInteger", _is_integer, member_overload(_QUANTITY, result=BOOL)),
     function("asInteger", _as_integer, member_overload(_QUANTITY, result=INT)),
-    function("asApproximateFloat", lambda value: value.nano / NANO, member_overload(_QUANTITY, result=DOUBLE)),
+    function("asApproximateFloat", _approximate_float, member_overload(_QUANTITY, result=DOUBLE)),
     function("isGreaterThan", lambda left, right: left.nano > right.nano, _COMPARE),
     function("isLessThan", lambda left, right: left.nano < right.nano, _COMPARE),
     function(

@@ -26,6 +26,7 @@ _UNITS = {
 _TERM = re.compile(r"(\d+)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)|\.(\d+)(ns|us|µs|μs|ms|s|m|h)")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 _OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)")
+_DAY = timedelta(days=1)
 _MAX_DIGITS = 20  # more than a duration can have, before the point or behind it
 
 
@@ -91,6 +92,8 @@ def format_duration(value: Duration) -> str:
 def _zone(name: str) -> tzinfo:
     if match := _OFFSET.fullmatch(name):
         length = timedelta(hours=int(match.group(2)), minutes=int(match.group(3)))
+        if length >= _DAY:
+            raise EvaluationError(f"unknown time zone {name}")
         return timezone(-length if match.group(1) == "-" else length)
     try:
         return ZoneInfo(name)
@@ -101,7 +104,10 @@ def _zone(name: str) -> tzinfo:
 def _part(read: Callable[[datetime], int]) -> Callable[..., int]:
     def run(value: Timestamp, zone: str = "") -> int:
         moment = value.moment()
-        return read(moment.astimezone(_zone(zone)) if zone else moment)
+        try:
+            return read(moment.astimezone(_zone(zone)) if zone else moment)
+        except OverflowError:  # before the year 1 or after 9999 there
+            raise EvaluationError(f"the time is out of range in the time zone {zone}") from None
 
     return run
 

@@ -25,8 +25,8 @@ def default_definition(crd: Object) -> None:
     if names.get("kind"):
         names["singular"] = names.get("singular") or names["kind"].lower()
         names["listKind"] = names.get("listKind") or f"{names['kind']}List"
-    if not (spec.get("conversion") or {}).get("strategy"):
-        spec["conversion"] = {**(spec.get("conversion") or {}), "strategy": "None"}
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
     service = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
     if service is not None and not service.get("port"):
         service["port"] = 443
@@ -150,13 +150,13 @@ def _names_errors(names: Object, path: str) -> list[FieldError]:
 
 
 def _conversion_errors(conversion: Object) -> list[FieldError]:
-    strategy = conversion.get("strategy") or "None"
+    strategy = conversion.get("strategy") or ""
     if strategy == "Webhook":
         return _conversion_webhook_errors(conversion.get("webhook") or {})
-    if strategy != "None":
+    if strategy not in ("", "None"):
         return [field_errors.not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))]
     detail = "should not be set when strategy is not set to Webhook"
-    errs: list[FieldError] = []
+    errs: list[FieldError] = [] if strategy else [field_errors.required("spec.conversion.strategy")]
     webhook = conversion.get("webhook") or {}
     if webhook.get("clientConfig") is not None:
         errs.append(field_errors.forbidden("spec.conversion.webhookClientConfig", detail))

@@ -1,6 +1,7 @@
 """The status of a CRD: its accepted names, whether it is established, and its stored versions.
 
-The real server computes this in controllers, moments after the write; here it is part of the write.
+The real server computes this in controllers, moments after the write. Here a new CRD gets it by a second write before
+the request ends, and a changed one as part of its write.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NAMES = ("plural", "singular", "kind", "listKind")
 def initial_status(crd: Object) -> None:
     """The status of a new CRD, before its names are accepted."""
     storage = [version["name"] for version in (crd.get("spec") or {}).get("versions") or () if version.get("storage")]
-    crd["status"] = {"conditions": [], "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": storage[:1]}
+    crd["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": storage[:1]}
 
 
 def carry_over_status(new: Object, old: Object) -> None:
