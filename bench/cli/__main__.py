@@ -68,9 +68,9 @@ def _plane(*options: str) -> Iterator[Path]:
             subprocess.run(_yard("down", "--state", str(state)), check=False, capture_output=True, env=_ENVIRONMENT)
 
 
-def _print(name: str, seconds: list[float], goal: float) -> None:
+def _print(name: str, seconds: list[float], goal: float | None = None) -> None:
     every = " ".join(f"{value:.3f}" for value in seconds)
-    print(f"{name}: {min(seconds):.3f} s ({every}); goal {goal:g} s", flush=True)
+    print(f"{name}: {min(seconds):.3f} s ({every})" + (f"; goal {goal:g} s" if goal else ""), flush=True)
 
 
 def version(times: int, _: str) -> None:
@@ -124,8 +124,8 @@ def run(times: int, python: str) -> None:
         for command in (bare, ours):  # the first of each reads files that the others find in memory
             _first_step(command, folder)
         pairs = [(_first_step(bare, folder), _first_step(ours, folder)) for _ in range(times)]
-    _print("torchrun to the first step", [pair[0] for pair in pairs], 0)
-    _print("yard run to the first step", [pair[1] for pair in pairs], 0)
+    _print("torchrun to the first step", [pair[0] for pair in pairs])
+    _print("yard run to the first step", [pair[1] for pair in pairs])
     ratio = min(pair[1] for pair in pairs) / min(pair[0] for pair in pairs)
     print(f"yard run / torchrun: {ratio:.3f}; goal 1.05", flush=True)
 

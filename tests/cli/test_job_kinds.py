@@ -58,6 +58,7 @@ def test_a_job_that_has_jobs_is_listed_read_stopped_run_again_and_remembered(
 
     assert call(plane, "stop", name)[0] == 0
     eventually(lambda: state_of(plane, name) == "Suspended", "the job to be suspended")
+    assert "has not ended" in call(plane, "history", name)[1]
     code, output = call(plane, "rerun", name, "--name", again, "--set", "lr=0.2")
     assert code == 0, output
     code, output = call(plane, "compare", name, again)
@@ -68,6 +69,10 @@ def test_a_job_that_has_jobs_is_listed_read_stopped_run_again_and_remembered(
     record = records(plane)[again]
     assert (record["kind"], record["exitCode"], record["replicaCount"]) == (kind, 0, 2)
     eventually(lambda: call(plane, "logs", again)[1].count("loss=0.2") == 2, "the kept logs of both replicas")
+    code, output = call(plane, "logs", again, "--rank", "9")
+    assert code == 1
+    assert "has no log of rank 9" in output
+    assert f"it was deleted: see `yard history {again}`" in call(plane, "events", again)[1]
     assert call(plane, "delete", name)[0] == 0
 
 

@@ -219,3 +219,13 @@ def test_a_queued_job_gives_the_reason(plane: Yard, tmp_path: Path) -> None:
     assert "doesn't exist" in line
     assert "doesn't exist" in call(plane, "why", "queued")[1]
     call(plane, "delete", "queued")
+
+
+def test_a_job_that_deletes_its_pods_before_it_fails_gives_their_exit_code(plane: Yard, tmp_path: Path) -> None:
+    crashing = batch_job("crashing", "echo begun; sleep 1; exit 5")
+    crashing["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    code, output = call(plane, "run", manifest(tmp_path, crashing))
+    assert code == 5, output
+    assert "first to fail: crashing-" in output
+    eventually(lambda: "begun" in call(plane, "logs", "crashing")[1], "the kept log")
+    assert re.search(r"Failed +5 +Error", call(plane, "history", "crashing")[1])

@@ -39,9 +39,9 @@ def records(plane: Yard) -> dict[str, Any]:
     return {record["name"]: record for record in json.loads(call(plane, "history", "-o", "json")[1])}
 
 
-def test_a_deleted_job_keeps_its_logs_and_exit_codes(plane: Yard) -> None:
+def test_a_deleted_job_keeps_its_logs_and_exit_codes(plane: Yard, tmp_path: Path) -> None:
     api = plane.server().admin
-    script = 'echo rank $RANK was here; if [ "$RANK" = 0 ]; then sleep 1; exit 3; fi'
+    script = 'echo rank $RANK was here loss=0.$RANK; if [ "$RANK" = 0 ]; then sleep 1; exit 3; fi'
     training = job("gone", script)
     training["spec"]["runPolicy"] = {"backoffLimit": 0}
     assert api.post(TRAINING, training).status == 201
@@ -52,6 +52,9 @@ def test_a_deleted_job_keeps_its_logs_and_exit_codes(plane: Yard) -> None:
     assert "[worker-0] rank 1 was here" in call(plane, "logs", "gone", "--rank", "1")[1]
     assert call(plane, "logs", "gone", "--rank", "worker-1", "--grep", "nothing")[1] == ""
     assert call(plane, "logs", "gone", "--tail", "0")[1] == ""
+    assert call(plane, "export", "gone", "--tensorboard", str(tmp_path))[0] == 0
+    files = tmp_path.rglob("events.out.tfevents.*")
+    assert sorted(file.parent.name for file in files) == ["master-0", "worker-0", "worker-1"]
     record = records(plane)["gone"]
     assert (record["state"], record["exitCode"], record["replicaCount"]) == ("Failed", 3, 3)
     code, output = call(plane, "history", "gone")

@@ -12,6 +12,7 @@ from tests.cli.test_run_script import run
 from tests.support.yard import Yard
 
 from torchyard.api.errors import YardError
+from torchyard.cli.script_options import _parse_elastic
 from torchyard.core.run.script_job import PART_BYTES, ScriptJob, script_objects
 from torchyard.jobs.dependencies import find_requirements
 from torchyard.jobs.scripts import is_script_target, script_manifest
@@ -141,3 +142,9 @@ def test_packages_that_cannot_be_installed_are_an_error(plane: Yard, project: Pa
         code, output = run(plane, project, "train.py", "--name", "unresolved", option)
         assert code == 0, output
         assert "packages that a run would install: ./missing-1.0-py3-none-any.whl" in output
+
+
+@pytest.mark.parametrize("text", ["\u00b2:4", "1:" + "9" * 5000, "4:1", "0:1", "1"])
+def test_the_bounds_of_an_elastic_training_are_numbers(text: str) -> None:
+    with pytest.raises(YardError, match="it is not MIN:MAX"):
+        _parse_elastic(text)

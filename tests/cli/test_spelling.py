@@ -30,6 +30,10 @@ def test_a_misspelled_field_gets_a_suggestion(plane: Yard, tmp_path: Path) -> No
     assert "field not declared in schema" in output
     assert "hint: did you mean pytorchReplicaSpecs?" in output
 
+    code, output = call(plane, "run", manifest(tmp_path, batch_job("lost", "true")), "-n", "nowhere")
+    assert code == 1
+    assert "hint: create it: `kubectl create namespace nowhere`" in output
+
     wrong = batch_job("fields", "true")
     wrong["spec"]["template"]["spec"]["containers"][0]["imagee"] = "busybox"
     assert "hint: did you mean image?" in refusal(plane, tmp_path, wrong)

@@ -14,6 +14,7 @@ from typer.main import get_command
 from torchyard.cli.main import build_app
 from torchyard.cli.output import Output
 
+ALIASES = {"list": "ps", "image list": "image ls"}  # their help is that of the command
 COMMANDS = get_command(build_app()).commands  # type: ignore[attr-defined]
 # Why a command has no output for programs. A new command needs the options, or a reason here.
 NOT_FOR_PROGRAMS = {
@@ -40,7 +41,7 @@ def test_every_command_has_an_example_with_its_own_options() -> None:
     for name, command in leaves(COMMANDS).items():
         if name == "elastic":  # the runtime's own parser
             continue
-        verb = "ps" if name == "list" else name
+        verb = ALIASES.get(name, name)
         _, _, text = command.help.partition("Example")
         examples = re.findall(rf"yard {re.escape(verb)}\b([^;]*)", text)
         assert examples, name

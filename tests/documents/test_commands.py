@@ -40,13 +40,13 @@ def training_scripts() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A home directory with `yard` and `kubectl` in the PATH. A plane that a block leaves running is killed."""
+    """A home directory with the programs in the PATH. A plane that a block leaves running is killed."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "kubectl").symlink_to(kubectls.need().path)
-    yard = programs / "yard"
-    yard.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m torchyard.cli "$@"\n')
-    yard.chmod(0o755)
+    for name, module in {"yard": "torchyard.cli", "torchyard-kind": "torchyard.testing.kind"}.items():
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        (programs / name).chmod(0o755)
     state = tmp_path / "state"
     yield {
         **{name: value for name, value in os.environ.items() if name != "KUBECONFIG"},
@@ -55,10 +55,10 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT / "src"),
     }
-    lock = state / "torchyard" / "lock"
-    pid = re.search(r'"pid": (\d+)', lock.read_text()) if lock.exists() else None
-    if pid:
-        os.kill(int(pid.group(1)), signal.SIGKILL)
+    for lock in (state / "torchyard" / "lock", *state.glob("torchyard-kind/*/lock")):
+        pid = re.search(r'"pid": (\d+)', lock.read_text()) if lock.exists() else None
+        if pid:
+            os.kill(int(pid.group(1)), signal.SIGKILL)
 
 
 def run_script(script: str, directory: Path, environment: dict[str, str], *, timeout: float) -> None:

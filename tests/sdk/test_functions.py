@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable
-from datetime import timedelta
+from collections.abc import AsyncGenerator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, cast
@@ -22,16 +23,18 @@ from tests.support.kubernetes import ROOT
 from tests.support.yard import Yard as Plane
 
 from torchyard.api.errors import StatusError, YardError
-from torchyard.api.gvr import PODS
+from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
-from torchyard.core.run.record import ReplicaRecord
+from torchyard.core.run.record import ReplicaRecord, build_record
+from torchyard.core.run.state import run_state
 from torchyard.core.run.summary import JobSummary
 from torchyard.jobs import past_jobs
 from torchyard.jobs.function_source import SOURCE, function_arguments, function_files
 from torchyard.kube.job_lookup import JobHandle
-from torchyard.sdk import AsyncJob, AsyncYard, Job, JobFailed, Yard
+from torchyard.sdk import AsyncJob, AsyncYard, Job, JobFailed, Yard, async_job
 from torchyard.sdk.metric_follower import MetricFollower
 from torchyard.sdk.views import JobSnapshot
+from torchyard.yard.history import HistoryStore
 
 TRAIN = 'import sys\nprint(f"step 1/1 loss={float(sys.argv[2])}", flush=True)\n'
 NOTEBOOK = """
@@ -120,6 +123,35 @@ async def test_a_slow_history_does_not_block_the_event_loop(monkeypatch: pytest.
     assert await past_jobs.list_runs(cast(Any, None), cast(Any, None), "default") == []
 
 
+async def test_a_failure_names_the_pod_that_its_job_has_deleted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    metadata = {"name": "j", "uid": "u", "namespace": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    status = {"conditions": [{"type": "Failed", "status": "True"}]}
+    job: Object = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {}, "status": status}
+    end = {"exitCode": 3, "reason": "Error", "finishedAt": "2026-01-01T00:00:01Z"}
+    failed = {
+        "metadata": {"name": "j-x", "namespace": "a"},
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {"containerStatuses": [{"name": "main", "state": {"terminated": end}}]},
+    }
+    store = HistoryStore(tmp_path)
+
+    async def no_pods(*_: object) -> list[Object]:
+        return []
+
+    monkeypatch.setattr(past_jobs, "plane_history", lambda _cluster: store)
+    monkeypatch.setattr(async_job, "pods_of_job", no_pods)
+    handle = AsyncJob(cast(Any, None), JobHandle(JOBS, job), cast(Any, None))
+    waiting = asyncio.ensure_future(handle._first_failure())
+    await asyncio.sleep(0)  # the plane writes the record when the job has failed already
+    store.write([build_record(job, [failed], datetime(2026, 1, 1, tzinfo=UTC))], [])
+    first = await waiting
+    assert first is not None
+    assert (first.pod, first.exit_code, first.reason) == ("j-x", 3, "Error")
+    assert "first to fail: j-x, exit code 3 (Error)" in str(JobFailed("Job a/j", run_state(job), first))
+
+
 async def test_follow_begins_with_the_tail_of_a_running_replica() -> None:
     class OnePod:
         async def find(self, *_: object) -> Object:
@@ -129,7 +161,7 @@ async def test_follow_begins_with_the_tail_of_a_running_replica() -> None:
             yield f"{options['follow']} {options['tail_lines']}\n".encode()
 
     pod = {"kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}
-    job = AsyncJob(cast(Any, OnePod()), JobHandle(PODS, pod))
+    job = AsyncJob(cast(Any, OnePod()), JobHandle(PODS, pod), cast(Any, None))
     assert [line async for line in job.logs(container="main", follow=True, tail=10)] == ["True 10"]
 
 
@@ -222,7 +254,7 @@ async def test_the_asynchronous_form(plane: Plane, tmp_path: Path, monkeypatch: 
         assert 'href="http://localhost:6006/?a=1&amp;b=2"' in job._repr_html_()
         assert any(event.reason == "SuccessfulCreatePod" for event in await job.events())
         assert (await job.summary()).state == "Succeeded"
-        with pytest.raises(YardError, match="already exists"):
+        with pytest.raises(YardError, match=r"pytorchjob\.kubeflow\.org/by-async already exists"):
             await yard.run("train.py", name="by-async")
         archives = plane.server().admin.get("/api/v1/namespaces/default/configmaps/by-async-workspace").json
         assert [owner["name"] for owner in archives["metadata"]["ownerReferences"]] == ["by-async"]
@@ -278,16 +310,27 @@ _CELL_OF_ALIASES = """
 import concurrent.futures
 import xml.etree.ElementTree as tree
 from enum import IntEnum
+import functools
 import xml
+def twice(function):
+    @functools.wraps(function)
+    def call():
+        function()
+        return function()
+    return call
+@functools.cache
+def cached(value):
+    return value
 BEST, WORST, NONE = float("inf"), float("-inf"), float("nan")
 Number = int
 def helper(value):
     return Number(value)
 alias = helper
 square = lambda value: value * value
+@twice
 def fit():
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        numbers = [pool.submit(alias, "3").result(), square(2)]
+        numbers = [pool.submit(alias, "3").result(), square(2), cached(5)]
     constants = (BEST > 1, WORST < 1, NONE != NONE)
     return numbers, *constants, xml.etree.ElementTree.fromstring("<a/>").tag, tree.XML("<b/>").tag
 """
@@ -312,7 +355,7 @@ def test_aliases_submodules_and_infinities_reach_the_pod(tmp_path: Path) -> None
         timeout=60,
         check=False,
     )
-    assert done.stdout == "([3, 4], True, True, True, 'a', 'b')\n", done.stderr
+    assert done.stdout == "([3, 4, 5], True, True, True, 'a', 'b')\n", done.stderr
 
 
 def test_a_value_whose_repr_is_not_its_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,12 +385,18 @@ def test_a_view_shows_messages_with_brackets(capsys: pytest.CaptureFixture[str])
 def test_what_cannot_be_sent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def local() -> None: ...
 
+    def generator() -> Iterator[int]:
+        yield 1
+
     monkeypatch.setattr(inspect, "getsource", _source_of_cell)
     locked = notebook_functions("LOCK = object()\ndef locked():\n    return LOCK\n")["locked"]
     refused: list[tuple[Callable[..., Any], str]] = [
         (lambda: None, "not a function with a name"),
         (print, "not a function with a name"),
+        (functools.partial(print), "not a function with a name"),
+        (cast(Any, "train.py"), "not a function with a name"),
         (local, "defined in another function"),
+        (generator, "it is a generator, of which a call runs nothing"),
         (locked, "LOCK cannot be sent to the pods: it is a object"),
     ]
     for function, reason in refused:

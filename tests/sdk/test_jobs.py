@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,21 @@ def test_job_failed_names_the_first_container_that_failed(yard: Yard) -> None:
     job.delete()
 
 
+def test_logs_end_with_a_job_whose_worker_never_started(yard: Yard) -> None:
+    manifest = training("early", "echo done")
+    slow = {"name": "slow", "image": "busybox", "command": ["sh", "-c", "echo waiting; sleep 600"]}
+    worker = copy.deepcopy(manifest["spec"]["pytorchReplicaSpecs"]["Worker"])
+    worker["template"]["spec"]["initContainers"] = [slow]
+    manifest["spec"]["pytorchReplicaSpecs"]["Worker"] = worker
+    job = yard.submit(manifest)
+    lines = [(line.replica, line.text) for line in job.all_logs()]
+    assert ("master-0", "done") in lines
+    assert {replica for replica, _ in lines} <= {"master-0", "worker-0/slow"}
+    with pytest.raises(YardError, match=r"early-worker-0 had not started when PyTorchJob default/early ended"):
+        list(job.logs("worker-0", follow=True))
+    job.delete()
+
+
 def test_scale_suspend_resume_and_the_timeout_of_wait(yard: Yard) -> None:
     job = yard.submit(training("long", "echo here; exec sleep 600"))
     assert next(job.logs("worker-0", follow=True)) == "here"
@@ -83,9 +99,9 @@ def test_scale_suspend_resume_and_the_timeout_of_wait(yard: Yard) -> None:
 def test_a_manifest_must_have_exactly_one_job(yard: Yard, tmp_path: Path) -> None:
     two = tmp_path / "two.yaml"
     two.write_text(yaml.safe_dump_all([training("a", "true"), training("b", "true")]))
-    with pytest.raises(YardError, match="has 2 PyTorchJobs, Jobs and Pods"):
+    with pytest.raises(YardError, match="has 2 jobs "):
         yard.submit(two)
-    with pytest.raises(YardError, match="has 0 PyTorchJobs, Jobs and Pods"):
+    with pytest.raises(YardError, match="has 0 jobs \\(Job, "):
         yard.submit({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
     assert {job.name for job in yard.jobs()}.isdisjoint({"a", "b"})
 

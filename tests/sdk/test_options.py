@@ -36,6 +36,9 @@ def test_an_amount_that_is_not_a_quantity_is_refused(options: dict[str, Any], me
         ({"learning_rate": 1}, "learning_rate is not an option", "the options are name, image"),
         ({"elastic": (4, 1)}, r"elastic=\(4, 1\)", "such as"),
         ({"elastic": (4,)}, r"elastic=\(4,\)", "such as"),
+        ({"elastic": 4}, r"elastic=4", "such as"),
+        ({"cpu": 2}, "cpu=2: it must be a string", 'such as "2"'),
+        ({"env": {"LR": 1}}, "env has 'LR': 1; both must be strings", 'such as "LR": "1"'),
         ({"priority": "high"}, "priority high: .* no effect", "name the queue too"),
     ],
 )

@@ -15,6 +15,7 @@ from tests.support.waiting import eventually
 from torchyard.api.objects import Object
 from torchyard.sdk import Yard
 from torchyard.testing import LocalPlane
+from torchyard.testing.reset import take_snapshot
 
 TESTS = """
 import pytest
@@ -120,3 +121,14 @@ def test_the_plugin_gives_each_test_a_fresh_state(workers: str, tmp_path: Path) 
         check=False,
     )
     assert "5 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_reset_leaves_nothing_of_controllers_that_are_at_work(plane: LocalPlane) -> None:
+    plane.reset()
+    store = plane._running.registry.store
+    before = set(take_snapshot(store))
+    for number in range(5):
+        plane.apply(batch_job(f"busy-{number}", parallelism=5, completions=5))
+    plane.create_namespace("busy")
+    plane.reset()
+    assert set(take_snapshot(store)) == before

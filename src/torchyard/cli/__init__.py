@@ -13,7 +13,7 @@ Modules in reading order:
 - `run`, `run_options`, `script_options`, `run_session`, `confirm`, `apply`, `follow`, `screen`, `notify`: `yard run`,
   in the order of its steps
 - `jobs`, `job_table`: `yard ps`, `why`, `events`, `stop`, `resume`, `delete`
-- `history`, `rerun`, `compare`: jobs that have ended, again and side by side
+- `history`, `rerun`, `compare`, `export`: jobs that have ended, again, side by side, and for TensorBoard
 - `smoke`, `step_screen`, `sweep`, `top`: a short run, a run for every combination of options, usage
 - `processes`, `copy`, `replica`, `terminal`: `yard exec`, `attach`, `port-forward`, `cp`
 - `logs`: `yard logs`

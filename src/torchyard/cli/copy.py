@@ -73,7 +73,7 @@ def cp(
             from torchyard.cli.replica import find_container
             from torchyard.kube.connect import open_transport
 
-            address = await find_container(client, remote.job, cluster.namespace, rank, container)
+            address = await find_container(client, remote.job, cluster, rank, container)
             async with open_transport(cluster.connection, "yard") as transport:
                 if isinstance(sender, Path):
                     await _upload(transport, address, origin, remote.path)

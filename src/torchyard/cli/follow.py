@@ -19,6 +19,7 @@ from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.progress import TrainingProgress, parse_progress
 from torchyard.core.run.state import RunState, belongs_to, pods_of, run_state, short_name
 from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
+from torchyard.core.training.pods import container_statuses
 from torchyard.jobs.log_stream import cancel, follow_lines
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
@@ -42,16 +43,18 @@ class Follower:
         self._client, self._screen, self._among_others = client, screen, among_others
         self._name, self._namespace = obj["metadata"]["name"], obj["metadata"]["namespace"]
         self._uid, self._kind = obj["metadata"]["uid"], obj["kind"]
-        labels, fields = pods_of(obj)
-        self._pods = Informer(client, PODS, namespace=self._namespace, labels=labels, fields=fields)
+        self._labels, self._fields = pods_of(obj)
+        self._pods = Informer(client, PODS, namespace=self._namespace, labels=self._labels, fields=self._fields)
         self._objects = Informer(client, gvr, namespace=self._namespace, fields=f"metadata.name={self._name}")
         self._changed = asyncio.Event()
         for informer in (self._pods, self._objects):
             informer.on_change(lambda *_: self._changed.set())
+        self._pods.on_change(self._keep_failure)
         self._logs: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._progress: dict[str, TrainingProgress] = {}
         self._activity: dict[str, str] = {}
         self._pending_reasons: dict[str, str] = {}
+        self._failures: dict[str, ContainerFailure] = {}  # the last of each pod, by its name
         self._notes: list[asyncio.Task[None]] = []
         self._pulls: dict[str, asyncio.Task[None]] = {}  # by the uid of the pod
         self._queue_task: asyncio.Task[None] | None = None
@@ -65,17 +68,22 @@ class Follower:
                 await informer.synced.wait()
             stack.push_async_callback(self._stop_tasks)
             result = await self._until_done()
-            failure = None if result.succeeded else first_failure(self._own_pods())
+            failure = None if result.succeeded else first_failure(self._own_pods()) or self._failure_of_deleted()
             await self._wait_for_last_lines()
             return result, failure
 
     async def _wait_for_last_lines(self) -> None:
         """Wait for the rest of the logs that have an end. A replica that outlives its job is named, not waited for."""
-        running = {pod["metadata"]["uid"] for pod in self._own_pods() if _runs(pod)}
+        # The watch of the pods may be behind that of the job.
+        listed = await self._client.list(PODS, self._namespace, labels=self._labels, fields=self._fields)
+        pods = [pod for pod in listed.items if belongs_to(pod, self._uid)]
+        for pod in pods:
+            self._observe(pod)
+        running = {pod["metadata"]["uid"] for pod in pods if _runs(pod)}
         ending = [task for (uid, _, _), task in self._logs.items() if uid not in running]
         if ending:
             await asyncio.wait(ending, timeout=LAST_LINES_TIMEOUT)
-        for pod in self._own_pods():
+        for pod in pods:
             name = pod["metadata"]["name"]
             if pod["metadata"]["uid"] in running and not pod["metadata"].get("deletionTimestamp"):
                 command = f"kubectl delete -n {self._namespace} pod/{name}"
@@ -119,6 +127,14 @@ class Follower:
             if ("running" in state or "terminated" in state) and key not in self._logs:
                 is_first = pod["spec"]["containers"][0]["name"] == status["name"]
                 self._logs[key] = asyncio.ensure_future(self._stream(name, status["name"], is_first=is_first))
+
+    def _keep_failure(self, _change: str, pod: Object, _before: Object | None) -> None:
+        if belongs_to(pod, self._uid) and (failure := first_failure([pod])) is not None:
+            self._failures[pod["metadata"]["name"]] = failure
+
+    def _failure_of_deleted(self) -> ContainerFailure | None:
+        """The first failure of the pods that the job deleted before it failed."""
+        return min(self._failures.values(), key=lambda failure: failure.at, default=None)
 
     async def _note_waiting(self, pod: str, reason: str) -> None:
         """Report a reason that lasts; a node that has just started is none."""
@@ -205,5 +221,5 @@ class Follower:
 
 
 def _runs(pod: Object) -> bool:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return any("running" in (status.get("state") or {}) for status in statuses)
+    """Whether a container runs, or one that prepares it: such as that of a worker that waits for its master."""
+    return any("running" in (container.get("state") or {}) for container in container_statuses(pod))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from torchyard.api.errors import YardError
 from torchyard.cli.options import say
 from torchyard.cli.output import Output, OutputOption, Quiet, show_records, table_lines
 from torchyard.cli.target import Cluster, with_cluster
@@ -47,6 +48,12 @@ def history(
     from torchyard.jobs.past_jobs import find_run, list_runs
 
     output = Output.name if quiet else output
+    if job and (all_namespaces or since):
+        raise YardError(
+            f"{job} is one job: --all-namespaces and --since choose among several",
+            hint="leave them out, or leave out the job; -n names its namespace",
+            code="BadOption",
+        )
     if job:
         record = cluster.run(lambda client: find_run(client, cluster, job))
         _show_run(record, output)
@@ -74,7 +81,8 @@ def _row(record: RunRecord) -> dict[str, Any]:
 
     seconds = duration_seconds(record)
     return {
-        **{key: value for key, value in record.items() if key not in ("object", "gpuSeconds")},
+        **{key: value for key, value in record.items() if key not in ("object", "gpuSeconds", "unfinished")},
+        "ended": "" if record.get("unfinished") else record["ended"],
         "replicaCount": len(record["replicas"]),
         "durationSeconds": seconds,
         "duration": human_duration(timedelta(seconds=seconds)),
@@ -90,7 +98,8 @@ def _show_run(record: RunRecord, output: Output) -> None:
         return
     message = f": {record['message']}" if record["message"] else ""
     say(f"{record['kind']} {record['namespace']}/{record['name']} {record['state']}{message}")
-    say(f"created {record['created']}, ended {record['ended']}, {row['duration']}, {row['gpuHours']:g} GPU-hours")
+    end = f"ended {row['ended']}" if row["ended"] else "has not ended"
+    say(f"created {record['created']}, {end}, {row['duration']}, {row['gpuHours']:g} GPU-hours")
     if record["replicas"]:
         cells = [["REPLICA", "PHASE", "EXIT", "REASON", "STARTED", "FINISHED"]]
         for replica in record["replicas"]:

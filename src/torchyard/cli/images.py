@@ -67,6 +67,7 @@ def build(
     show_result({"name": tag, "id": identity}, output, f"built {identity} as {tag}", quiet=quiet)
 
 
+@app.command("list", hidden=True)
 @app.command("ls")
 def list_images(state: State = None, output: OutputOption = Output.table, quiet: Quiet = False) -> None:
     """List the images in the state directory.

@@ -17,6 +17,15 @@ JobName = Annotated[
     ),
 ]
 
+JobNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[JOB]...",
+        help="Names of jobs; KIND/NAME if jobs of several kinds have it. Default: all.",
+        autocompletion=complete_jobs,
+    ),
+]
+
 Rank = Annotated[
     str, typer.Option("--rank", metavar="RANK", help="A rank, or a replica such as worker-0. Default: the first.")
 ]

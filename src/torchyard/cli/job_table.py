@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
 from torchyard.api.times import human_duration
@@ -63,9 +63,18 @@ class JobTable:
 
 
 async def watch_jobs(
-    client: Client, namespace: str, labels: str, write: Callable[[list[str]], object], table: JobTable
+    client: Client,
+    namespace: str,
+    labels: str,
+    write: Callable[[list[str]], object],
+    table: JobTable,
+    *,
+    only: Collection[tuple[str, str, str]] = (),
 ) -> None:
-    """Write a line for every job, and another whenever its line changes. Ends when it is cancelled."""
+    """Write a line for every job, and another whenever its line changes. Ends when it is cancelled.
+
+    `only` are the namespaces, kinds and names of the jobs that are shown; without any, all are.
+    """
     informers = {
         kind: Informer(client, KINDS[kind], namespace=namespace, labels=labels) for kind in await served_kinds(client)
     }
@@ -80,7 +89,8 @@ async def watch_jobs(
             await informer.synced.wait()
         while True:
             changed.clear()
-            new = [summary for summary in _summaries(informers) if not _same(shown.get(_key(summary)), summary)]
+            chosen = [summary for summary in _summaries(informers) if not only or _key(summary) in only]
+            new = [summary for summary in chosen if not _same(shown.get(_key(summary)), summary)]
             shown |= {_key(summary): summary for summary in new}
             if new or not shown:
                 write(table.lines(new))

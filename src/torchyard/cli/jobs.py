@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchyard.api.errors import YardError
-from torchyard.cli.job_arguments import JobName
+from torchyard.cli.job_arguments import JobName, JobNames
 from torchyard.cli.options import say
 from torchyard.cli.output import Output, OutputOption, Quiet, Record, show_records, show_result
 from torchyard.cli.printable import mask_unprintable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @with_cluster
 def ps(
     cluster: Cluster,
+    names: JobNames = None,
     all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Jobs of all namespaces.")] = False,
     selector: Annotated[str, typer.Option("-l", "--selector", metavar="LABELS", help="Label selector.")] = "",
     output: OutputOption = Output.table,
@@ -36,9 +38,15 @@ def ps(
     Example: yard ps -A -o wide
     """
     output = Output.name if quiet else output
-    space = "" if all_namespaces else cluster.namespace
     if watch and output not in (Output.table, Output.wide):
         raise YardError("--watch prints a table", hint="leave out -o and -q, or use -o wide", code="BadOption")
+    if names and (all_namespaces or selector):
+        raise YardError(
+            "a job is named in one namespace and without a selector",
+            hint="leave out -A and -l, or the names",
+            code="BadOption",
+        )
+    space = "" if all_namespaces else cluster.namespace
 
     async def work(client: Client) -> None:
         from torchyard.cli.job_table import JobTable, watch_jobs
@@ -47,9 +55,15 @@ def ps(
 
         table = JobTable(with_namespace=all_namespaces, wide=output is Output.wide)
         if watch:
-            await watch_jobs(client, space, selector, _print_lines, table)
+            named = [await cluster.find_job(client, name) for name in names or ()]
+            only = {(job.namespace, str(job.object["kind"]), job.name) for job in named}
+            await watch_jobs(client, space, selector, _print_lines, table, only=only)
             return
-        jobs = await list_jobs(client, space, labels=selector)
+        if names:
+            named = [await cluster.find_job(client, name) for name in names]
+            jobs = list({job.object["metadata"]["uid"]: job for job in named}.values())
+        else:
+            jobs = await list_jobs(client, space, labels=selector)
         now = datetime.now(UTC)
         positions = await _read_positions(client, jobs)
         summaries = [
@@ -179,7 +193,7 @@ def _print_events(job: str, records: list[JobEvent]) -> None:
 
 def _explain_job(cluster: Cluster, job: str) -> Record:
     try:
-        return cluster.run_with_job(job, _explain)
+        return cluster.run_with_job(job, partial(_explain, cluster))
     except YardError as error:
         if error.code != "NotFound":
             raise
@@ -197,11 +211,11 @@ def _explain_job(cluster: Cluster, job: str) -> Record:
         }
 
 
-async def _explain(client: Client, job: JobHandle) -> Record:
+async def _explain(cluster: Cluster, client: Client, job: JobHandle) -> Record:
     from torchyard.core.run.state import run_state
     from torchyard.core.run.tracking import tracking_links
     from torchyard.jobs.actions import read_reasons
 
-    reasons = await read_reasons(client, job)
+    reasons = await read_reasons(client, job, cluster)
     links = [link._asdict() for link in tracking_links(job.object)]
     return {"name": job.qualified_name, "state": run_state(job.object).state, "reasons": reasons, "links": links}

@@ -85,6 +85,7 @@ def logs(
     printer = LinePrinter(selection, output, quiet=quiet)
 
     end = _compile("--until", until) if until else None
+    may_be_kept = True  # in the history of a plane: of a job that is deleted or has ended
 
     async def show(client: Client, chosen: JobHandle) -> RunRecord | None:
         """Show the logs of the pods. Returns the record of a job whose pods were deleted when it was suspended."""
@@ -92,8 +93,10 @@ def logs(
         from torchyard.jobs.past_jobs import suspended_record
         from torchyard.kube.job_lookup import pods_of_job
 
+        nonlocal may_be_kept
+        may_be_kept = run_state(chosen.object).done
         pods = await pods_of_job(client, chosen)
-        if not pods and run_state(chosen.object).done:  # the history of a plane has their logs
+        if not pods and may_be_kept:  # the history of a plane has their logs
             raise YardError(f"{chosen.qualified_name} has ended and its pods are deleted", code="NotFound")
         if not pods and not follow:
             return await suspended_record(client, chosen)
@@ -103,7 +106,7 @@ def logs(
     try:
         record = cluster.run_with_job(job, show)
     except YardError as error:
-        if error.code != "NotFound":
+        if error.code != "NotFound" or not may_be_kept:
             raise
         from torchyard.jobs.past_jobs import find_recorded
 
@@ -179,10 +182,14 @@ def _no_match(job: str, until: re.Pattern[str]) -> YardError:
 
 
 async def _print(client: Client, job: JobHandle, pods: list[Object], show: LinePrinter) -> None:
+    from torchyard.core.run.state import short_name
     from torchyard.jobs.log_stream import read_lines
 
     selection = show.selection
     for pod in selection.pods(pods, job.name):
+        if not pod["spec"].get("nodeName"):  # its log is empty, without an error
+            hint = f"`yard why {job.name}` says why; -f waits until it starts"
+            typer.echo(f"[{short_name(pod['metadata']['name'], job.name)}] no log: it has no node; {hint}", err=True)
         for label, container in selection.containers(pod, job.name):
             try:
                 lines = read_lines(

@@ -45,6 +45,7 @@ _COMMANDS = {
     "history": ("history", "history"),
     "rerun": ("rerun", "rerun"),
     "compare": ("compare", "compare"),
+    "export": ("export", "export"),
     "convert": ("convert", "convert"),
     "exec": ("processes", "exec_command"),
     "attach": ("processes", "attach"),
@@ -102,7 +103,13 @@ def root(
 
 
 def _arguments(words: list[str]) -> list[str]:
-    """The arguments of the command line. As kubectl's, `--dry-run` alone has a value."""
+    """The arguments of the command line. As kubectl's, `--dry-run` alone has a value.
+
+    Help ends the line of a group, whose commands have the options: `yard image -h -o json` is no error.
+    """
+    for groups in ([], ["image"], ["queue"]):
+        if words[: len(groups)] == groups and words[len(groups) : len(groups) + 1] in (["-h"], ["--help"]):
+            return [*groups, "--help"]
     if words[:1] not in (["run"], ["rerun"]):
         return words
     end = words.index("--") if "--" in words else len(words)

@@ -87,7 +87,7 @@ def _run_for_programs(
         from torchyard.kube.container_streams import STDERR, run_process
 
         printed = {False: bytearray(), True: bytearray()}
-        address = await find_container(client, replica.job, cluster.namespace, replica.rank, replica.container)
+        address = await find_container(client, replica.job, cluster, replica.rank, replica.container)
         async with open_transport(cluster.connection, "yard") as transport:
             with _reporting_missing_programs(command, address):
                 code = await run_process(
@@ -112,7 +112,7 @@ def _run(cluster: Cluster, replica: ReplicaReference, command: list[str], *, std
         from torchyard.cli.replica import find_container
         from torchyard.kube.connect import open_transport
 
-        address = await find_container(client, replica.job, cluster.namespace, replica.rank, replica.container)
+        address = await find_container(client, replica.job, cluster, replica.rank, replica.container)
         async with open_transport(cluster.connection, "yard") as transport:
             return await _stream(transport, address, command, stdin=stdin, is_terminal=is_terminal and bool(command))
 
@@ -182,7 +182,7 @@ def port_forward(
         from torchyard.cli.replica import find_container
         from torchyard.kube.connect import open_transport
 
-        target = await find_container(client, job, cluster.namespace, rank, "")
+        target = await find_container(client, job, cluster, rank, "")
         async with open_transport(cluster.connection, "yard") as transport:
             records = []
             for local, remote in pairs:

@@ -8,15 +8,16 @@ from torchyard.api.errors import YardError
 from torchyard.core.run.ranks import choose_replicas
 from torchyard.core.run.state import default_container
 from torchyard.kube.container_streams import ContainerAddress
-from torchyard.kube.job_lookup import find_job, pods_of_job
+from torchyard.kube.job_lookup import pods_of_job
 
 if TYPE_CHECKING:
+    from torchyard.cli.target import Cluster
     from torchyard.kube.client import Client
 
 
-async def find_container(client: Client, job: str, namespace: str, rank: str, container: str) -> ContainerAddress:
+async def find_container(client: Client, job: str, cluster: Cluster, rank: str, container: str) -> ContainerAddress:
     """The container of a running replica. Raises YardError if the job has none."""
-    chosen = await find_job(client, job, namespace)
+    chosen = await cluster.find_job(client, job)
     pods = await pods_of_job(client, chosen)
     if not pods:
         raise YardError(

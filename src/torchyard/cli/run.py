@@ -86,6 +86,8 @@ def run(
         raise YardError(
             "--notify needs a job that is followed", hint="leave out --detach, --diff and --dry-run", code="BadOption"
         )
+    if on_interrupt is OnInterrupt.delete and detach:
+        raise YardError("--on-interrupt needs a job that is followed", hint="leave out --detach", code="BadOption")
     chosen = Output.name if quiet else output
     if dry_run is DryRunMode.client:
         show_objects(objects, chosen)
@@ -112,10 +114,17 @@ def show_objects(objects: list[Object], output: Output) -> None:
 
     shown = [without_noise(obj) for obj in objects]
     if for_programs(output):
-        records = [{"name": f"{obj['kind'].lower()}/{obj['metadata'].get('name', '')}", "object": obj} for obj in shown]
+        records = [{"name": _qualified_name(obj), "object": obj} for obj in shown]
         show_records(records, output, columns={}, empty="")
     else:
         say(yaml.safe_dump_all(shown, sort_keys=False).rstrip())
+
+
+def _qualified_name(obj: Object) -> str:
+    """The name as kubectl prints it; a name that the server will generate ends with a hyphen."""
+    group = obj["apiVersion"].rpartition("/")[0]
+    kind = obj["kind"].lower() + (f".{group}" if group else "")
+    return f"{kind}/{obj['metadata'].get('name') or obj['metadata'].get('generateName', '')}"
 
 
 class TargetObjects(NamedTuple):
@@ -162,7 +171,10 @@ def _read(file: str) -> str:
             code="BadOption",
         ) from None
     except OSError as error:
-        raise YardError(f"cannot read {file}: {error.strerror}", code="NotFound") from error
+        script, _, function = file.rpartition(":")
+        module = script.removesuffix(".py").replace("/", ".")
+        hint = f"for a function of a script: yard run {module}:{function}" if script.endswith(".py") else ""
+        raise YardError(f"cannot read {file}: {error.strerror}", hint=hint, code="NotFound") from error
     except UnicodeDecodeError:
         raise YardError(
             f"cannot read {file}: it is not a text file", hint="pass a manifest in YAML or JSON", code="BadManifest"

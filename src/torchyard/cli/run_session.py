@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import NamedTuple
 
 import yaml
 
@@ -23,6 +24,7 @@ from torchyard.core.run.failure import exit_code
 from torchyard.core.run.script_job import is_archive, without_noise
 from torchyard.core.run.state import RUNNABLE, RunState
 from torchyard.kube.client import Client
+from torchyard.kube.completion import complete
 from torchyard.kube.connect import open_client
 from torchyard.kube.job_lookup import JobHandle, qualified_name
 from torchyard.kube.kubeconfig import Connection
@@ -77,6 +79,13 @@ async def _explained(client: Client, error: StatusError, objects: list[Object], 
 
 def _is_record_of(record: Record, job: JobHandle) -> bool:
     return (record["name"], record.get("namespace")) == (job.qualified_name, job.namespace)
+
+
+class _Archives(NamedTuple):
+    """The files of scripts that a run has written, and those among them that did not exist before."""
+
+    applied: list[Object]
+    created: list[Object]
 
 
 class RunSession:
@@ -135,34 +144,39 @@ class RunSession:
             await check(self._client, planned)
         for planned in plans:
             await delete_replaced(self._client, planned)
-        created: list[Object] = []
+        archives = _Archives([], [])
         try:
-            await self._write(objects, created)
+            for obj in objects:
+                planned = await self._plan(obj, replace=self._options.replace)
+                await complete(self._write(planned, archives))
         except BaseException:
-            for archive in created:  # without an owner nothing would ever delete it
-                metadata = archive["metadata"]
-                await self._client.delete(CONFIG_MAPS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+            await self._settle(archives)
             raise
+        if self._jobs:
+            await complete(self._settle(archives))
 
-    async def _write(self, objects: list[Object], created: list[Object]) -> None:
-        """Write the objects. `created` holds the archives that exist without a job as their owner."""
-        archives: list[Object] = []
-        for obj in objects:
-            planned = await self._plan(obj, replace=self._options.replace)
-            gvr, applied = await apply(self._client, planned)
-            action = "unchanged" if planned.action == "unchanged" else "applied"
-            self._screen.note(f"{qualified_name(gvr, applied)} {action}")
-            if applied["kind"] in RUNNABLE:
-                job = JobHandle(gvr, applied)
-                self._jobs.append(job)
-                self._records.append({"name": job.qualified_name, "namespace": job.namespace, "action": action})
-            elif is_archive(applied):
-                archives.append(applied)
-                if planned.action == "created":
-                    created.append(applied)
-        created.clear()
-        for archive in archives:
-            await self._set_owner(archive, self._jobs[0])
+    async def _write(self, planned: Plan, archives: _Archives) -> None:
+        gvr, applied = await apply(self._client, planned)
+        action = "unchanged" if planned.action == "unchanged" else "applied"
+        self._screen.note(f"{qualified_name(gvr, applied)} {action}")
+        if applied["kind"] in RUNNABLE:
+            job = JobHandle(gvr, applied)
+            self._jobs.append(job)
+            self._records.append({"name": job.qualified_name, "namespace": job.namespace, "action": action})
+        elif is_archive(applied):
+            archives.applied.append(applied)
+            if planned.action == "created":
+                archives.created.append(applied)
+
+    async def _settle(self, archives: _Archives) -> None:
+        """Let the job own its files. Without a job, delete those of this run: nothing would ever delete them."""
+        if self._jobs:
+            for archive in archives.applied:
+                await self._set_owner(archive, self._jobs[0])
+            return
+        for archive in archives.created:
+            metadata = archive["metadata"]
+            await self._client.delete(CONFIG_MAPS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
 
     async def _plan(self, obj: Object, *, replace: bool) -> Plan:
         return await plan(self._client, await locate(self._client, obj, self.namespace), replace=replace)

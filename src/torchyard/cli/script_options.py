@@ -58,7 +58,8 @@ def refuse_script_options(target: str, script: ScriptJob, arguments: list[str] |
 
 def _parse_elastic(text: str) -> tuple[int, int]:
     least, _, most = text.partition(":")
-    if not least.isdigit() or not most.isdigit() or not 1 <= int(least) <= int(most):
+    is_number = all(part.isascii() and part.isdigit() and len(part) < 10 for part in (least, most))
+    if not is_number or not 1 <= int(least) <= int(most):
         raise YardError(
             f"--elastic {text}: it is not MIN:MAX", hint="write for example --elastic 1:4", code="BadOption"
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from torchyard.api.errors import YardError
 from torchyard.cli.option_groups import with_groups
 from torchyard.cli.output import Output, OutputOption, Quiet, for_programs, show_records
 from torchyard.cli.run import Arguments, Target, read_target
@@ -50,6 +51,10 @@ def smoke(
     if script.name:  # never the name of the real job: this one is deleted
         script = replace(script, name=_smoke_name(script.name))
     objects = [_prepared(obj) for obj in read_target(target, script, arguments, cluster).objects]
+    from torchyard.core.run.state import RUNNABLE
+
+    if not any(obj["kind"] in RUNNABLE for obj in objects):
+        raise YardError(f"{target} has no job to test: none of {', '.join(sorted(RUNNABLE))}", code="BadManifest")
     output = Output.name if quiet else output
     outcome = cluster.run(lambda client: _smoke(client, cluster, objects, timeout, for_programs=for_programs(output)))
     if for_programs(output):

@@ -52,8 +52,12 @@ def sweep(
 
     output = Output.name if quiet else output
     if not is_script_target(target):
-        if grid or arguments:
-            raise YardError(f"{target} is no script", hint="pass a file that ends in .py", code="BadOption")
+        if grid or arguments or parallel or detach or script != ScriptJob(name="", script="", image=""):
+            raise YardError(
+                f"{target} is not a script: only --sort, -o and -q apply to the results of a sweep",
+                hint="to run one, pass a file that ends in .py",
+                code="BadOption",
+            )
         _show_results(cluster, target, sort, output)
         return
     if not grid:
@@ -88,10 +92,14 @@ def _show_results(cluster: Cluster, name: str, sort: str, output: Output) -> Non
         record = await find_run(client, cluster, name)
         combinations = combinations_of(record["object"])
         if not combinations:
-            raise YardError(f"{name} is no sweep", hint="`yard compare` compares jobs", code="BadOption")
+            raise YardError(f"{name} is not a sweep", hint="`yard compare` compares jobs", code="BadOption")
         return [await _result(client, cluster, record, index, chosen) for index, chosen in enumerate(combinations)]
 
     results = cluster.run(work)
+    known = sorted({name for result in results for name in result["metrics"]})
+    if sort and known and sort not in known:
+        hint = f"there are {', '.join(known)}"
+        raise YardError(f"--sort {sort}: no run has this metric", hint=hint, code="BadOption")
     if sort:
         results.sort(key=lambda result: _sort_key(result["metrics"].get(sort, math.nan)))
     options = {f"option {key}": f"--{key}" for result in results for key in result["options"]}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from torchyard.api.errors import YardError
 from torchyard.cli.option_groups import with_groups
 from torchyard.cli.options import State
 
@@ -51,13 +52,22 @@ class Cluster:
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
+    async def find_job(self, client: Client, name: str) -> JobHandle:
+        """The job of a name. The error about one that was deleted says what a plane has kept of it."""
+        from torchyard.kube.job_lookup import find_job
+
+        try:
+            return await find_job(client, name, self.namespace)
+        except YardError as error:
+            from torchyard.jobs.past_jobs import with_hint_about_deleted
+
+            raise await asyncio.to_thread(with_hint_about_deleted, self, name, error) from None
+
     def run_with_job(self, name: str, action: Callable[[Client, JobHandle], Awaitable[T]]) -> T:
         """Find a job by its name and run `action` with it."""
 
         async def work(client: Client) -> T:
-            from torchyard.kube.job_lookup import find_job
-
-            return await action(client, await find_job(client, name, self.namespace))
+            return await action(client, await self.find_job(client, name))
 
         return self.run(work)
 

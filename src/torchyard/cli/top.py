@@ -49,15 +49,17 @@ def top(
 
     Example: yard top mnist -w
     """
-
     output = Output.name if quiet else output
+    if watch and for_programs(output):
+        raise YardError("--watch prints a table", hint="leave out -o and -q, or use -o wide", code="BadOption")
+    empty = f"{job} has no replicas: `yard why {job}` says why" if job else "no job has running replicas"
 
     async def work(client: Client) -> None:
         while True:
             rows = await _rows(client, cluster, job)
             if watch and sys.stdout.isatty():
                 typer.echo(_CLEAR, nl=False)
-            _show(rows, output)
+            _show(rows, output, empty)
             if not watch:
                 return
             await asyncio.sleep(_PERIOD_SECONDS)
@@ -67,13 +69,13 @@ def top(
     cluster.run(work)
 
 
-def _show(rows: list[dict[str, Any]], output: Output) -> None:
+def _show(rows: list[dict[str, Any]], output: Output, empty: str) -> None:
     if for_programs(output):
         show_records(rows, output, columns={}, empty="")
         return
     has_gpus = output is Output.wide or any(row["gpus"] for row in rows)
     columns = {name: title for name, title in _COLUMNS.items() if has_gpus or name not in _GPU_COLUMNS}
-    show_records(list(map(_for_people, rows)), output, columns=columns, empty="no job has running replicas")
+    show_records(list(map(_for_people, rows)), output, columns=columns, empty=empty)
 
 
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:
@@ -86,10 +88,10 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
 
 async def _rows(client: Client, cluster: Cluster, name: str) -> list[dict[str, Any]]:
     from torchyard.core.run.state import run_state
-    from torchyard.kube.job_lookup import find_job, list_jobs, pods_of_job
+    from torchyard.kube.job_lookup import list_jobs, pods_of_job
 
     if name:
-        jobs = [await find_job(client, name, cluster.namespace)]
+        jobs = [await cluster.find_job(client, name)]
     else:
         jobs = [job for job in await list_jobs(client, cluster.namespace) if not run_state(job.object).done]
     usage = await _usage(client, cluster.namespace)

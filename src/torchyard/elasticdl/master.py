@@ -21,6 +21,7 @@ from typing import Any
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended
 from torchyard.elastic import sidecar, wire
 from torchyard.elastic.bundle import BOOTSTRAP
 from torchyard.elastic.cli import request_coordinator
@@ -117,7 +118,7 @@ class Master:
     async def _finish(self) -> None:
         """Wait for the workers, which have got the same `Stop`, then set the status label of the master pod."""
         deadline = time.monotonic() + pods.GRACE
-        while any(not worker_plan.is_terminated(pod) for pod in await self._pods()) and time.monotonic() < deadline:
+        while any(not has_ended(pod) for pod in await self._pods()) and time.monotonic() < deadline:
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(RECONCILE_EVERY):
@@ -155,8 +156,8 @@ class Master:
 
     async def _run_coordinator(self) -> None:
         """Restart the coordinator whenever it dies, as `LocalRunner` does."""
-        command = [sys.executable, "-m", "torchyard.elastic", "coordinator", "--with-parent", "--dir", str(self._state)]
-        command += ["--host", ALL_ADDRESSES, "--port", str(self._args.port)]
+        command = [sys.executable, "-m", "torchyard.elastic", "coordinator", "--with-parent", str(os.getpid())]
+        command += ["--dir", str(self._state), "--host", ALL_ADDRESSES, "--port", str(self._args.port)]
         while self.stop is None:
             process = await asyncio.create_subprocess_exec(*command)
             try:
@@ -175,7 +176,7 @@ class Master:
             try:
                 reader, self._writer = await asyncio.open_connection("127.0.0.1", self._args.port)
                 node = pods.worker_prefix(self._args.job_name)
-                alive = tuple(name for name, pod in self._pods_seen.items() if not worker_plan.is_terminated(pod))
+                alive = tuple(name for name, pod in self._pods_seen.items() if not has_ended(pod))
                 authentication = wire.Authentication(self._record["job"], self._record["token"], node)
                 hello = wire.Hello(node, "agent", node=node, members=alive)
                 self._writer.write(wire.encode_opening(authentication, hello))
@@ -268,7 +269,7 @@ class Master:
         """Report every pod that has ended once to the coordinator; return how many failed by their own fault."""
         current = {pod["metadata"]["name"]: pod for pod in worker_pods}
         deleted = set(self._pods_seen) - set(current)
-        terminated = {name: pod for name, pod in current.items() if worker_plan.is_terminated(pod)}
+        terminated = {name: pod for name, pod in current.items() if has_ended(pod)}
         outcomes = {name: worker_plan.PodOutcome(False, f"{name} was deleted") for name in deleted}
         outcomes |= {name: worker_plan.pod_outcome(pod) for name, pod in terminated.items()}
         new_outcomes = {name: outcome for name, outcome in outcomes.items() if name not in self._outcomes_reported}

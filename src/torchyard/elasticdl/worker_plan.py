@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import has_ended
 
 KILLED_EXIT_CODES = (137, 143)
 """Exit codes of programs that SIGKILL or SIGTERM ended."""
@@ -29,10 +30,6 @@ class WorkerPlan:
 
     create: int = 0
     failed: str = ""
-
-
-def is_terminated(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_deleted(pod: Object) -> bool:
@@ -65,7 +62,7 @@ def plan(target: int, pods: list[Object], *, own_errors: int, relaunch: bool) ->
     """
     if own_errors >= FAILURES_IN_A_ROW:
         return WorkerPlan(failed=f"{own_errors} workers in a row failed before the next step")
-    alive = [pod for pod in pods if not is_terminated(pod) and not is_deleted(pod)]
+    alive = [pod for pod in pods if not has_ended(pod) and not is_deleted(pod)]
     missing = max(0, target - len(alive))
     terminated = len(pods) - len(alive)
     if not relaunch and terminated:

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.objects import Object
 from torchyard.core.run.explain import explain
+from torchyard.core.run.record import RunRecord
 from torchyard.core.run.state import run_state, suspend_patch
 from torchyard.core.run.waiting import queue_name
+from torchyard.jobs.past_jobs import find_record
+from torchyard.jobs.target import Target
 from torchyard.kube.client import Client
 from torchyard.kube.job_lookup import JobHandle, events_of, find_workload, last_seen, pods_of_job
 from torchyard.kube.spelling import with_suggestion
@@ -50,6 +53,8 @@ async def suspend(client: Client, job: JobHandle) -> Change:
 
 async def resume(client: Client, job: JobHandle) -> Change:
     """Start a job that `suspend` suspended; one that its queue suspends starts in its turn."""
+    if run_state(job.object).done:
+        raise _finished(job)
     if not _is_suspended(job.object):
         hint = f"`yard why {job.name}` shows its state"
         raise YardError(f"{job.qualified_name} is not suspended", hint=hint, code="NotSuspended")
@@ -74,13 +79,20 @@ async def read_events(client: Client, job: JobHandle) -> list[JobEvent]:
     return [_event(event) for event in await events_of(client, job)]
 
 
-async def read_reasons(client: Client, job: JobHandle) -> list[str]:
+async def read_reasons(client: Client, job: JobHandle, cluster: Target) -> list[str]:
     """Why a job waits or has failed, in words, with names that are spelled similarly."""
+    record: RunRecord | None = None
+    problems: list[str] = []
+    try:
+        record = await find_record(cluster, job)
+    except YardError as error:  # what the cluster has is still the answer
+        problems.append(error.message)
     workload = await find_workload(client, job.object)
     pods = await pods_of_job(client, job)
-    lines = explain(job.object, pods, workload, await events_of(client, job))
+    lines = explain(job.object, pods, workload, await events_of(client, job), record)
     lines = [await with_suggestion(client, line, job.namespace) for line in lines]
-    return lines if workload is None else lines + await _pending_lines(client, workload)
+    pending = [] if workload is None else await _pending_lines(client, workload)
+    return [*lines, *pending, *problems]
 
 
 async def _pending_lines(client: Client, workload: Object) -> list[str]:
@@ -96,6 +108,14 @@ async def _pending_lines(client: Client, workload: Object) -> list[str]:
     key = workload["metadata"]["namespace"], workload["metadata"]["name"]
     explanations = (queued.explain(other) for other in queued.positions if other.info.key == key)
     return [line for explanation in explanations if explanation is not None for line in explanation.lines]
+
+
+def _finished(job: JobHandle) -> YardError:
+    return YardError(
+        f"{job.qualified_name} has finished ({run_state(job.object).state})",
+        hint=f"`yard rerun {job.name}` runs it again",
+        code="AlreadyFinished",
+    )
 
 
 def _event(event: Object) -> JobEvent:
@@ -124,6 +144,5 @@ async def _set_suspend(client: Client, job: JobHandle, *, suspended: bool) -> No
             f"{job.qualified_name} is a Pod, which cannot be suspended", hint=hint, code="CannotChangeInPlace"
         )
     if state.done:
-        hint = f"`yard rerun {job.name}` runs it again"
-        raise YardError(f"{job.qualified_name} has finished ({state.state})", hint=hint, code="AlreadyFinished")
+        raise _finished(job)
     await client.patch(job.gvr, job.name, suspend_patch(kind, suspended=suspended), job.namespace)

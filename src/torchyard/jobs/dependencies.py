@@ -29,6 +29,7 @@ from torchyard.core.run.requirements import (
     project_requirements,
 )
 from torchyard.jobs.requirement_files import changed_times, pip_options
+from torchyard.jobs.text_files import read_text
 from torchyard.node.images.python import Python
 
 LOCK, REQUIREMENTS, PROJECT = "uv.lock", "requirements.txt", "pyproject.toml"
@@ -44,10 +45,12 @@ def find_requirements(script: Path | None, directory: Path) -> list[str]:
     if (directory / LOCK).is_file() and uv is not None:
         command = [uv, "export", "--frozen", "--no-dev", "--no-emit-project", "--no-hashes", "--quiet"]
         return file_requirements(_run([*command, "--directory", str(directory)], directory))
+    if (directory / LOCK).is_file():
+        sys.stderr.write(f"{LOCK} is not used: uv is not installed (`pip install uv`)\n")
     if (directory / REQUIREMENTS).is_file():
-        return file_requirements((directory / REQUIREMENTS).read_text())
+        return file_requirements(read_text(directory / REQUIREMENTS))
     if (directory / PROJECT).is_file():
-        return project_requirements((directory / PROJECT).read_text())
+        return project_requirements(read_text(directory / PROJECT))
     return []
 
 
@@ -57,7 +60,7 @@ def find_python(script: Path | None, directory: Path) -> str:
         text = script.read_text(errors="replace")
         if inline_requirements(text, script.name) is not None:
             return inline_python(text, script.name)
-    return project_python((directory / PROJECT).read_text()) if (directory / PROJECT).is_file() else ""
+    return project_python(read_text(directory / PROJECT)) if (directory / PROJECT).is_file() else ""
 
 
 def check_python(specifier: str, python: Python) -> None:

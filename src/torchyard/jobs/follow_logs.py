@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.state import belongs_to, pods_of, run_state
+from torchyard.core.training.pods import container_statuses
 from torchyard.jobs.log_selection import LogSelection
 from torchyard.jobs.log_stream import cancel, follow_lines
 from torchyard.kube.client import Client
@@ -98,33 +99,37 @@ class LogFollower:
                 await informer.synced.wait()
             while True:
                 changed.clear()
-                for pod in pods.all():
-                    if belongs_to(pod, self._uid) and self._selection.matches(pod, job.name):
-                        self._start_streams(pod)
+                self._start_streams(pods.all())
                 self._shows_whole_logs = True
                 if self._is_done(objects.get(job.namespace, job.name)):
                     break
                 await changed.wait()
-            running = {pod["metadata"]["uid"] for pod in pods.all() if _runs(pod)}
-            await asyncio.gather(*(task for key, task in self._streams.items() if key.pod_uid not in running))
+            # The watch of the pods may be behind that of the job, and the last lines must not be missed.
+            last = (await self._client.list(PODS, job.namespace, labels=labels, fields=fields)).items
+            self._start_streams(last)
+            # Whatever still runs may run for ever, such as a worker that waits for a master that has ended.
+            running = {key for pod in last for key in _running_containers(pod)}
+            await asyncio.gather(*(task for key, task in self._streams.items() if key not in running))
 
     def _is_done(self, obj: Object | None) -> bool:
         if obj is None or obj["metadata"]["uid"] != self._uid:
             return True
         return run_state({"kind": self._job.object["kind"], **obj}).done
 
-    def _start_streams(self, pod: Object) -> None:
-        status = pod.get("status") or {}
-        started = {
-            container["name"]: container.get("restartCount") or 0
-            for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-            if {"running", "terminated"} & set(container.get("state") or ())
-        }
-        for label, container in self._selection.containers(pod, self._job.name):
-            key = ContainerKey(pod["metadata"]["uid"], container, started.get(container, 0))
-            if container in started and key not in self._streams:
-                stream = self._stream(pod["metadata"]["name"], container, label, whole=self._shows_whole_logs)
-                self._streams[key] = asyncio.ensure_future(stream)
+    def _start_streams(self, pods: Iterable[Object]) -> None:
+        for pod in pods:
+            if not belongs_to(pod, self._uid) or not self._selection.matches(pod, self._job.name):
+                continue
+            started = {
+                container["name"]: container.get("restartCount") or 0
+                for container in container_statuses(pod)
+                if {"running", "terminated"} & set(container.get("state") or ())
+            }
+            for label, container in self._selection.containers(pod, self._job.name):
+                key = ContainerKey(pod["metadata"]["uid"], container, started.get(container, 0))
+                if container in started and key not in self._streams:
+                    stream = self._stream(pod["metadata"]["name"], container, label, whole=self._shows_whole_logs)
+                    self._streams[key] = asyncio.ensure_future(stream)
 
     async def _stream(self, pod: str, container: str, label: str, *, whole: bool) -> None:
         try:
@@ -152,5 +157,7 @@ class LogFollower:
             await cancel(task)
 
 
-def _runs(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") == "Running"
+def _running_containers(pod: Object) -> Iterator[ContainerKey]:
+    for container in container_statuses(pod):
+        if "running" in (container.get("state") or ()):
+            yield ContainerKey(pod["metadata"]["uid"], container["name"], container.get("restartCount") or 0)

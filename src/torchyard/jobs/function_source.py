@@ -12,7 +12,7 @@ import sys
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torchyard.api.errors import YardError
 
@@ -22,7 +22,7 @@ RESULT, RESULT_PROBLEM = "torchyard.dev/result", "torchyard.dev/result-problem"
 # Calls the function with `--name=value`, each value JSON or else text, and leaves the result of rank 0 as the
 # termination message, of which Kubernetes keeps 4096 bytes.
 _ENTRY = '''"""Calls a function for the Torchyard SDK."""
-import importlib, json, os, sys
+import asyncio, importlib, inspect, json, os, sys
 
 def read(value):
     try:
@@ -51,21 +51,41 @@ function = importlib.import_module({module!r})
 for part in {name!r}.split("."):
     function = getattr(function, part)
 result = function(**values)
+if inspect.iscoroutine(result):
+    result = asyncio.run(result)
 if int(os.environ.get("RANK", "0")) == 0:
     report(result)
 '''
 Function = Callable[..., Any]
 
 
+def check_function(function: Function) -> None:
+    """Raise YardError for what is not a function that a pod can have."""
+    if not _is_function(function) or function.__name__ == "<lambda>":
+        raise _cannot(function, "it is not a function with a name", "pass a function that `def` defines")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise _cannot(function, "it is a generator, of which a call runs nothing", "return a value instead of `yield`")
+    is_decorated = hasattr(function, "__wrapped__")
+    if "<locals>" in function.__qualname__ or (not is_decorated and function.__closure__):
+        raise _cannot(function, "it is defined in another function", "define it at the top of its module")
+
+
 def function_files(function: Function) -> dict[str, str]:
     """The files to add to the workspace. Raises YardError for a function that a pod cannot have."""
-    if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
-        raise _cannot(function, "it is not a function with a name", "pass a function that `def` defines")
-    if function.__closure__ or "<locals>" in function.__qualname__:
-        raise _cannot(function, "it is defined in another function", "define it at the top of its module")
+    check_function(function)
     if function.__module__ != "__main__" and importlib.util.find_spec(function.__module__) is not None:
         return {ENTRY: _entry(function.__module__, function.__qualname__)}
-    return {ENTRY: _entry(SOURCE, function.__name__), f"{SOURCE}.py": _Source(function.__globals__).of(function)}
+    return {ENTRY: _entry(SOURCE, function.__name__), f"{SOURCE}.py": _Source(_namespace(function)).of(function)}
+
+
+def _is_function(value: Any) -> bool:
+    """Whether a value comes from `def`, perhaps with decorators such as `functools.cache`."""
+    return isinstance(value, types.FunctionType) or isinstance(getattr(value, "__wrapped__", None), types.FunctionType)
+
+
+def _namespace(function: Function) -> Mapping[str, Any]:
+    """The global names of the module of a function; a decorator may be of another module."""
+    return cast("types.FunctionType", inspect.unwrap(function)).__globals__
 
 
 def function_arguments(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -166,7 +186,7 @@ class _Source:
 
 
 def _own_source(name: str, value: Any) -> str:
-    if not isinstance(value, (types.FunctionType, type)):
+    if not _is_function(value) and not isinstance(value, type):
         raise YardError(
             f"{name} cannot be sent to the pods: it is a {type(value).__name__} of this process",
             hint="create it in the function, or put the function into a module of the folder",

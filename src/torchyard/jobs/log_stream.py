@@ -75,6 +75,7 @@ async def read_lines(
     previous: bool = False,
     since_seconds: int | None = None,
     tail_lines: int | None = None,
+    timestamps: bool = False,
 ) -> AsyncGenerator[LogLine, None]:
     """Yield the lines that the container has written so far."""
     lines = LineSplitter()
@@ -86,6 +87,7 @@ async def read_lines(
         previous=previous,
         since_seconds=since_seconds,
         tail_lines=tail_lines,
+        timestamps=timestamps,
     )
     async with aclosing(pieces) as stream:
         async for piece in stream:

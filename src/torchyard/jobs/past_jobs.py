@@ -30,6 +30,7 @@ from torchyard.node.logs import reader
 from torchyard.yard.history import HistoryStore, log_files
 
 _REQUESTS = 8  # that one call has under way
+_RECORD_DELAYS = (0.02, 0.1, 0.5, 1.5)  # seconds
 
 
 def plane_history(cluster: Target) -> HistoryStore | None:
@@ -64,13 +65,33 @@ async def find_run(client: Client, cluster: Target, name: str) -> RunRecord:
         if error.code != "NotFound":
             raise
         return await asyncio.to_thread(find_recorded, cluster, name, error)
-    local_history = await asyncio.to_thread(plane_history, cluster)
-    uid = job.object["metadata"]["uid"]
-    if run_state(job.object).done and local_history is not None:  # its pods, and with them its logs, may be gone
-        for record in await asyncio.to_thread(local_history.list, cluster.namespace, name=job.name):
-            if record["uid"] == uid:
-                return record
-    return build_record(job.object, await pods_of_job(client, job), datetime.now(UTC))
+    recorded = await find_record(cluster, job)  # its pods, and with them its logs, may be gone
+    if recorded is not None:
+        return recorded
+    record = build_record(job.object, await pods_of_job(client, job), datetime.now(UTC))
+    return record if run_state(job.object).done else {**record, "unfinished": True}
+
+
+async def find_record(cluster: Target, job: JobHandle) -> RunRecord | None:
+    """What the history of a plane has of a job that has ended; None for a job that has not."""
+    return await asyncio.to_thread(_find_record, cluster, job) if run_state(job.object).done else None
+
+
+async def wait_for_record(cluster: Target, job: JobHandle) -> RunRecord | None:
+    """As `find_record`, for a job that has just ended: its plane writes the record a moment later."""
+    if await asyncio.to_thread(plane_history, cluster) is None:
+        return None
+    for delay in _RECORD_DELAYS:
+        if (record := await find_record(cluster, job)) is not None:
+            return record
+        await asyncio.sleep(delay)
+    return await find_record(cluster, job)
+
+
+def _find_record(cluster: Target, job: JobHandle) -> RunRecord | None:
+    history = plane_history(cluster)
+    records = history.list(job.namespace, name=job.name) if history is not None else []
+    return next((record for record in records if record["uid"] == job.object["metadata"]["uid"]), None)
 
 
 def find_recorded(cluster: Target, name: str, missing: YardError) -> RunRecord:
@@ -86,6 +107,15 @@ def find_recorded(cluster: Target, name: str, missing: YardError) -> RunRecord:
     raise missing
 
 
+def with_hint_about_deleted(cluster: Target, name: str, missing: YardError) -> YardError:
+    """The error about a job that does not exist, with what a plane has kept of it."""
+    plain = name.rpartition("/")[2]
+    if missing.code != "NotFound" or all(record["name"] != plain for record in _recorded(cluster, cluster.namespace)):
+        return missing
+    hint = f"it was deleted: see `yard history {plain}` and `yard logs {plain}`; `yard rerun {plain}` runs it again"
+    return YardError(missing.message, hint=hint, code=missing.code)
+
+
 def _recorded(cluster: Target, namespace: str) -> list[RunRecord]:
     history = plane_history(cluster)
     return history.list(namespace) if history is not None else []
@@ -93,22 +123,26 @@ def _recorded(cluster: Target, namespace: str) -> list[RunRecord]:
 
 async def read_first_log(client: Client, cluster: Target, record: RunRecord) -> list[str]:
     """The lines of the first replica, from the cluster or from the history; none if both have lost them."""
-    pod = record["replicas"][0]["pod"] if record["replicas"] else record["name"]
+    pods = [replica["pod"] for replica in record["replicas"]] or [pod for pod, _, _ in kept_logs(cluster, record)]
+    pod = pods[0] if pods else record["name"]
     return await read_pod_log(client, cluster, record, pod)
 
 
-async def read_pod_log(client: Client, cluster: Target, record: RunRecord, pod: str) -> list[str]:
-    """The lines of the main container of a pod of a job."""
+async def read_pod_log(
+    client: Client, cluster: Target, record: RunRecord, pod: str, *, timestamps: bool = False
+) -> list[str]:
+    """The lines of the main container of a pod of a job, with their times in front if asked for."""
     existing = await client.find(PODS, pod, record["namespace"])
     if existing is not None:
         try:
-            lines = read_lines(client, pod, record["namespace"], default_container(existing))
+            container = default_container(existing)
+            lines = read_lines(client, pod, record["namespace"], container, timestamps=timestamps)
             return [line.text async for line in lines]
         except StatusError:  # it has not started, or its node has lost the log
             return []
     for name, _, path in kept_logs(cluster, record):
         if name == pod:
-            return [line.text async for line in read_log_file(path)]
+            return [line.text async for line in read_log_file(path, timestamps=timestamps)]
     return []
 
 
@@ -129,12 +163,14 @@ def kept_logs(cluster: Target, record: RunRecord) -> list[tuple[str, str, Path]]
     return [log for uid in dict.fromkeys(controllers) if is_uid(uid) for log in log_files(history.logs / uid)]
 
 
-async def read_log_file(path: Path, selection: LogSelection | None = None) -> AsyncGenerator[LogLine, None]:
+async def read_log_file(
+    path: Path, selection: LogSelection | None = None, *, timestamps: bool = False
+) -> AsyncGenerator[LogLine, None]:
     """The lines of a log of the history."""
     since = ""
     if selection is not None and selection.since_seconds is not None:
         since = to_rfc3339(datetime.now(UTC) - timedelta(seconds=selection.since_seconds))
-    options = LogOptions(since=since, tail=selection.tail_lines if selection else None)
+    options = LogOptions(since=since, tail=selection.tail_lines if selection else None, timestamps=timestamps)
     lines = LineSplitter()
     pieces: AsyncIterator[bytes] = reader.read(path, options, ended=lambda: True)
     async for piece in pieces:
@@ -158,10 +194,17 @@ def print_recorded_logs(cluster: Target, record: RunRecord, selection: LogSelect
         if (not selection.ranks or (ranks.get(pod) or _names(record, pod)) & set(selection.ranks))
         and (not selection.container or container == selection.container)
     ]
+    if not chosen and logs and selection.ranks:
+        known = dict.fromkeys("/".join(sorted(ranks.get(pod) or _names(record, pod))) for pod, _, _ in logs)
+        raise YardError(
+            f"{record['kind']} {record['name']} has no log of rank {', '.join(selection.ranks)}",
+            hint=f"there are those of {', '.join(known)}",
+            code="NotFound",
+        )
     if not chosen:
         raise YardError(
             f"{record['kind']} {record['name']} has ended, and no such log of it is kept",
-            hint=f"`yard history {record['name']}` shows how it ended",
+            hint=f"`yard history {record['name']}` shows how it ended; a log is kept when its pod is gone",
             code="NotFound",
         )
 

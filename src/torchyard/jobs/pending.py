@@ -10,8 +10,12 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.core.queue.explanation import PendingExplainer, PendingExplanation
+from torchyard.core.queue.pod_defaults import NamespaceDefaults
 from torchyard.core.queue.visibility import WorkloadPosition, workload_positions
 from torchyard.kube.client import Client
+
+_LIMIT_RANGES = GroupVersionResource("", "v1", "limitranges")
+_RUNTIME_CLASSES = GroupVersionResource("node.k8s.io", "v1", "runtimeclasses", namespaced=False)
 
 
 class QueuedWorkloads(NamedTuple):
@@ -49,11 +53,23 @@ async def read_queued_workloads(client: Client) -> QueuedWorkloads:
         (await client.list(GroupVersionResource(names.GROUP, names.STORED, kind.plural, kind.namespaced))).items
         for kind in (names.FLAVOR, names.CLUSTER_QUEUE, names.COHORT, names.LOCAL_QUEUE, names.WORKLOAD)
     ]
-    positions = workload_positions(workloads, _cluster_queue_of(local_queues))
+    limit_ranges, runtime_classes = [await _list_if_allowed(client, gvr) for gvr in (_LIMIT_RANGES, _RUNTIME_CLASSES)]
+    defaults = NamespaceDefaults(limit_ranges, runtime_classes)
+    positions = workload_positions(workloads, _cluster_queue_of(local_queues), defaults)
     explainer = PendingExplainer(
         positions, flavors=flavors, cluster_queues=cluster_queues, cohorts=cohorts, local_queues=local_queues
     )
     return QueuedWorkloads(positions, explainer)
+
+
+async def _list_if_allowed(client: Client, gvr: GroupVersionResource) -> list[Object]:
+    """Empty for a user who may not read them: then the defaults that they set for pods are not known."""
+    try:
+        return (await client.list(gvr)).items
+    except StatusError as error:
+        if error.status not in (403, 404):
+            raise
+        return []
 
 
 def _cluster_queue_of(local_queues: list[Object]) -> dict[tuple[str, str], str]:

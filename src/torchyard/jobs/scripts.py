@@ -10,24 +10,35 @@ from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.core.run.requirements import is_package
 from torchyard.core.run.script_command import REQUIREMENTS
 from torchyard.core.run.script_job import DEFAULT_IMAGE, ScriptJob, job_name, script_objects
-from torchyard.jobs.dependencies import check_python, find_python, find_requirements, install, is_installed
+from torchyard.jobs.dependencies import (
+    PROJECT,
+    check_python,
+    find_python,
+    find_requirements,
+    install,
+    is_installed,
+)
 from torchyard.jobs.function_source import ENTRY, Function, function_files
 from torchyard.jobs.local_plane import local_plane
 from torchyard.jobs.target import Target
+from torchyard.jobs.text_files import read_text
 from torchyard.jobs.workspace import files_of, pack
 from torchyard.yard.python_choice import find_chosen
 
 # The letters of the suffixes that Kubernetes gives to generated names.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX = 5
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_MANIFESTS = (".yaml", ".yml", ".json")
+SOURCES = "src"
 
 
 def is_script_target(target: str) -> bool:
     """Whether a target is a script or `module:function`, and not a manifest."""
-    return target.endswith(".py") or _FUNCTION.fullmatch(target) is not None
+    return target.endswith(".py") or (_FUNCTION.fullmatch(target) is not None and not target.endswith(_MANIFESTS))
 
 
 def random_suffix() -> str:
@@ -58,7 +69,8 @@ def prepare_script(
         )
     requirements = find_requirements(directory / relative, directory) if dependencies else []
     version = find_python(directory / relative, directory) if dependencies else ""
-    named = _named(job, job.script if ":" in job.script else relative.as_posix())
+    named = _named(job, job.script if _is_function(job.script) else relative.as_posix())
+    named = replace(named, sources=_find_sources(directory))
     return _pack(named, cluster, directory, requirements, {}, version=version, may_install=may_install)
 
 
@@ -70,7 +82,19 @@ def prepare_function(
     requirements = find_requirements(None, directory) if dependencies else []
     version = find_python(None, directory) if dependencies else ""
     named = _named(replace(job, name=job.name or f"{job_name(function.__name__)}-{random_suffix()}"), ENTRY)
+    named = replace(named, sources=_find_sources(directory))
     return _pack(named, cluster, directory, requirements, function_files(function), version=version)
+
+
+def _is_function(target: str) -> bool:
+    return not target.endswith(".py")
+
+
+def _find_sources(directory: Path) -> str | None:
+    """The folder with the packages of a project, which programs import as if the project was installed."""
+    if not (directory / PROJECT).is_file() or not is_package(read_text(directory / PROJECT)):
+        return None
+    return SOURCES if (directory / SOURCES).is_dir() else "."
 
 
 def _named(job: ScriptJob, script: str) -> ScriptJob:
@@ -106,10 +130,11 @@ def _pack(
 def _locate(target: str) -> tuple[Path, Path]:
     """The folder of a script or a module, and its path in it."""
     here = Path.cwd()
-    module, colon, _ = target.rpartition(":")
-    if colon:
+    if _is_function(target):
+        module = target.rpartition(":")[0]
         path = Path(*module.split("."))
-        for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        places = [path] if _find_sources(here) in (None, ".") else [SOURCES / path, path]
+        for candidate in [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]:
             if (here / candidate).is_file():
                 return here, candidate
         raise YardError(f"there is no module {module} in {here}", hint="run it from its folder", code="NotFound")

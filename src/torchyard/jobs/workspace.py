@@ -14,6 +14,7 @@ from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.core.run.script_job import ARCHIVE_LIMIT
+from torchyard.jobs.text_files import read_text
 from torchyard.node.images.dockerignore import DockerIgnore
 
 IGNORE_FILES = (".yardignore", ".dockerignore")
@@ -33,12 +34,15 @@ def pack(directory: Path, extra: Mapping[str, str] | None = None) -> bytes:
         tarfile.open(fileobj=compressed, mode="w|") as archive,
     ):
         for path in files_of(directory):
-            size = (directory / path).lstat().st_size
-            sizes[path.as_posix()] = size
-            total += size
-            if total > 20 * ARCHIVE_LIMIT:  # it cannot become small enough
-                raise _too_large(directory, sizes, "more than")
-            _add(archive, directory, path)
+            try:
+                size = (directory / path).lstat().st_size
+                sizes[path.as_posix()] = size
+                total += size
+                if total > 20 * ARCHIVE_LIMIT:  # it cannot become small enough
+                    raise _too_large(directory, sizes, "more than")
+                _add(archive, directory, path)
+            except OSError as error:
+                raise _not_packed(path, error) from error
         for name, text in (extra or {}).items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(text.encode()), 0o644
@@ -55,7 +59,7 @@ def files_of(directory: Path) -> list[Path]:
     Only the first of the ignore files is read.
     """
     ignore_file = next((directory / name for name in IGNORE_FILES if (directory / name).is_file()), None)
-    ignore = DockerIgnore.read(ignore_file.read_text() if ignore_file else "")
+    ignore = DockerIgnore.read(read_text(ignore_file) if ignore_file else "")
     tracked = _git_files(directory)
     paths = _walk(directory, ignore) if tracked is None else tracked
     return sorted(
@@ -72,15 +76,26 @@ def _is_file(directory: Path, path: Path) -> bool:
 
 
 def _git_files(directory: Path) -> list[Path] | None:
-    """The files that Git would not ignore; None outside a work tree or without git."""
+    """The files that Git would not ignore, also those of repositories below; None outside a work tree or without git.
+
+    The owner of the folder does not matter: nothing of its configuration is run.
+    """
     git = shutil.which("git")
     if git is None:
         return None
-    command = [git, "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = [git, "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-C", str(directory)]
+    command += ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, check=False)
     if listed.returncode != 0:
         return None
-    return [Path(os.fsdecode(name)) for name in listed.stdout.split(b"\0") if name]
+    files: list[Path] = []
+    for path in {Path(os.fsdecode(name)) for name in listed.stdout.split(b"\0") if name}:
+        inner = directory / path
+        if (inner / ".git").exists() and not inner.is_symlink():  # a submodule, or a clone: Git lists its folder only
+            files += [path / file for file in _git_files(inner) or ()]
+        else:
+            files.append(path)
+    return files
 
 
 def _walk(directory: Path, ignore: DockerIgnore) -> Iterator[Path]:
@@ -101,19 +116,30 @@ def _add(archive: tarfile.TarFile, directory: Path, path: Path) -> None:
     entry = tarfile.TarInfo(path.as_posix())
     entry.mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISLNK(status.st_mode):
-        target = (full.parent / full.readlink()).resolve()
+        link = full.readlink()
+        target = (full.parent / link).resolve()
         if not target.is_relative_to(directory.resolve()):
             raise YardError(
                 f"{path} is a link that leads out of {directory}",
                 hint=f"copy the file, or exclude the link in {IGNORE_FILES[0]}",
                 code="BadScript",
             )
-        entry.type, entry.linkname = tarfile.SYMTYPE, str(full.readlink())
+        if link.is_absolute():  # the folder has another path in the pods
+            link = Path(os.path.relpath(target, full.parent.resolve()))
+        entry.type, entry.linkname = tarfile.SYMTYPE, str(link)
         archive.addfile(entry)
     elif stat.S_ISREG(status.st_mode):
         with full.open("rb") as content:
             entry.size = os.fstat(content.fileno()).st_size
             archive.addfile(entry, content)
+
+
+def _not_packed(path: Path, error: OSError) -> YardError:
+    has_changed = isinstance(error, FileNotFoundError) or error.errno is None
+    reason = "it changed while it was copied" if has_changed else str(error.strerror)
+    return YardError(
+        f"{path} cannot be copied to the pods: {reason}", hint=f"exclude it in {IGNORE_FILES[0]}", code="BadScript"
+    )
 
 
 def _too_large(directory: Path, sizes: dict[str, int], problem: str) -> YardError:

@@ -20,6 +20,7 @@ from torchyard.core.run.failure import ContainerFailure, first_failure
 from torchyard.core.run.metrics import last_metrics, parse_metrics
 from torchyard.core.run.progress import TrainingProgress, parse_progress
 from torchyard.core.run.ranks import choose_replicas
+from torchyard.core.run.record import first_failed_replica
 from torchyard.core.run.state import RunState, default_container, run_state
 from torchyard.core.run.summary import JobSummary, summarize_with_links
 from torchyard.core.run.tracking import TrackingLink, tracking_links
@@ -29,6 +30,8 @@ from torchyard.jobs.follow_logs import stream_logs
 from torchyard.jobs.function_source import RESULT, RESULT_PROBLEM
 from torchyard.jobs.log_selection import LogSelection
 from torchyard.jobs.log_stream import follow_lines, read_lines
+from torchyard.jobs.past_jobs import wait_for_record
+from torchyard.jobs.target import Target
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.kube.job_lookup import JobHandle, pods_of_job
@@ -62,8 +65,8 @@ class AsyncJob:
     `object` is the state last read; every method sends a request to the server.
     """
 
-    def __init__(self, client: Client, handle: JobHandle) -> None:
-        self._client, self._gvr = client, handle.gvr
+    def __init__(self, client: Client, handle: JobHandle, cluster: Target) -> None:
+        self._client, self._gvr, self._cluster = client, handle.gvr, cluster
         self.object = handle.object
         self.name, self.namespace, self.kind = handle.name, handle.namespace, str(handle.object["kind"])
 
@@ -107,7 +110,7 @@ class AsyncJob:
         self._set(last or {})
         result = run_state(self.object)
         if not result.succeeded:
-            raise JobFailed(f"{self.kind} {self.namespace}/{self.name}", result, first_failure(await self.pods()))
+            raise JobFailed(f"{self.kind} {self.namespace}/{self.name}", result, await self._first_failure())
         return result
 
     async def result(self, *, seconds: float | None = None) -> Any:
@@ -142,7 +145,7 @@ class AsyncJob:
             current = await self._client.find(PODS, pod, self.namespace)
             if current is None or not _has_started(current):
                 tail = None  # all of its lines are new
-                await self._wait_for(PODS, pod, lambda obj: obj is not None and _has_started(obj))
+                await self._wait_for_start(pod)
         if not container:
             container = default_container(await self._client.get(PODS, pod, self.namespace))
         lines = (
@@ -190,7 +193,7 @@ class AsyncJob:
     async def why(self) -> list[str]:
         """Return why the job waits or has failed, in words, as `yard why`."""
         await self._read()
-        return await read_reasons(self._client, self._handle)
+        return await read_reasons(self._client, self._handle, self._cluster)
 
     async def events(self) -> list[JobEvent]:
         """Return the events of the job, its workload and its pods, oldest first."""
@@ -250,6 +253,18 @@ class AsyncJob:
         self._set(await self._client.get(self._gvr, self.name, self.namespace))
         return self.object
 
+    async def _first_failure(self) -> ContainerFailure | None:
+        """The container that failed first. Of pods that their Job has deleted, a plane keeps how they ended."""
+        failure = first_failure(await self.pods())
+        if failure is not None:
+            return failure
+        try:
+            record = await wait_for_record(self._cluster, self._handle)
+        except YardError:  # the history cannot be read; how the job finished is still known
+            return None
+        recorded = first_failed_replica(record) if record is not None else None
+        return recorded[1] if recorded is not None else None
+
     def _set(self, obj: Object) -> None:
         self.object = {"apiVersion": self._gvr.api_version, "kind": self.kind, **obj}
 
@@ -272,6 +287,33 @@ class AsyncJob:
             hint = f"`yard why {self.name}` says why"
             raise YardError(f"{self.kind} {self.namespace}/{self.name} has no pods yet", hint=hint, code="NoPods")
         return str(choose_replicas(pods, self.name, (replica,) if replica else ())[0]["metadata"]["name"])
+
+    async def _wait_for_start(self, pod: str) -> None:
+        """Wait until a pod runs; an error if the job ends before, because then it may never run."""
+        uid = self.object["metadata"]["uid"]
+
+        def has_ended(obj: Object | None) -> bool:
+            return obj is None or obj["metadata"]["uid"] != uid or run_state({"kind": self.kind, **obj}).done
+
+        waits = [
+            asyncio.ensure_future(self._wait_for(PODS, pod, lambda obj: obj is not None and _has_started(obj))),
+            asyncio.ensure_future(self._wait_for(self._gvr, self.name, has_ended)),
+        ]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in done:
+                wait.result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        current = await self._client.find(PODS, pod, self.namespace)
+        if current is None or not _has_started(current):
+            raise YardError(
+                f"{pod} had not started when {self.kind} {self.namespace}/{self.name} ended",
+                hint=f"`yard why {self.name}` says how the job ended",
+                code="NotStarted",
+            )
 
     async def _wait_for(
         self, gvr: GroupVersionResource, name: str, condition: Callable[[Object | None], bool]

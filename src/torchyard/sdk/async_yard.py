@@ -18,13 +18,14 @@ from torchyard.core.run.record import RunRecord
 from torchyard.core.run.script_job import is_archive, script_objects
 from torchyard.core.run.state import RUNNABLE
 from torchyard.core.run.summary import JobSummary, summarize
-from torchyard.jobs.function_source import Function, function_arguments
+from torchyard.jobs.function_source import Function, check_function, function_arguments
 from torchyard.jobs.past_jobs import list_runs
 from torchyard.jobs.scripts import is_script_target, prepare_function, script_manifest
 from torchyard.kube.client import Client
+from torchyard.kube.completion import complete
 from torchyard.kube.discovery import find_resource
 from torchyard.kube.http import HttpTransport
-from torchyard.kube.job_lookup import JobHandle, find_job, list_jobs
+from torchyard.kube.job_lookup import JobHandle, find_job, list_jobs, qualified_name
 from torchyard.kube.kubeconfig import Connection
 from torchyard.sdk.async_job import AsyncJob
 from torchyard.sdk.options import ScriptOptions, script_job
@@ -93,6 +94,7 @@ class AsyncYard:
         `await job.result()` returns what rank 0 returned. A function of a program or notebook travels as its source,
         with the imports, functions and constants that it uses; arguments and result are JSON.
         """
+        check_function(function)
         job = script_job("", function_arguments(function, args, kwargs or {}), options)
         dependencies = options.get("dependencies", True)
         prepared = await asyncio.to_thread(prepare_function, job, function, self._target, dependencies=dependencies)
@@ -131,28 +133,49 @@ class AsyncYard:
         runnable = [obj for obj in objects if obj.get("kind") in RUNNABLE]
         if len(runnable) != 1:
             raise YardError(
-                f"the manifest has {len(runnable)} PyTorchJobs, Jobs and Pods; it must have exactly one",
+                f"the manifest has {len(runnable)} jobs ({', '.join(sorted(RUNNABLE))}); it must have exactly one",
                 code="BadManifest",
             )
+        if len(objects) > 1 and is_archive(objects[0]):  # else the conflict would be about the files of its script
+            await self._refuse_existing(runnable[0])
         archives: list[Object] = []
-        job: JobHandle | None = None
+        jobs: list[JobHandle] = []
+
+        async def create(obj: Object) -> None:
+            gvr = await find_resource(self._client, obj["apiVersion"], obj["kind"])
+            namespace = ((obj.get("metadata") or {}).get("namespace") or self.namespace) if gvr.namespaced else ""
+            created = await self._client.create(gvr, obj, namespace, strict=True)
+            if is_archive(obj):
+                archives.append(created)
+            if obj is runnable[0]:
+                jobs.append(JobHandle(gvr, {"apiVersion": gvr.api_version, "kind": obj["kind"], **created}))
+
         try:
             for obj in objects:
-                gvr = await find_resource(self._client, obj["apiVersion"], obj["kind"])
-                namespace = ((obj.get("metadata") or {}).get("namespace") or self.namespace) if gvr.namespaced else ""
-                created = await self._client.create(gvr, obj, namespace, strict=True)
-                if is_archive(obj):
-                    archives.append(created)
-                if obj is runnable[0]:
-                    job = JobHandle(gvr, {"apiVersion": gvr.api_version, "kind": obj["kind"], **created})
+                await complete(create(obj))
         except BaseException:
-            await self._delete_archives(archives)
+            if jobs:
+                await self._set_owner(archives, jobs[0])
+            else:
+                await self._delete_archives(archives)
             raise
-        assert job is not None
-        for archive in archives:  # the files of a script are deleted with its job
-            patch = {"metadata": {"ownerReferences": [job.owner_reference]}}
+        await complete(self._set_owner(archives, jobs[0]))
+        return self._job(jobs[0])
+
+    async def _set_owner(self, archives: list[Object], job: JobHandle) -> None:
+        """Let the files of a script be deleted with its job."""
+        patch = {"metadata": {"ownerReferences": [job.owner_reference]}}
+        for archive in archives:
             await self._client.patch(CONFIG_MAPS, archive["metadata"]["name"], patch, job.namespace)
-        return self._job(job)
+
+    async def _refuse_existing(self, job: Object) -> None:
+        gvr = await find_resource(self._client, job["apiVersion"], job["kind"])
+        if await self._client.find(gvr, job["metadata"]["name"], self.namespace) is not None:
+            raise YardError(
+                f"{qualified_name(gvr, job)} already exists",
+                hint="choose another name, or delete it first",
+                code="AlreadyExists",
+            )
 
     async def _delete_archives(self, archives: list[Object]) -> None:
         for archive in archives:
@@ -160,4 +183,4 @@ class AsyncYard:
             await self._client.delete(CONFIG_MAPS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
 
     def _job(self, handle: JobHandle) -> AsyncJob:
-        return AsyncJob(self._client, handle)
+        return AsyncJob(self._client, handle, self._target)

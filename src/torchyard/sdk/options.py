@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from torchyard.api.errors import YardError
@@ -44,23 +45,39 @@ def script_job(script: str, arguments: tuple[str, ...], options: ScriptOptions) 
         raise YardError(f"{name} is not an option of scripts and functions", hint=hint, code="BadOption")
     for name, least in (("nodes", 1), ("nproc", 1), ("gpus", 0)):
         number: Any = options.get(name, least)
-        if not isinstance(number, int) or number < least:
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
             raise YardError(f"{name}={number!r}: it must be a number of at least {least}", code="BadOption")
+    for name in ("name", "image", "cpu", "memory", "queue", "priority"):
+        text: Any = options.get(name, "")
+        if not isinstance(text, str):
+            raise YardError(f"{name}={text!r}: it must be a string", hint=f'such as "{text}"', code="BadOption")
+    env: Mapping[Any, Any] = options.get("env", {})
+    for key, value in env.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            message, hint = f"env has {key!r}: {value!r}; both must be strings", f'such as "{key}": "{value}"'
+            raise YardError(message, hint=hint, code="BadOption")
+    if wrong := [word for word in arguments if not isinstance(word, (str, int, float))]:
+        raise YardError(f"the argument {wrong[0]!r} is not a string", hint="pass text or numbers", code="BadOption")
     elastic = options.get("elastic")
-    if elastic is not None and (len(elastic) != 2 or not 1 <= elastic[0] <= elastic[1]):
+    if elastic is not None and not _are_bounds(elastic):
         raise YardError(f"elastic={elastic!r}: it must be (least, most)", hint="such as (1, 4)", code="BadOption")
     return ScriptJob(
         name=options.get("name", ""),
         script=script,
-        arguments=arguments,
+        arguments=tuple(str(word) for word in arguments),
         image=options.get("image", ""),
         nodes=options.get("nodes", 1),
         processes=options.get("nproc", 1),
         gpus=options.get("gpus", 0),
         cpu=options.get("cpu", ""),
         memory=options.get("memory", ""),
-        env=dict(options.get("env", {})),
+        env=dict(env),
         queue=options.get("queue", ""),
         priority=options.get("priority", ""),
         elastic=elastic,
     )
+
+
+def _are_bounds(elastic: Any) -> bool:
+    is_pair = isinstance(elastic, (tuple, list)) and len(elastic) == len(("least", "most"))
+    return is_pair and all(isinstance(bound, int) for bound in elastic) and 1 <= elastic[0] <= elastic[1]

@@ -10,6 +10,7 @@ Modules in reading order:
 - `plane`: a plane in a thread of the test's process
 - `clock`: time that a test can advance
 - `reset`: the store as it was
+- `kind`: the commands of kind, for suites that call that program; `kind_config`: its configuration files
 """
 
 from torchyard.testing.plane import LocalPlane

@@ -15,13 +15,16 @@ from torchyard.api.gvr import NAMESPACES, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.kube.discovery import find_resource
 from torchyard.testing.clock import AdjustableClock, AdjustableLoop
-from torchyard.testing.reset import Snapshot, restore, take_snapshot
+from torchyard.testing.reset import Snapshot, restore, settle, take_snapshot
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
 
 T = TypeVar("T")
 _START_SECONDS = 60.0
 _NAMESPACE_SECONDS = 30.0
+# The controllers of a new plane create objects, such as the certificates of namespaces: those belong to its state.
+_QUIET_SECONDS = 0.1
+_SETTLE_SECONDS = 5.0
 
 
 class LocalPlane:
@@ -63,6 +66,7 @@ class LocalPlane:
         self._plane = Plane(settings, clock=self.clock.now)
         self._run(self._plane.__aenter__(), seconds=_START_SECONDS)
         self._run(self._wait_for_account("default"), seconds=_NAMESPACE_SECONDS)
+        self._run(settle(self._running.registry.store, quiet=_QUIET_SECONDS, limit=_SETTLE_SECONDS))
         self._snapshot = take_snapshot(self._running.registry.store)
 
     def stop(self) -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from torchyard.apiserver.store.draft import Draft
+from torchyard.apiserver.store.errors import RevisionConflict
 from torchyard.apiserver.store.store import Store
 
 Snapshot = dict[str, bytes]
+# A controller reacts to a write within a few milliseconds.
+_QUIET_SECONDS = 0.004
+_SETTLE_SECONDS = 0.1
+_PASSES = 20
 
 
 def take_snapshot(store: Store) -> Snapshot:
@@ -15,8 +20,29 @@ def take_snapshot(store: Store) -> Snapshot:
     return {record.key: record.data for collection in store.collections() for record in collection.below("")}
 
 
+async def settle(store: Store, *, quiet: float, limit: float) -> None:
+    """Wait until nothing was written for a while, in seconds."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + limit
+    revision = -1
+    while revision != store.revision and loop.time() < end:
+        revision = store.revision
+        await asyncio.sleep(quiet)
+
+
 async def restore(store: Store, snapshot: Snapshot) -> None:
-    """Write what differs from a snapshot. Watchers, such as the controllers, see it as changes of the objects."""
+    """Write what differs from a snapshot. Watchers, such as the controllers, see it as changes of the objects.
+
+    Controllers may be creating objects, such as the pods of a Job, while theirs is removed: those are removed next.
+    """
+    for _ in range(_PASSES):
+        if not await _write_differences(store, snapshot):
+            return
+        await settle(store, quiet=_QUIET_SECONDS, limit=_SETTLE_SECONDS)
+
+
+async def _write_differences(store: Store, snapshot: Snapshot) -> bool:
+    """Whether there were any."""
     records = {record.key: record for collection in store.collections() for record in collection.below("")}
     writes = [
         store.delete(key, Draft(record.object()), expected=record.rev)
@@ -27,8 +53,10 @@ async def restore(store: Store, snapshot: Snapshot) -> None:
         record = records.get(key)
         if record is None or record.data != data:
             writes.append(store.put(key, Draft(_decode(data)), expected=record.rev if record else 0))
-    # an object that a controller changes meanwhile keeps that change
-    await asyncio.gather(*writes, return_exceptions=True)
+    for result in await asyncio.gather(*writes, return_exceptions=True):
+        if isinstance(result, BaseException) and not isinstance(result, RevisionConflict):
+            raise result  # a conflict: a controller has changed the object meanwhile
+    return bool(writes)
 
 
 def _decode(data: bytes) -> dict[str, object]:

@@ -147,6 +147,19 @@ def test_lines_of_replicas_are_merged_by_time_and_bounded() -> None:
     assert buffer.removed + len(buffer.lines) == MAX_LINES + 5004
 
 
+def test_lines_of_nodes_in_other_time_zones_are_in_the_order_of_time() -> None:
+    buffer = LogBuffer(lambda: None)
+    for time, text in (
+        ("2026-01-01T01:00:02.5+01:00", "second"),
+        ("2025-12-31T19:00:03.000000001-05:00", "fourth"),
+        ("2026-01-01T00:00:03Z", "third"),
+        ("2026-01-01T05:30:01.999999999+05:30", "first"),
+        ("2026-01-01T99:00:00+01:00", "of a program"),
+    ):
+        buffer.add(text, LogLine(f"{time} {text}"))
+    assert [line.text for line in buffer.lines] == ["first", "second", "third", "fourth", "of a program"]
+
+
 def test_words_of_a_search_are_joined_by_and() -> None:
     search = SearchField()
     search.is_active = True

@@ -13,6 +13,7 @@ from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.cli.tui.job_data import JobData
 from torchyard.jobs import follow_logs
+from torchyard.kube.client import ObjectList
 from torchyard.kube.job_lookup import JobHandle
 
 JOB: Object = {
@@ -56,6 +57,9 @@ class LogClient:
     def __init__(self, status: int) -> None:
         self._status = status
 
+    async def list(self, *_: Any, **__: Any) -> ObjectList:
+        return ObjectList([pod("j-a"), pod("j-b")], "1")
+
     async def logs(self, _ref: Any, name: str, _namespace: str, **_: Any) -> AsyncIterator[bytes]:
         if name == "j-a":
             raise StatusError(self._status, "Reason", "no such file")
@@ -69,7 +73,7 @@ async def test_a_log_that_cannot_be_read_is_explained_beside_the_others(
     monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     monkeypatch.setattr(follow_logs, "Informer", FilledInformer)
-    data = JobData(cast(Any, LogClient(status)), cast(Any, None), JobHandle(JOBS, JOB), lambda: None)
+    data = JobData(cast(Any, LogClient(status)), cast(Any, None), JobHandle(JOBS, JOB), lambda: None, cast(Any, None))
     data.follow_logs()
     await data._follow_logs()
     assert [(line.replica, line.text) for line in data.logs.lines] == [

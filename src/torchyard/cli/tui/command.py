@@ -58,7 +58,7 @@ async def _show(cluster: Cluster, name: str, *, all_namespaces: bool) -> None:
         app = TuiApp(AlternateScreen(), f"{identity['context'] or 'yard'} ({identity['user']})")
 
         def open_job(handle: JobHandle) -> JobPage:
-            return JobPage(client, JobData(client, backend, handle, app.changed))
+            return JobPage(client, JobData(client, backend, handle, app.changed, cluster))
 
         namespace = "" if all_namespaces else cluster.namespace
         sampling = asyncio.ensure_future(backend.run())

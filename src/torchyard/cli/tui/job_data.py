@@ -24,6 +24,7 @@ from torchyard.core.run.state import belongs_to, pods_of, run_state, short_name
 from torchyard.jobs.actions import read_reasons
 from torchyard.jobs.follow_logs import follow_logs
 from torchyard.jobs.log_selection import LogSelection
+from torchyard.jobs.target import Target
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.kube.job_lookup import JobHandle
@@ -46,8 +47,10 @@ class ReplicaRow:
 class JobData:
     """`run` until cancelled; `changed` is called when something is different."""
 
-    def __init__(self, client: Client, backend: ForwardingBackend, job: JobHandle, changed: Callable[[], None]) -> None:
-        self._client, self._backend, self._changed = client, backend, changed
+    def __init__(
+        self, client: Client, backend: ForwardingBackend, job: JobHandle, changed: Callable[[], None], cluster: Target
+    ) -> None:
+        self._client, self._backend, self._changed, self._cluster = client, backend, changed, cluster
         self.handle = job
         self.is_deleted = False
         self.logs = LogBuffer(changed)
@@ -152,7 +155,7 @@ class JobData:
                 self.reasons = []
             else:
                 try:
-                    self.reasons = await read_reasons(self._client, self.handle)
+                    self.reasons = await read_reasons(self._client, self.handle, self._cluster)
                 except YardError as error:
                     self.reasons = [f"the reason is unknown: {error.message}"]
             self._changed()

@@ -6,16 +6,18 @@ import re
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter
 from typing import NamedTuple
 
+from torchyard.api.times import TimeError, parse_rfc3339, to_rfc3339
 from torchyard.core.progress.lines import metrics_of
 from torchyard.core.run.line_splitter import LogLine
 
 MAX_LINES = 20_000
 TAIL_LINES = 2_000  # of each container, when the job is opened
 _SPARE_LINES = 1_000  # are dropped together: the list is moved then
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?:Z|[+-]\d\d:\d\d) ?", re.ASCII)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ?", re.ASCII)
 _MAX_VALUES = 2_000
 _MAX_CURVES = 100
 _ERROR = re.compile(
@@ -24,7 +26,7 @@ _ERROR = re.compile(
 
 
 class BufferedLine(NamedTuple):
-    time: str  # RFC 3339 without the Z: the texts compare as the times do
+    time: str  # RFC 3339 in UTC with nine digits: the texts compare as the times do
     replica: str
     text: str
 
@@ -61,8 +63,8 @@ class LogBuffer:
         match = _TIME.match(line)
         if match is None:
             return self._times.setdefault(replica, ""), line
-        self._times[replica] = match[1]
-        return match[1], line[match.end() :]
+        self._times[replica] = _comparable(*match.groups(""))
+        return self._times[replica], line[match.end() :]
 
     def _read_metrics(self, replica: str, text: str) -> None:
         for name, value in metrics_of(text[:1024]).items():
@@ -72,6 +74,14 @@ class LogBuffer:
                     continue
                 values = self.metrics[name, replica] = deque(maxlen=_MAX_VALUES)
             values.append(float(value))
+
+
+def _comparable(second: str, fraction: str, zone: str) -> str:
+    """A time in UTC with nine digits: containerd writes the zone of its node."""
+    if zone != "Z":
+        with suppress(TimeError):  # such as hour 25: of a program, not of a runtime
+            second = to_rfc3339(parse_rfc3339(second + zone))[:19]
+    return f"{second}.{fraction:0<9}"
 
 
 def is_error(text: str) -> bool:
