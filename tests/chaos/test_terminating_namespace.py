@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.node.support import need_network
+from tests.support.accounts import wait_for_account
 from tests.support.http import Client
 from tests.support.process import free_port
 from tests.support.waiting import eventually
@@ -44,7 +45,7 @@ def test_a_pod_of_a_terminating_namespace_ends_after_the_plane_was_killed(tmp_pa
 
 def _create_stubborn_pod(client: Client) -> None:
     client.post("/api/v1/namespaces", {"metadata": {"name": "leaving"}})
-    eventually(lambda: client.get(f"{SPACE}/serviceaccounts/default").status == 200, "the service account")
+    wait_for_account(client, "leaving")
     container = {"name": "main", "image": "busybox", "command": ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 5}
     client.post(f"{SPACE}/pods", {"metadata": {"name": "stubborn"}, "spec": spec})

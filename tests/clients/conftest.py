@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.support import kubectl as kubectls
+from tests.support.accounts import wait_for_account
 from tests.support.effort import FULL
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Server
-from tests.support.waiting import eventually
 
 VERSIONS = list(kubectls.versions())
 # The oldest speaks JSON and SPDY, the newest protobuf and WebSockets.
@@ -44,8 +44,7 @@ def k(pair: tuple[Server, str], cache: Path) -> Kubectl:
     created = server.admin.post("/api/v1/namespaces", {"metadata": {"generateName": "kubectl-"}})
     assert created.status == 201, created
     namespace = created.json["metadata"]["name"]
-    account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-    eventually(lambda: server.admin.get(account).status == 200, "the default service account")
+    wait_for_account(server.admin, namespace)
     home = cache / f"{server.name}-{version}"
     home.mkdir(exist_ok=True)
     return Kubectl(version, kubectls.versions()[version]).using(server.kubeconfig, home, namespace)

@@ -9,8 +9,8 @@ import pytest
 from tests.clients.test_libraries import PROGRAMS, environment, interpreter
 from tests.node.support import need_network
 from tests.support import training
+from tests.support.accounts import wait_for_account
 from tests.support.kubernetes import Server
-from tests.support.waiting import eventually
 from tests.support.yard import Yard, yard
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
@@ -38,8 +38,7 @@ def server_with_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
 
 def steps(server: Server, scenario: str) -> list[str]:
     """The steps that the program printed."""
-    account = "/api/v1/namespaces/default/serviceaccounts/default"
-    eventually(lambda: server.admin.get(account).status == 200, "the default service account")
+    wait_for_account(server.admin)
     completed = subprocess.run(
         [interpreter("kubeflow-training"), PROGRAMS / "with_kubeflow.py", "default", scenario],
         env=environment(server),

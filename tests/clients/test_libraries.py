@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.accounts import wait_for_account
 from tests.support.effort import FULL
 from tests.support.http import Client
 from tests.support.kubernetes import ROOT, Server
@@ -37,8 +38,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 def namespace(server: Server) -> str:
     created = server.admin.post("/api/v1/namespaces", {"metadata": {"generateName": "client-"}})
     name: str = created.json["metadata"]["name"]
-    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    eventually(lambda: server.admin.get(account).status == 200, "the default service account")
+    wait_for_account(server.admin, name)
     return name
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support import kubectl as kubectls
 from tests.support import kubernetes as real
+from tests.support.accounts import wait_for_account
 from tests.support.http import Client
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Server
@@ -67,6 +68,7 @@ def cluster(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -
         try:
             manager.wait_until_healthy()
             scheduler.wait_until_healthy()
+            wait_for_account(server.admin)
             yield Cluster(server, manager, scheduler, newest.using(server.kubeconfig, directory, "default"))
         finally:
             manager.process.kill()

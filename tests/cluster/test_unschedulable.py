@@ -11,6 +11,7 @@ from torchyard.api.objects import Object
 from torchyard.core.scheduling.node_info import NodeInfo
 from torchyard.core.scheduling.schedule import Unschedulable, schedule_pod
 
+PODS = "/api/v1/namespaces/default/pods"
 NOW = "2026-01-01T00:00:00Z"
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "3", "ephemeral-storage": "10Gi"}
 NODES: dict[str, Object] = {
@@ -90,8 +91,17 @@ def _spec(cluster: Cluster, node: str) -> Object:
     return spec
 
 
+def create_pod(cluster: Cluster, metadata: Object, spec: Object) -> Object:
+    created = cluster.server.admin.post(PODS, {"metadata": metadata, "spec": spec})
+    assert created.status == 201, created
+    pod: Object = created.json
+    return pod
+
+
 def scheduler_message(cluster: Cluster, name: str) -> str:
-    pod = cluster.server.admin.get(f"/api/v1/namespaces/default/pods/{name}").json
+    response = cluster.server.admin.get(f"{PODS}/{name}")
+    assert response.status == 200, response
+    pod = response.json
     conditions = (pod.get("status") or {}).get("conditions") or []
     return next(
         (
@@ -104,13 +114,9 @@ def scheduler_message(cluster: Cluster, name: str) -> str:
 
 
 def test_unschedulable_messages_match_the_real_scheduler(cluster: Cluster) -> None:
-    api = cluster.server.admin
     nodes = make_nodes(cluster)
-    pods = "/api/v1/namespaces/default/pods"
-    running_pod = api.post(pods, {"metadata": {"name": "there", "labels": {"app": "there"}}, "spec": THERE}).json
-    pods_by_name = {
-        name: api.post(pods, {"metadata": {"name": name}, "spec": item}).json for name, item in UNPLACEABLE.items()
-    }
+    running_pod = create_pod(cluster, {"name": "there", "labels": {"app": "there"}}, THERE)
+    pods_by_name = {name: create_pod(cluster, {"name": name}, item) for name, item in UNPLACEABLE.items()}
     for name in UNPLACEABLE:
         eventually(lambda name=name: scheduler_message(cluster, name) != "", f"a message for {name}")  # type: ignore[misc]
     views = [NodeInfo.of(node, [running_pod] if node["metadata"]["name"] == "plain" else []) for node in nodes]

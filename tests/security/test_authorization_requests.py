@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.apiserver.access.rbac_objects import binding, path_of, role, rule, urls
 from tests.security.path_tricks import NS, PATHS
+from tests.support.accounts import wait_for_account
 from tests.support.http import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
@@ -246,7 +247,7 @@ REQUESTS = list(_requests())
 def servers(yard: Server, kube: Server) -> Iterator[tuple[Server, Server]]:
     for server in (yard, kube):
         assert server.admin.post("/api/v1/namespaces", _object("Namespace", NS)).status in (201, 409)
-        eventually(partial(_has_default_account, server), "the namespace's service account")
+        wait_for_account(server.admin, NS)
         for path, obj in OBJECTS:
             answer = server.admin.post(path, obj)
             assert answer.status in (201, 409), answer
@@ -259,10 +260,6 @@ def servers(yard: Server, kube: Server) -> Iterator[tuple[Server, Server]]:
         for obj in POLICY:
             server.admin.delete(f"{path_of(obj)}/{obj['metadata']['name']}")
         server.admin.delete(f"/api/v1/namespaces/{NS}")
-
-
-def _has_default_account(server: Server) -> bool:
-    return server.admin.get(f"{CORE}/serviceaccounts/default").status == 200
 
 
 def _is_policy_in_force(server: Server) -> bool:

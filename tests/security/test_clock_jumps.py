@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support import faketime
+from tests.support.accounts import wait_for_account
 from tests.support.faketime import FakeClock
 from tests.support.http import Client
 from tests.support.waiting import eventually
@@ -65,7 +66,7 @@ def test_the_plane_survives_jumps_of_hours_in_both_directions(tmp_path: Path) ->
     plane = Yard(tmp_path / "plane", environment=clock.environment)
     with plane as server:
         admin = server.admin
-        eventually(lambda: admin.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200, "the account")
+        wait_for_account(admin)
         assert admin.post(JOBS, job("limited", activeDeadlineSeconds=3600)).status == 201
         assert admin.post(JOBS, job("kept", ttlSecondsAfterFinished=3600)).status == 201
         cron = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}

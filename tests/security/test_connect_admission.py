@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
+from tests.support.accounts import wait_for_account
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 
@@ -56,7 +56,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     client = running.admin
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}}
     assert client.post("/api/v1/namespaces", namespace).status in (201, 409)
-    eventually(partial(_exists, running, f"/api/v1/namespaces/{NS}/serviceaccounts/default"), "the service account")
+    wait_for_account(client, NS)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "here"}}
     assert (
         client.post(

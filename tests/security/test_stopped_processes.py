@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.security.raw import connected, head
+from tests.support.accounts import wait_for_account
 from tests.support.effort import rounds
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
@@ -119,8 +120,7 @@ def test_a_plane_that_was_stopped_goes_on(yard: Yard) -> None:
     assert "Traceback" not in yard.log.read_text()
     namespace = {"metadata": {"name": "after-the-pause"}}
     assert server.admin.post("/api/v1/namespaces", namespace).status == 201
-    account = "/api/v1/namespaces/after-the-pause/serviceaccounts/default"
-    eventually(lambda: server.admin.get(account).status == 200, "a controller that works")
+    wait_for_account(server.admin, "after-the-pause")  # a controller that works
 
 
 def test_a_request_that_was_sent_to_a_stopped_plane_is_answered(yard: Yard, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from tests.apiserver.access.admission_cases import CASES, SETUP, Case
 from tests.apiserver.access.memory_lister import MemoryLister
+from tests.support.accounts import wait_for_account
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
@@ -62,7 +63,7 @@ def prepared(kube: Server) -> Iterator[Server]:
         status = body.pop("status", None)
         response = kube.admin.post(path, body)
         if path == "/api/v1/namespaces":
-            wait_for_account(kube, body["metadata"]["name"])
+            wait_for_account(kube.admin, body["metadata"]["name"])
         assert response.status == 201, response
         if status is not None:
             name = body["metadata"]["name"]
@@ -73,14 +74,6 @@ def prepared(kube: Server) -> Iterator[Server]:
     for path in ("scheduling.k8s.io/v1/priorityclasses", "storage.k8s.io/v1/storageclasses"):
         for item in kube.admin.get(f"/apis/{path}").json["items"]:
             kube.admin.delete(f"/apis/{path}/{item['metadata']['name']}")
-
-
-def wait_for_account(server: Server, namespace: str) -> None:
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-    until = time.monotonic() + 30
-    while server.admin.get(path).status != 200:
-        assert time.monotonic() < until, f"no default service account in {namespace}"
-        time.sleep(0.02)
 
 
 def torchyard_result(case: Case, memory: MemoryLister) -> Object:

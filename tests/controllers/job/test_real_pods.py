@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.node.support import need_network
 from tests.support import kubectl as kubectls
+from tests.support.accounts import wait_for_account
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
@@ -39,8 +40,7 @@ def shell(plane: Server, tmp_path: Path) -> Kubectl:
     admin = kubectl.using(plane.kubeconfig, tmp_path)
     eventually(lambda: " Ready " in admin("get", "nodes"), "a node")
     admin("create", "namespace", namespace)
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-    eventually(lambda: plane.admin.get(path).status == 200, "the service account")
+    wait_for_account(plane.admin, namespace)
     return kubectl.using(plane.kubeconfig, tmp_path, namespace)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support import kubectl as kubectls
+from tests.support.accounts import wait_for_account
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
@@ -19,8 +20,7 @@ PODS = "/api/v1/namespaces/default/pods"
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Yard(tmp_path_factory.mktemp("rollouts"), controllers="*,-daemonset-controller") as server:
-        account = "/api/v1/namespaces/default/serviceaccounts/default"
-        eventually(lambda: server.admin.get(account).status == 200, "the service account")
+        wait_for_account(server.admin)
         yield server
 
 
