@@ -10,6 +10,7 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import EVENTS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod.columns import status_of
+from torchyard.api.pod.phases import container_statuses
 from torchyard.api.progress import progress_text_of
 from torchyard.cli.printable import mask_unprintable
 from torchyard.cli.screen import Replica, Screen
@@ -19,7 +20,6 @@ from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.progress import TrainingProgress, parse_progress
 from torchyard.core.run.state import RunState, belongs_to, pods_of, run_state, short_name
 from torchyard.core.run.waiting import pending_reason, queue_name, queue_reason
-from torchyard.core.training.pods import container_statuses
 from torchyard.jobs.log_stream import cancel, follow_lines
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer

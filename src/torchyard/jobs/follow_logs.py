@@ -10,9 +10,9 @@ from typing import NamedTuple
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import container_statuses
 from torchyard.core.run.line_splitter import LogLine
 from torchyard.core.run.state import belongs_to, pods_of, run_state
-from torchyard.core.training.pods import container_statuses
 from torchyard.jobs.log_selection import LogSelection
 from torchyard.jobs.log_stream import cancel, follow_lines
 from torchyard.kube.client import Client

@@ -1,4 +1,4 @@
-"""What controllers of every kind ask about a pod: its phase, and whether it has ended, is active or is ready."""
+"""What controllers of every kind ask about a pod: phase, containers, whether it has ended, is active or ready."""
 
 from __future__ import annotations
 
@@ -25,3 +25,13 @@ def is_active(pod: Object) -> bool:
 
 def is_ready(pod: Object) -> bool:
     return has_true_condition(pod, "Ready")
+
+
+def container_statuses(pod: Object) -> list[Object]:
+    """The statuses of the init containers, then those of the containers."""
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def container_restarts(pod: Object) -> int:
+    return sum(int(container.get("restartCount") or 0) for container in container_statuses(pod))

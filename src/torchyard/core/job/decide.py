@@ -12,14 +12,14 @@ from typing import NamedTuple
 from torchyard.api.job import labels, messages
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
-from torchyard.api.pod.phases import phase
+from torchyard.api.pod.phases import container_restarts, phase
 from torchyard.core.events import Event
 from torchyard.core.job import indexes, policies
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 from torchyard.core.job.counts import Counts
 from torchyard.core.job.pod_plan import PodDeletion, PodPlan
 from torchyard.core.job.status import JobStatus
-from torchyard.core.job.view import JobView, is_tracked, restarts, uid
+from torchyard.core.job.view import JobView, is_tracked, uid
 
 # The most uids that a status holds. A pass creates or deletes at most as many pods.
 MOST_UNCOUNTED = 500
@@ -141,7 +141,7 @@ class _JobSync:
         view = self.view
         if view.spec["template"]["spec"].get("restartPolicy") != "OnFailure":
             return False
-        total = sum(restarts(pod) for pod in view.pods if phase(pod) in ("Running", "Pending"))
+        total = sum(container_restarts(pod) for pod in view.pods if phase(pod) in ("Running", "Pending"))
         return total > 0 if view.spec["backoffLimit"] == 0 else bool(total >= view.spec["backoffLimit"])
 
     def _is_past_deadline(self) -> bool:

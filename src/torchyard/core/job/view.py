@@ -10,7 +10,7 @@ from typing import Any
 from torchyard.api.job import labels
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
-from torchyard.api.pod.phases import has_ended, is_ready, phase
+from torchyard.api.pod.phases import container_restarts, has_ended, is_ready, phase
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 
 _MAX_DIGITS = 10  # of an int32
@@ -102,12 +102,6 @@ def uid(obj: Object) -> str:
     return str(obj["metadata"]["uid"])
 
 
-def restarts(pod: Object) -> int:
-    status = pod.get("status") or {}
-    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return sum(int(container.get("restartCount") or 0) for container in containers)
-
-
 def number(pod: Object, name: str) -> int:
     """A number in an annotation; 0 if it is not a number."""
     text = annotation(pod, name)
@@ -125,4 +119,4 @@ def _progress(pod: Object) -> tuple[Any, ...]:
     created = pod["metadata"].get("creationTimestamp") or ""
     # Of two equal pods the younger goes first. Timestamps have equal lengths, so negated characters reverse the order.
     youngest_first = tuple(-ord(letter) for letter in created)
-    return bool(spec.get("nodeName")), stage, is_ready(pod), -restarts(pod), youngest_first
+    return bool(spec.get("nodeName")), stage, is_ready(pod), -container_restarts(pod), youngest_first

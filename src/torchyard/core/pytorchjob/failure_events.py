@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
-from torchyard.api.pod.phases import phase
+from torchyard.api.pod.phases import container_restarts, container_statuses, phase
 from torchyard.api.pytorchjob import messages, names
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.view import PyTorchJobView, exit_code
-from torchyard.core.training.pods import container_restarts
 
 
 def events(view: PyTorchJobView) -> list[Event]:
@@ -45,7 +44,7 @@ def _out_of_range(view: PyTorchJobView) -> list[Event]:
 
 def _pending_reasons(pod: Object) -> Iterator[tuple[str, str]]:
     name, status = pod["metadata"]["name"], pod.get("status") or {}
-    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    containers = container_statuses(pod)
     for container in containers:
         state = container.get("state") or {}
         ended, waiting = state.get("terminated"), state.get("waiting")

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 from torchyard.api.metadata import is_terminating
 from torchyard.api.objects import Object
-from torchyard.api.pod.phases import phase
+from torchyard.api.pod.phases import container_restarts, phase
 from torchyard.api.pytorchjob import names
 from torchyard.core.pytorchjob.view import PyTorchJobView, Restarts, exit_code
-from torchyard.core.training.pods import container_restarts
 
 
 def is_retryable(code: int | None) -> bool:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import container_statuses
 
 _image = re.compile(r'[Pp]ull(?:ing|ed) image "([^"]*)"').search
 _BEGIN, _END = "Pulling", ("Pulled", "Failed", "BackOff", "Started", "Killing")
@@ -49,8 +50,7 @@ def is_creating(pod: Object) -> bool:
     status = pod.get("status") or {}
     if status.get("phase") != "Pending" or not (pod.get("spec") or {}).get("nodeName"):
         return False
-    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-    waiting = [(container.get("state") or {}).get("waiting") or {} for container in containers]
+    waiting = [(container.get("state") or {}).get("waiting") or {} for container in container_statuses(pod)]
     return any(each.get("reason") in ("ContainerCreating", "PodInitializing") for each in waiting)
 
 

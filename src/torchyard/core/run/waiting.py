@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api.objects import Object
+from torchyard.api.pod.phases import container_statuses
 from torchyard.api.queue.names import QUEUE_NAME
 
 QUOTA_RESERVED, ADMITTED = "QuotaReserved", "Admitted"
@@ -14,7 +15,7 @@ def pending_reason(pod: Object) -> str:
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason") or "")
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+    for container in container_statuses(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("message"):
             return f"{waiting.get('reason')}: {waiting['message']}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torchyard.api.objects import Object
-from torchyard.core.training.pods import container_statuses
+from torchyard.api.pod.phases import container_statuses
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Phases, exit codes and restarts of the pods of a training job."""
+"""Exit codes of the pods of a training job, and how long their containers run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,6 @@ def exit_code(pod: Object, container: str) -> int | None:
         if status.get("name") == container and ended:
             return int(ended.get("exitCode", 0))
     return None
-
-
-def container_statuses(pod: Object) -> list[Object]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-
-
-def container_restarts(pod: Object) -> int:
-    return sum(int(container.get("restartCount") or 0) for container in container_statuses(pod))
 
 
 def runs_since_before(pod: Object, container: str, time: datetime) -> bool:
