@@ -100,6 +100,46 @@ def test_version_matching_of_lists_follows_the_rules(space: Space) -> None:
     assert future.causes == [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
 
 
+def encoded(token: Object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(token).encode()).rstrip(b"=").decode()
+
+
+KEY = "invalid continue token: continue key is not valid: "
+BAD_PAGES = [
+    ({"continue": "x"}, KEY + "illegal base64 data at input byte 0"),
+    ({"continue": "a b"}, KEY + "illegal base64 data at input byte 1"),
+    ({"continue": "x", "resourceVersion": "5"}, KEY + "illegal base64 data at input byte 0"),
+    (
+        {"continue": encoded({"v": "v9", "rv": 5, "start": "a\0"})},
+        KEY + "server does not recognize this encoded version v9",
+    ),
+    (
+        {"continue": encoded({"v": "meta.k8s.io/v1", "start": "a\0"})},
+        KEY + "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+    ),
+    (
+        {"continue": encoded({"v": "meta.k8s.io/v1", "rv": 5})},
+        KEY + "encoded start key empty (version meta.k8s.io/v1)",
+    ),
+    (
+        {"resourceVersion": "x"},
+        'invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax',
+    ),
+    (
+        {"resourceVersion": "18446744073709551616"},
+        'invalid resource version: resourceVersion: Invalid value: "18446744073709551616": strconv.ParseUint: parsing '
+        '"18446744073709551616": value out of range',
+    ),
+]
+
+
+@pytest.mark.point(28)
+@pytest.mark.parametrize(("query", "message"), BAD_PAGES)
+def test_the_message_says_what_is_wrong_with_a_page(space: Space, query: dict[str, str], message: str) -> None:
+    refused = space.api.get(space.path("secrets"), query=query)
+    assert (refused.status, refused.reason, refused.message) == (400, "BadRequest", message)
+
+
 LABELS = [
     ("app=x", {"a", "b"}),
     ("app==x", {"a", "b"}),

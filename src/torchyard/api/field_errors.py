@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from torchyard.api.quoting import quote
+
 # A body of three megabytes can have a hundred thousand errors. No client shows so many; the first ones suffice.
 MAX_ERRORS = 1000
 # How many items of a list the errors of each item show.
@@ -32,9 +34,9 @@ class FieldError(NamedTuple):
 
 
 def format_value(value: Any) -> str:
-    """Format a value for a message: strings quoted, everything else as JSON."""
-    if value is None:
-        return "null"
+    """Format a value for a message: strings as Go quotes them, everything else as JSON."""
+    if isinstance(value, str):
+        return quote(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

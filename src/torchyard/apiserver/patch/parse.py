@@ -14,6 +14,7 @@ from torchyard.api.objects import Object
 from torchyard.api.patch import strategic_merge
 from torchyard.api.patch.patch_errors import YamlConversionError, too_deep
 from torchyard.api.schema.document import syntax_error
+from torchyard.api.schema.json_text import read_replacing_invalid
 from torchyard.api.schema.strict import duplicates_in, may_have_duplicates
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.patch import json_patch, merge_patch
@@ -115,7 +116,7 @@ def read_patch(type: str, body: bytes, validation: FieldValidation = "Warn") -> 
     try:
         if type == APPLY:
             return _read_apply(body, validation)
-        return _read_json(type, body, lenient=validation == "Ignore")
+        return read_replacing_invalid(lambda text: _read_json(type, text, lenient=validation == "Ignore"), body)
     except (RecursionError, orjson.JSONEncodeError):
         # A document that is nested too deeply to be encoded cannot be stored either.
         raise too_deep() from None

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from torchyard.api import errors, field_errors
+from torchyard.api.names import path_segment_problems
 from torchyard.api.quoting import quote
 from torchyard.api.resources import Resource
 from torchyard.api.times import TimeError, parse_duration
@@ -60,6 +61,9 @@ class RequestContext:
         return field_manager(self.manager, self.user_agent)
 
     def not_found(self) -> errors.StatusError:
+        """The error for an object that does not exist, or whose name no object can have."""
+        if problems := path_segment_problems(self.name):
+            return errors.bad_request(f"Name parameter invalid: {quote(self.name)}: {';'.join(problems)}")
         return errors.not_found(self.resource.plural, self.resource.group, self.name)
 
     def conflict(self, why: str = errors.MODIFIED) -> errors.StatusError:
@@ -100,7 +104,7 @@ def read_options(ctx: RequestContext) -> None:
         errs += field_manager_errors(ctx.manager)
     validation: Any = query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
-        errs.append(field_errors.not_supported("fieldValidation", validation, ["Ignore", "Strict", "Warn"]))
+        errs.append(field_errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     ctx.validation = validation
     ctx.force = query.flag("force")
     ctx.timeout = _timeout(query.get("timeout"))

@@ -258,6 +258,8 @@ class Router:
             if not ctx.name:
                 raise errors.bad_request("name must be provided")
             return await handler(self._resources, ctx, request)
+        if resource.namespaced and not ctx.namespace and "list" not in resource.verbs:
+            raise errors.no_such_path()
         virtual = VIRTUAL_HANDLERS.get((resource.group, resource.plural))
         if virtual is not None:
             return await virtual(self._resources, ctx, request)
@@ -265,8 +267,6 @@ class Router:
         if verb is None or ctx.verb not in resource.verbs:
             raise errors.method_not_allowed()
         if resource.namespaced and not ctx.namespace and ctx.verb not in ("list", "watch"):
-            if ctx.verb == "create":
-                raise errors.bad_request("an empty namespace may not be set during creation")
             raise errors.no_such_path() if ctx.name else errors.method_not_allowed()
         return await verb(ctx, request)
 

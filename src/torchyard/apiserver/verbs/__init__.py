@@ -1,7 +1,8 @@
 """One verb per module. A verb takes the registry and the request context; it returns a record or raises a StatusError.
 
 Read in this order:
-- `get`, `list`, `watch`, with `selection`: label and field selectors; `converted_watch`: with a conversion webhook;
+- `get`, `list` (with `continue_token`), `watch`, with `selection`: label and field selectors;
+  `converted_watch`: with a conversion webhook;
 - `create`, with `metadata`: what the server sets in an object's metadata;
 - `update`: the path of every change; `patch` and the subresources use it too;
 - `delete`, `delete_collection`;

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
 from itertools import islice
-
-import orjson
 
 from torchyard.api import errors, field_errors
 from torchyard.apiserver.registry.catalog import collection_key
@@ -17,6 +13,7 @@ from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.errors import Compacted
 from torchyard.apiserver.store.watch import Filter
+from torchyard.apiserver.verbs.continue_token import ListStart, read_token, write_token
 from torchyard.apiserver.verbs.selection import Selection, select
 
 CONTINUE_EXPIRED = (
@@ -37,12 +34,6 @@ class Page:
     remaining: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    revision: int
-    after: str  # the last key of the previous page, without the collection's prefix
-
-
 async def list_records(registry: Registry, ctx: RequestContext) -> Page:
     query = ctx.query
     if "sendInitialEvents" in query:
@@ -58,11 +49,11 @@ async def list_records(registry: Registry, ctx: RequestContext) -> Page:
         if not query.get("continue"):
             raise errors.expired(f"The resourceVersion for the provided list is too old. {error.message}") from error
         # As upstream: the client may continue with this token, from a later snapshot.
-        token = _token(_Start(-1, start.after))
+        token = write_token(ListStart(-1, start.after))
         raise errors.expired(CONTINUE_EXPIRED, continue_token=token) from error
 
 
-async def _page(registry: Registry, ctx: RequestContext, selection: Selection, start: _Start, limit: int) -> Page:
+async def _page(registry: Registry, ctx: RequestContext, selection: Selection, start: ListStart, limit: int) -> Page:
     revision = registry.store.revision if start.revision < 0 else start.revision
     prefix = collection_key(ctx.resource)
     after = prefix + start.after if start.after else ""
@@ -82,7 +73,7 @@ async def _page(registry: Registry, ctx: RequestContext, selection: Selection, s
         return Page(records, revision)
     # With a selector, the number of remaining objects is unknown without reading all of them.
     remaining = None if matches is not None else 1 + sum(1 for _ in matching)
-    token = _token(_Start(revision, records[limit - 1].key.removeprefix(prefix)))
+    token = write_token(ListStart(revision, records[limit - 1].key.removeprefix(prefix)))
     return Page(records[:limit], revision, token, remaining)
 
 
@@ -111,34 +102,36 @@ async def _select_converted(
     return selected
 
 
-def parse_revision(text: str, field: str = "resourceVersion") -> int:
+def parse_revision(text: str, *, prefix: str = "") -> int:
     """A resource version as a number; 400 for anything else."""
     if not text.isascii() or not text.isdigit():
-        error = field_errors.invalid(field, text, f'strconv.ParseUint: parsing "{text}": invalid syntax')
-        raise errors.bad_request(str(error))
-    if len(text) > 20:
-        error = field_errors.invalid(field, text, f'strconv.ParseUint: parsing "{text}": value out of range')
-        raise errors.bad_request(str(error))
-    return int(text)
+        reason = "invalid syntax"
+    elif len(text.lstrip("0")) > 20 or int(text) >= 1 << 64:
+        reason = "value out of range"
+    else:
+        return int(text)
+    error = field_errors.invalid("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": {reason}')
+    raise errors.bad_request(f"{prefix}{error}")
 
 
-def _start(registry: Registry, ctx: RequestContext, selection: Selection) -> _Start:
+def _start(registry: Registry, ctx: RequestContext, selection: Selection) -> ListStart:
     """Where a list starts: at a continue token, at a given revision, or at the present."""
     query = ctx.query
     version, match, token = query.get("resourceVersion"), query.get("resourceVersionMatch"), query.get("continue")
     _check_match(version, match, token)
     if token:
+        start = read_token(token)
         if version not in ("", "0"):
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        return _read_token(token)
+        return start
     if version in ("", "0"):
-        return _Start(-1, "")
-    revision = parse_revision(version)
+        return ListStart(-1, "")
+    revision = parse_revision(version, prefix="invalid resource version: ")
     if revision > registry.store.revision:
         raise too_large_version(revision, registry.store.revision)
     # A limit without a match rule also means "exactly" for a real server; otherwise "not older than".
     is_exact = match == "Exact" or (not match and query.get("limit") not in ("", "0"))
-    return _Start(revision if is_exact else -1, "")
+    return ListStart(revision if is_exact else -1, "")
 
 
 def too_large_version(requested: int, current: int) -> errors.StatusError:
@@ -167,19 +160,3 @@ def _check_match(version: str, match: str, token: str) -> None:
         errs.append(field_errors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     if errs:
         raise errors.invalid("ListOptions", "meta.k8s.io", "", errs)
-
-
-def _token(start: _Start) -> str:
-    text = orjson.dumps({"v": "meta.k8s.io/v1", "rv": start.revision, "start": start.after + "\0"})
-    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
-
-
-def _read_token(token: str) -> _Start:
-    try:
-        fields = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        revision, after = int(fields["rv"]), str(fields["start"])
-    except (binascii.Error, ValueError, KeyError, TypeError):
-        raise errors.bad_request("continue key is not valid: use the token that a list returned") from None
-    if not after.endswith("\0") or revision < -1:
-        raise errors.bad_request("continue key is not valid: use the token that a list returned")
-    return _Start(revision, after.rstrip("\0"))

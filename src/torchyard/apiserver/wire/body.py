@@ -10,6 +10,7 @@ from torchyard.api.objects import Object
 from torchyard.api.patch.patch_errors import YamlConversionError
 from torchyard.api.schema import document
 from torchyard.api.schema.builtin import type_of
+from torchyard.api.schema.json_text import read_replacing_invalid
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.wire import protobuf
@@ -30,7 +31,7 @@ def read_object(ctx: RequestContext, body: bytes, content_type: str, gvk: GroupV
     assert kind is not None, f"no type for {expected}"
     media = media_type(content_type)
     if media == JSON:
-        obj, warnings = document.read(body, expected, kind, ctx.validation)
+        obj, warnings = read_replacing_invalid(lambda text: document.read(text, expected, kind, ctx.validation), body)
     else:
         # A protobuf message has no unknown fields.
         parsed, duplicates = _parse_with_duplicates(body, media, expected)
@@ -56,7 +57,7 @@ def parse(body: bytes, content_type: str, expected: GroupVersionKind) -> Object:
     """The document of a body, in any of the readable formats."""
     media = media_type(content_type)
     if media == JSON:
-        return document.parse(body, expected.kind)[0]
+        return read_replacing_invalid(lambda text: document.parse(text, expected.kind)[0], body)
     return _parse_with_duplicates(body, media, expected)[0]
 
 
@@ -101,7 +102,7 @@ def _read_custom(ctx: RequestContext, body: bytes, content_type: str) -> Draft:
     if media_type(content_type) == PROTOBUF:
         raise errors.unsupported_media_type((JSON, YAML))
     if media_type(content_type) == JSON:
-        obj, duplicates = document.read_custom(body, resource.gvk)
+        obj, duplicates = read_replacing_invalid(lambda text: document.read_custom(text, resource.gvk), body)
     else:
         obj, duplicates = _parse_with_duplicates(body, media_type(content_type), resource.gvk)
         _report_yaml_duplicates(ctx, duplicates, resource.gvk)
