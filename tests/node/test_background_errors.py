@@ -145,7 +145,7 @@ async def test_a_probe_that_the_node_cannot_run_kills_no_container(
         {"name": "main", "livenessProbe": probe, "readinessProbe": probe},
         host="",
         changed=changed.set,
-        failed=lambda kind, _message: reports.append(kind),
+        report=lambda _reason, message: reports.append(message),
         kill=reports.append,
     )
     await asyncio.wait_for(changed.wait(), 30)

@@ -105,10 +105,11 @@ async def test_an_exception_of_a_handler_is_a_failed_probe(
         container,
         host="127.0.0.1",
         changed=lambda: None,
-        failed=lambda kind, message: reasons.put_nowait(f"{kind}: {message}"),
+        report=lambda reason, message: reasons.put_nowait(f"{reason}: {message}"),
         kill=reasons.put_nowait,
     )
-    assert [await reasons.get(), await reasons.get()] == ["Liveness: IndexError: out of range", "liveness"]
+    failed = "Unhealthy: Liveness probe failed: IndexError: out of range"
+    assert [await reasons.get(), await reasons.get()] == [failed, "liveness"]
     assert "probe failed: container=main" in caplog.text
     await worker.close()
 

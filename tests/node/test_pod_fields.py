@@ -216,6 +216,38 @@ async def test_limits_of_the_whole_pod_hold_for_its_containers_together(node: Ru
     await node.client.delete(PODS, "together", "default", grace=0)
 
 
+async def test_an_oom_kill_of_a_child_is_the_reason_of_its_container(node: RunningNode) -> None:
+    if not machine().cgroups.enforced:
+        pytest.skip(f"no cgroups on this machine: {machine().cgroups.description}")
+    child = "x = bytearray(200 << 20); x[::4096] = b'1' * len(x[::4096])"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); sys.exit(3)"
+    for name, limit, reason in (("small", "64Mi", "OOMKilled"), ("large", "1Gi", "Error")):
+        resources = {"limits": {"memory": limit}}
+        container = {"name": "c", "image": "python:3", "command": ["python3", "-c", script], "resources": resources}
+        await node.create(name, {"containers": [container], "restartPolicy": "Never"})
+        ended = (await node.phase(name, "Failed"))["status"]["containerStatuses"][0]["state"]["terminated"]
+        # version 2 kills the whole container
+        assert (ended["reason"], ended["exitCode"]) in ((reason, 3), ("OOMKilled", 137)), ended
+        assert (ended["reason"] == "OOMKilled") == (name == "small")
+
+
+async def test_a_missing_key_is_named_with_its_namespace_and_a_failed_mount_with_its_volume(node: RunningNode) -> None:
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}
+    await node.client.create(CONFIG_MAPS, config_map, "default")
+    reference = {"configMapKeyRef": {"name": "settings", "key": "nosuch"}}
+    container = {"name": "c", "image": "python:3", "command": ["python3", "--version"]}
+    await node.create("key", {"containers": [{**container, "env": [{"name": "A", "valueFrom": reference}]}]})
+    volumes = [{"name": "data", "secret": {"secretName": "nosuch"}}]
+    await node.create("volume", {"containers": [container], "volumes": volumes})
+    for name, reason, message in (
+        ("key", "Failed", "Error: couldn't find key nosuch in ConfigMap default/settings"),
+        ("volume", "FailedMount", 'MountVolume.SetUp failed for volume "data" : secret "nosuch" not found'),
+    ):
+        async with asyncio.timeout(60):
+            while (await node.messages(name)).get(reason) != message:
+                await asyncio.sleep(0.02)
+
+
 async def test_a_resize_changes_the_limits_of_a_running_container(node: RunningNode) -> None:
     support = machine().cgroups
     if not support.enforced:

@@ -21,6 +21,7 @@ REASON_PULLED = "Pulled"
 REASON_PULLING = "Pulling"
 REASON_STARTED = "Started"
 REASON_UNHEALTHY = "Unhealthy"
+REASON_PROBE_WARNING = "ProbeWarning"
 
 # Reasons of a container's waiting state.
 REASON_CRASH_LOOP = "CrashLoopBackOff"
@@ -236,6 +237,15 @@ def probe_failed(kind: str, message: str) -> str:
     return f"{kind} probe failed: {message}"
 
 
+def probe_warning(kind: str, message: str) -> str:
+    return f"{kind} probe warning: {message}"
+
+
+def probe_errored(kind: str, error: object) -> str:
+    """The probe was not run, which says nothing about the container."""
+    return f"{kind} probe errored and resulted in unknown state: {error}"
+
+
 def killed_by_probe(container: str, kind: str) -> str:
     return f"Container {container} failed {kind} probe, will be restarted"
 
@@ -268,6 +278,16 @@ def get_failed(url: str, error: object) -> str:
     return f'Get "{url}": {error}'
 
 
+def redirect_not_followed(body: str) -> str:
+    return f"Probe terminated redirects, Response body: {body}"
+
+
+def unsupported_scheme(scheme: str) -> str:
+    return f'unsupported protocol scheme "{scheme}"'
+
+
+TOO_MANY_REDIRECTS = "stopped after 10 redirects"
+HEADERS_TOO_LARGE = "the headers of the response are too large"
 GET_TIMED_OUT = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 
 
@@ -310,8 +330,8 @@ def handler_unsupported(fields: Iterable[str]) -> str:
 # --- sandbox ---------------------------------------------------------------------------------------------
 
 
-def mount_failed(error: object) -> str:
-    return f"MountVolume.SetUp failed: {error}"
+def mount_failed(volume: str, error: object) -> str:
+    return f'MountVolume.SetUp failed for volume "{volume}" : {error}'
 
 
 def sandbox_failed(error: object) -> str:

@@ -98,6 +98,7 @@ async def _environment(context: NodeContext, sandbox: PodSandbox, container: Obj
     return environment.resolve(
         container,
         _service_variables(context, sandbox),
+        namespace=sandbox.pod["metadata"]["namespace"],
         lookup=lambda kind, name: data[kind, name],
         fields=lambda kind, reference: sandbox.data.field(kind, reference, container),
     )

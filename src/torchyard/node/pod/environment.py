@@ -41,7 +41,12 @@ def missing_references(text: str, values: Mapping[str, str]) -> list[str]:
 
 
 def resolve(
-    container: Object, base: Mapping[str, str], *, lookup: Lookup, fields: Callable[[str, Object], str]
+    container: Object,
+    base: Mapping[str, str],
+    *,
+    namespace: str,
+    lookup: Lookup,
+    fields: Callable[[str, Object], str],
 ) -> dict[str, str]:
     """The variables of a container in order. Each may refer to those before it."""
     values = dict(base)
@@ -50,7 +55,7 @@ def resolve(
     for variable in container.get("env") or ():
         name = variable["name"]
         if variable.get("valueFrom"):
-            value = _value_from(variable["valueFrom"], lookup, fields)
+            value = _value_from(variable["valueFrom"], lookup, fields, namespace=namespace)
             if value is not None:
                 values[name] = value
         else:
@@ -77,7 +82,7 @@ def _all_keys(source: Object, lookup: Lookup) -> dict[str, str]:
     return {}
 
 
-def _value_from(source: Object, lookup: Lookup, fields: Callable[[str, Object], str]) -> str | None:
+def _value_from(source: Object, lookup: Lookup, fields: Callable[[str, Object], str], *, namespace: str) -> str | None:
     for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
         reference = source.get(key)
         if not reference:
@@ -89,9 +94,7 @@ def _value_from(source: Object, lookup: Lookup, fields: Callable[[str, Object], 
             return None
         if data is None:
             raise CreateContainerConfigError(messages.object_not_found(kind, reference["name"]))
-        raise CreateContainerConfigError(
-            messages.key_not_found(kind, reference.get("namespace", ""), reference["name"], reference["key"])
-        )
+        raise CreateContainerConfigError(messages.key_not_found(kind, namespace, reference["name"], reference["key"]))
     for key in ("fieldRef", "resourceFieldRef"):
         if source.get(key):
             return fields(key, source[key])

@@ -6,10 +6,10 @@ import asyncio
 import errno
 import logging
 import os
-import socket
 import ssl
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import SplitResult, quote, urldefrag, urljoin, urlsplit
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
@@ -24,12 +24,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OUTPUT_LIMIT = 10 * 1024
+_HEADER_LIMIT = 1 << 20
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS = 10
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 
 
 class HandlerResult(NamedTuple):
     passed: bool
     message: str
+    is_warning: bool = False  # passed, and the message should be seen
+
+
+class UnknownPort(YardError):
+    """A handler names a port that the container does not have, so it cannot be run."""
+
+
+class _Response(NamedTuple):
+    status: int
+    location: str
+    body: str
 
 
 def is_own_failure(error: Exception) -> bool:
@@ -114,14 +128,24 @@ async def grpc_check(shim: ShimClient, action: Object, *, host: str, port: int, 
 async def http_get(
     shim: ShimClient, action: Object, *, host: str, port: int, seconds: float, any_status: bool = False
 ) -> HandlerResult:
-    """Passes on a status from 200 to 399, as the kubelet's HTTP prober does, or on any."""
-    scheme = (action.get("scheme") or "HTTP").upper()
-    url = f"{scheme.lower()}://{host}:{port}{action.get('path') or '/'}"
+    """Passes on a status from 200 to 399, as the kubelet's HTTP prober does, or on any.
+
+    As there, redirects to the same host are followed; one to another host passes with a warning.
+    """
+    scheme, address = (action.get("scheme") or "HTTP").lower(), f"[{host}]" if ":" in host else host
+    url = _escaped(f"{scheme}://{address}:{port}/{(action.get('path') or '').removeprefix('/')}")
     try:
         async with asyncio.timeout(seconds):
-            connection = await shim.connect(host, port)
-            status, body = await _get(connection, action, host=host, port=port, secure=scheme == "HTTPS")
+            for _ in range(_MAX_REDIRECTS):
+                response = await _get(shim, action, url)
+                target = None if any_status else _same_host(url, response)
+                if target is None:
+                    break
+                url = target
+            else:
+                raise ValueError(messages.TOO_MANY_REDIRECTS)
     except ShimRequestError as error:
+        port = _port(urlsplit(url))
         return HandlerResult(False, messages.get_failed(url, messages.dial_failed(host, port, error.message)))
     except TimeoutError:
         return HandlerResult(False, messages.get_failed(url, messages.GET_TIMED_OUT))
@@ -129,9 +153,27 @@ async def http_get(
         if is_own_failure(error):
             raise
         return HandlerResult(False, messages.get_failed(url, error))
-    if any_status or 200 <= status < 400:
-        return HandlerResult(True, body)
-    return HandlerResult(False, messages.http_status(status))
+    if any_status or 200 <= response.status < 300:
+        return HandlerResult(True, response.body)
+    if 300 <= response.status < 400:
+        return HandlerResult(True, messages.redirect_not_followed(response.body), is_warning=True)
+    return HandlerResult(False, messages.http_status(response.status))
+
+
+def _same_host(url: str, response: _Response) -> str | None:
+    """Where a response redirects to, if that is on the same host."""
+    if response.status not in _REDIRECTS or not response.location:
+        return None
+    target = _escaped(urldefrag(urljoin(url, response.location)).url)
+    return target if urlsplit(target).hostname == urlsplit(url).hostname else None
+
+
+def _escaped(url: str) -> str:
+    return quote(url, safe="!$%&'()*+,/:;=?@[]~")
+
+
+def _port(url: SplitResult) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
 
 
 @cache
@@ -146,25 +188,44 @@ def _unverified_context() -> ssl.SSLContext:
     return context
 
 
-async def _get(connection: socket.socket, action: Object, *, host: str, port: int, secure: bool) -> tuple[int, str]:
+async def _get(shim: ShimClient, action: Object, url: str) -> _Response:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(messages.unsupported_scheme(parts.scheme))
+    host = parts.hostname or ""
+    connection = await shim.connect(host, _port(parts))
+    secure = parts.scheme == "https"
     context = _unverified_context() if secure else None
     reader, writer = await asyncio.open_connection(
         sock=connection, ssl=context, server_hostname=host if secure else None
     )
     try:
-        headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.34", "Accept": "*/*", "Connection": "close"}
+        headers = {"Host": parts.netloc, "User-Agent": "kube-probe/1.34", "Accept": "*/*", "Connection": "close"}
         for header in action.get("httpHeaders") or ():
             headers[header["name"]] = header["value"]
-        lines = [f"GET {action.get('path') or '/'} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        path = f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}"
+        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
-        head = await reader.readline()
-        body = await reader.read(_OUTPUT_LIMIT)
+        return await _read_response(reader)
     finally:
         writer.close()
+
+
+async def _read_response(reader: asyncio.StreamReader) -> _Response:
+    head = await reader.readline()
     words = head.split()
     if len(words) < 2 or len(words[1]) != 3 or not words[1].isdigit():
         raise ValueError(messages.malformed_response(head[:50]))
-    return int(words[1]), body.decode(errors="replace")
+    location, read = "", 0
+    while line := (await reader.readline()).strip():
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"location":
+            location = value.strip().decode("utf-8", "replace")
+        read += len(line)
+        if read > _HEADER_LIMIT:
+            raise ValueError(messages.HEADERS_TOO_LARGE)
+    body = await reader.read(_OUTPUT_LIMIT)
+    return _Response(int(words[1]), location, body.decode(errors="replace"))
 
 
 def port_number(container: Object, port: int | str) -> int:
@@ -174,7 +235,7 @@ def port_number(container: Object, port: int | str) -> int:
     for container_port in container.get("ports") or ():
         if container_port.get("name") == port:
             return int(container_port["containerPort"])
-    raise YardError(messages.no_such_port(container["name"], port))
+    raise UnknownPort(messages.no_such_port(container["name"], port))
 
 
 async def run_handler(

@@ -46,6 +46,14 @@ def fs_user(pod: Object) -> int | None:
     return users.pop() if len(users) == 1 and os.geteuid() == 0 else None
 
 
+async def _mount(mounter: VolumeMounter, volume: Object) -> MountedVolume:
+    try:
+        return await mounter.mount(volume)
+    except VolumeError as error:
+        error.volume = volume["name"]
+        raise
+
+
 class PodVolumes:
     def __init__(self, context: NodeContext, pod_dir: Path, data: PodData, *, pod: Callable[[], Object]) -> None:
         self._settings, self._pod_dir, self._data, self._pod = context.settings, pod_dir, data, pod
@@ -69,7 +77,7 @@ class PodVolumes:
         """Raises VolumeError while a volume cannot be mounted."""
         mounter = self._mounter()
         volumes = self._pod()["spec"].get("volumes") or ()
-        self.mounted = {volume["name"]: await mounter.mount(volume) for volume in volumes}
+        self.mounted = {volume["name"]: await _mount(mounter, volume) for volume in volumes}
         for volume in volumes:
             await self._give_to_group(volume, self.mounted[volume["name"]])
 
@@ -87,7 +95,9 @@ class PodVolumes:
         try:
             await asyncio.to_thread(group.apply, mounted.path, read_only=False)
         except OSError as error:
-            raise VolumeError(messages.group_not_set(volume["name"], error)) from error
+            failed = VolumeError(messages.group_not_set(volume["name"], error))
+            failed.volume = volume["name"]
+            raise failed from error
 
     def tmpfs(self) -> list[TmpfsVolume]:
         """The volumes in memory, which the shim mounts."""
@@ -114,5 +124,5 @@ class PodVolumes:
             self.refresh_later()
             mounter = self._mounter()
             for volume in volumes:
-                await mounter.mount(volume)
+                await _mount(mounter, volume)
         return now + max(0.0, self._refresh_at - time.monotonic())

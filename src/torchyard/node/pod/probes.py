@@ -9,7 +9,7 @@ from collections.abc import Callable
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.api.pod import kubelet_messages as messages
-from torchyard.node.pod.handlers import HandlerResult, is_own_failure, run_handler
+from torchyard.node.pod.handlers import HandlerResult, UnknownPort, is_own_failure, run_handler
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.shim.client import ShimClient
 
@@ -28,11 +28,11 @@ class ProbeWorker:
         *,
         host: str,
         changed: Callable[[], None],
-        failed: Callable[[str, str], None],
+        report: Callable[[str, str], None],
         kill: Callable[[str], None],
     ) -> None:
         self._shim, self._container, self._host = shim, container, host
-        self._changed, self._failed, self._kill = changed, failed, kill
+        self._changed, self._report, self._kill = changed, report, kill
         self.started = not container.get("startupProbe")
         self.ready = not container.get("readinessProbe")
         self._has_started = asyncio.Event()
@@ -53,10 +53,13 @@ class ProbeWorker:
         period = probe.get("periodSeconds") or 10
         successes = failures = 0
         while True:
-            result = await self._probe(probe)
+            result = await self._probe(kind, probe)
             if result is None:
                 pass  # as the kubelet, count neither a success nor a failure
             elif result.passed:
+                if result.is_warning:
+                    warning = messages.probe_warning(KINDS[kind], result.message)
+                    self._report(messages.REASON_PROBE_WARNING, warning)
                 successes, failures = successes + 1, 0
                 if successes >= (probe.get("successThreshold") or 1):
                     self._succeeded(kind)
@@ -64,18 +67,21 @@ class ProbeWorker:
                         return
             else:
                 successes, failures = 0, failures + 1
-                self._failed(KINDS[kind], result.message)
+                self._report(messages.REASON_UNHEALTHY, messages.probe_failed(KINDS[kind], result.message))
                 if failures >= (probe.get("failureThreshold") or 3):
                     self._gave_up(kind)
                     if kind != "readinessProbe":
                         return
             await asyncio.sleep(period)
 
-    async def _probe(self, probe: Object) -> HandlerResult | None:
+    async def _probe(self, kind: str, probe: Object) -> HandlerResult | None:
         """Run a probe; None if it says nothing about the container."""
         seconds = probe.get("timeoutSeconds") or 1
         try:
             return await run_handler(self._shim, self._container, probe, host=self._host, seconds=seconds)
+        except UnknownPort as error:
+            self._report(messages.REASON_UNHEALTHY, messages.probe_errored(KINDS[kind], error))
+            return None
         except (YardError, OSError) as error:
             if is_own_failure(error):
                 log.warning("probe not run: container=%s error=%r", self._container["name"], str(error))
@@ -131,9 +137,7 @@ class ProbeManager:
             container,
             host=self._sandbox.ip,
             changed=self._changed,
-            failed=lambda kind, message: self._sandbox.event(
-                messages.REASON_UNHEALTHY, messages.probe_failed(kind, message), container=name, kind="Warning"
-            ),
+            report=lambda reason, message: self._sandbox.event(reason, message, container=name, kind="Warning"),
             kill=lambda kind: self._kill(container, kind),
         )
         self._workers[name] = (attempt, worker)

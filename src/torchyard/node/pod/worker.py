@@ -266,7 +266,7 @@ class PodWorker:
         try:
             await self._sandbox.ensure()
         except VolumeError as error:
-            emit(messages.REASON_FAILED_MOUNT, messages.mount_failed(error), kind="Warning")
+            emit(messages.REASON_FAILED_MOUNT, messages.mount_failed(error.volume, error), kind="Warning")
             return self._next_retry()
         except YardError as error:
             if error.code == messages.REASON_ADMISSION_ERROR:
@@ -294,7 +294,9 @@ class PodWorker:
             return await self._sandbox.refresh_volumes(now)
         except VolumeError as error:
             # the pod keeps the content that it has
-            self._sandbox.event(messages.REASON_FAILED_MOUNT, messages.mount_failed(error), kind="Warning")
+            self._sandbox.event(
+                messages.REASON_FAILED_MOUNT, messages.mount_failed(error.volume, error), kind="Warning"
+            )
             return now + self._context.settings.volume_refresh_seconds
 
     def _observe(self) -> PodView:

@@ -132,9 +132,8 @@ class Container:
             stream.finish()
         code = os.waitstatus_to_exitcode(status)
         signal = -code if code < 0 else 0
-        # The first process may pass on that its program was killed, as shells do.
-        was_killed = signal == 9 or code == 128 + 9
-        out_of_memory = self.over_memory or (was_killed and self._oom_kills.increased())
+        # Of any process, as with containerd: shells and data loaders report the death of a child with another code.
+        out_of_memory = self.over_memory or self._oom_kills.increased()
         self.record["state"] = "exited"
         self.record["exitCode"] = 128 + signal if signal else code
         self.record["reason"] = "OOMKilled" if out_of_memory else "Completed" if code == 0 else "Error"

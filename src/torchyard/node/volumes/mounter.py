@@ -31,6 +31,7 @@ class VolumeError(YardError):
 
     code = REASON_FAILED_MOUNT
     temporary = True
+    volume = ""  # its name, once it is known
 
 
 def volumes_dir(pod_dir: Path, kind: str) -> Path:
