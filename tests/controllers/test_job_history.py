@@ -28,6 +28,8 @@ class EmptyStore:
 
     def prune(self, before: datetime) -> None: ...
 
+    def close(self) -> None: ...
+
 
 def job(uid: str, minute: int, *, ended: bool = False) -> Object:
     created = f"2026-01-01T12:{minute:02}:00Z"

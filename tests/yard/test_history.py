@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.core.run.record import build_record, replica_record
+from torchyard.core.run.record import RunRecord, build_record, replica_record
 from torchyard.jobs import past_jobs
 from torchyard.jobs.target import Target
 from torchyard.yard.history import HistoryStore, log_files
@@ -145,3 +147,36 @@ def test_a_damaged_history_is_set_aside(tmp_path: Path) -> None:
         read()
         assert store.list() == []
         assert (tmp_path / "runs.db.damaged").read_bytes() == b"damaged" * 1000
+
+
+def test_writes_share_one_connection_until_the_file_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+
+    def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(arguments)
+        return cast(sqlite3.Connection, real(*arguments, **options))
+
+    real = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    store = HistoryStore(tmp_path / "history")
+    for name in ("a", "b", "c"):
+        store.write([build_record(job(name, state="Complete"), [], NOW)], [])
+    assert len(opened) == 1
+    assert HistoryStore(tmp_path / "history").uids() == {"a", "b", "c"}
+    shutil.rmtree(tmp_path / "history")
+    store.write([build_record(job("d", state="Complete"), [], NOW)], [])
+    assert HistoryStore(tmp_path / "history").uids() == {"d"}
+    store.close()
+    store.write([build_record(job("e", state="Complete"), [], NOW)], [])
+    assert HistoryStore(tmp_path / "history").uids() == {"d", "e"}
+
+
+def test_a_write_that_failed_succeeds_when_it_is_repeated(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path)
+    record = build_record(job("a", state="Complete"), [], NOW)
+    store.write([record], [])
+    with pytest.raises(TypeError):
+        store.write([record, cast(RunRecord, {**record, "uid": "b", "message": object()})], [])
+    assert store.uids() == {"a"}
+    store.write([cast(RunRecord, {**record, "uid": "b"})], [])
+    assert store.uids() == {"a", "b"}

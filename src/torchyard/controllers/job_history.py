@@ -37,6 +37,9 @@ class RunStore(Protocol):
     def prune(self, before: datetime) -> None:
         """Remove everything that ended earlier."""
 
+    def close(self) -> None:
+        """End what `write` keeps open."""
+
 
 class JobHistoryController:
     """`run` until cancelled."""
@@ -66,6 +69,12 @@ class JobHistoryController:
 
     async def run(self) -> None:
         """Write what the informers report, and remove what is too old."""
+        try:
+            await self._run()
+        finally:
+            self._store.close()
+
+    async def _run(self) -> None:
         next_prune = self._clock()
         while True:
             if self._clock() >= next_prune:

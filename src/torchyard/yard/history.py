@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -27,10 +28,17 @@ CREATE INDEX IF NOT EXISTS runs_by_end ON runs (ended);
 
 
 class HistoryStore:
-    """The history in a directory. A plane writes it; commands read it, also while no plane runs."""
+    """The history in a directory. A plane writes it; commands read it, also while no plane runs.
+
+    `write` keeps its connection, until `close`. The last connection of a database that is closed copies the write-ahead
+    log into the file and waits for the disk three times, which the plane's store would wait for at each end of a pod.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory, self._database = directory, directory / "runs.db"
+        self._writer: sqlite3.Connection | None = None
+        self._written_file = (0, 0)  # device and inode
+        self._lock = threading.Lock()  # of the writer, which threads use in turns
 
     @property
     def logs(self) -> Path:
@@ -48,6 +56,7 @@ class HistoryStore:
             log.warning(
                 "history is damaged and begins anew: path=%s old=%s error=%r", self._database, damaged, str(error)
             )
+            self.close()
             for suffix in ("-wal", "-shm"):
                 self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
             self._database.replace(damaged)
@@ -59,7 +68,7 @@ class HistoryStore:
 
     def write(self, records: list[RunRecord], replicas: list[tuple[str, ReplicaRecord]]) -> None:
         """Keep records, each in place of an earlier one of its job, and how replicas of recorded jobs (uid) ended."""
-        with self._opened() as database:
+        with self._lock, self._opened_writer() as database:
             for record in records:
                 _save(database, _merged(_find(database, record["uid"]), record))
             for uid, replica in replicas:
@@ -77,8 +86,14 @@ class HistoryStore:
                 if directory.stat().st_mtime < before.timestamp():
                     files.remove_tree(directory)
 
+    def close(self) -> None:
+        """Close the connection of `write`; the next write opens another."""
+        with self._lock:
+            self._close_writer()
+
     def clear(self) -> None:
         """Remove everything."""
+        self.close()
         if self._directory.exists():
             files.remove_tree(self._directory)
 
@@ -98,14 +113,48 @@ class HistoryStore:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        with contextlib.closing(self._connect()) as database, database:
+            yield database
+
+    @contextlib.contextmanager
+    def _opened_writer(self) -> Iterator[sqlite3.Connection]:
+        if self._writer is not None and _file_id(self._database) != self._written_file:
+            self._close_writer()  # the file was removed or replaced
+        if self._writer is None:
+            self._writer = self._connect()
+            self._written_file = _file_id(self._database)
+        try:
+            with self._writer:
+                yield self._writer
+        except BaseException:
+            self._close_writer()
+            raise
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _connect(self) -> sqlite3.Connection:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(self._database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite follows the umask
-        with contextlib.closing(sqlite3.connect(self._database, timeout=30)) as database:
+        database = sqlite3.connect(self._database, timeout=30, check_same_thread=False)
+        try:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             database.executescript(_SCHEMA)
-            with database:
-                yield database
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+def _file_id(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return (0, 0)
+    return (status.st_dev, status.st_ino)
 
 
 def log_files(directory: Path) -> list[tuple[str, str, Path]]:
