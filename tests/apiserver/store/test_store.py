@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -304,3 +306,23 @@ async def test_a_full_disk_is_named_until_there_is_room(tmp_path: Path) -> None:
     await store.put("/pods/a/y", Draft(large), expected=0)
     assert await store.write_error() == ""
     await store.close()
+
+
+@pytest.mark.parametrize("fsync", ["normal", "full"])
+async def test_writes_do_not_wait_for_the_threads_of_other_parts(
+    fsync: Fsync, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as those that look at a directory of a file server that does not answer."""
+    loop, released = asyncio.get_running_loop(), threading.Event()
+    with ThreadPoolExecutor(1) as busy:
+        loop.set_default_executor(busy)
+        loop.run_in_executor(None, released.wait)
+        monkeypatch.setattr(Store, "CHECKPOINT_BYTES", 1)  # every write asks for a checkpoint
+        store = Store(tmp_path / "store.db", fsync=fsync)
+        try:
+            async with asyncio.timeout(60):
+                for number in range(20):
+                    await store.put(f"/pods/default/p{number}", Draft(an_object(f"p{number}")), expected=0)
+                await store.close()
+        finally:
+            released.set()

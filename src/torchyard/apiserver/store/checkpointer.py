@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import Executor
 
 from torchyard.apiserver.store.log import Log
 
@@ -21,8 +22,8 @@ _PAGES_PER_TRANSACTION, _PAGES_PER_ROW = 3, 1
 
 
 class Checkpointer:
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, threads: Executor) -> None:
+        self._log, self._threads = log, threads
         # About how long the log is. An earlier process may have been killed before its first checkpoint.
         self._bytes = log.wal_bytes()
         self._checkpoint: asyncio.Future[None] | None = None
@@ -33,7 +34,7 @@ class Checkpointer:
         self._bytes += size + (_PAGES_PER_TRANSACTION + rows * _PAGES_PER_ROW) * _PAGE
         if self._bytes > limit and self._checkpoint is None:
             self._bytes = 0
-            self._checkpoint = asyncio.get_running_loop().run_in_executor(None, self._log.checkpoint)
+            self._checkpoint = asyncio.get_running_loop().run_in_executor(self._threads, self._log.checkpoint)
             self._checkpoint.add_done_callback(self._finished)
 
     @property
@@ -52,7 +53,7 @@ class Checkpointer:
     async def restart_log(self) -> None:
         """Begin the write-ahead log anew. The caller writes nothing meanwhile; reads and watches go on."""
         try:
-            is_restarted = await asyncio.get_running_loop().run_in_executor(None, self._log.restart_wal)
+            is_restarted = await asyncio.get_running_loop().run_in_executor(self._threads, self._log.restart_wal)
         except Exception as error:
             logger.warning("store log restart failed, will retry: error=%s", error)
         else:

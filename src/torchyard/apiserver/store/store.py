@@ -12,6 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from heapq import merge
 from itertools import islice
 from pathlib import Path
@@ -74,7 +75,9 @@ class Store:
         """`on_failure` is called when the store cannot go on; a write that fails is only reported to its writer."""
         self._on_failure = on_failure
         self._log = Log(path, fsync=fsync)
-        self._checkpointer = Checkpointer(self._log)
+        # Its own threads, for a commit and a checkpoint: in the event loop's, a hung mount would stop all writes.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="store")
+        self._checkpointer = Checkpointer(self._log, self._threads)
         self._waits_for_disk = fsync == "full"
         self._clock = clock
         self._collections: dict[str, Collection] = {}
@@ -204,7 +207,7 @@ class Store:
     async def _commit_in_thread(self, prepared: list[_PreparedWrite]) -> None:
         """Only the wait for the disk happens in a thread: every other SQLite call there would contend for the GIL."""
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._log.commit)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._log.commit)
         except Exception as error:
             self._fail(prepared, error)
         else:
@@ -220,7 +223,7 @@ class Store:
         """Another program has locked the database: a thread waits for it, and the event loop goes on."""
         rows = [write.row for write in prepared]
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._log.append_locked, rows)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._log.append_locked, rows)
         except Exception as error:
             self._fail(prepared, error)
         else:
@@ -250,7 +253,7 @@ class Store:
 
     async def _touch(self) -> None:
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._log.touch)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._log.touch)
         except Exception as error:
             self._error = describe_write_error(error)
         else:
@@ -432,4 +435,5 @@ class Store:
             for watcher in list(watchers):
                 watcher.end()
         await self._checkpointer.close()
+        self._threads.shutdown()
         self._log.close()
