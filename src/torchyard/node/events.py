@@ -7,7 +7,7 @@ import logging
 import time
 from datetime import UTC, datetime
 
-from torchyard.api.errors import YardError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import EVENTS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
@@ -75,8 +75,14 @@ class NodeEventRecorder:
             earlier["count"] += 1
             earlier["lastTimestamp"] = now
             change = {"count": earlier["count"], "lastTimestamp": now}
-            await self._client.patch(EVENTS, earlier["metadata"]["name"], change, namespace)
-            return
+            try:
+                await self._client.patch(EVENTS, earlier["metadata"]["name"], change, namespace)
+            except StatusError as error:
+                if error.status != 404:
+                    raise
+                del self._cache[key]  # servers delete events after an hour: it is written again, as by client-go
+            else:
+                return
         event: Object = {
             "apiVersion": "v1",
             "kind": "Event",
