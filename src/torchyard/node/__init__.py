@@ -10,5 +10,6 @@ Reading order:
 - `context`, `settings`: what all pods share; what a node is configured with
 - `node_object`, `events`: the Node object; events of the node and its pods
 - `streams`, `pipes`: logs, exec, attach and port-forward for the API server
+- `threads`: runs what may block
 - `shutdown`: ends everything that a node runs
 """

@@ -44,6 +44,7 @@ from torchyard.node.runtime.root_templates import RootTemplates
 from torchyard.node.settings import NodeSettings
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ClusterNetwork, ZygoteClient
+from torchyard.node.threads import in_thread
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import ZygoteSettings
@@ -167,13 +168,13 @@ class NodeAgent:
     async def _route_pods(self) -> None:
         """The machine's routes to the pods, or none. Without them the node does everything else."""
         if not self._settings.route_pods:
-            await asyncio.to_thread(pod_routes.disconnect, self._settings.root)
+            await in_thread(pod_routes.disconnect, self._settings.root)
             return
         try:
             if not self.machine.network:
                 raise YardError(messages.pods_not_routed(messages.NO_POD_NETWORK), hint=messages.PODS_NOT_ROUTED_HINT)
             network = self._settings.network.for_namespace_holder()
-            await asyncio.to_thread(pod_routes.connect, self._settings.root, network)
+            await in_thread(pod_routes.connect, self._settings.root, network)
         except YardError as error:
             log.warning("pods not routed: error=%r", str(error))
             self._not_routed = error.message

@@ -4,7 +4,6 @@ environment of the image's own. The result is a few directory trees and a JSON f
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import secrets
@@ -29,6 +28,7 @@ from torchyard.node.images.unpack import BadArchive, is_archive
 from torchyard.node.images.unpack import unpack as unpack_archive
 from torchyard.node.runtime.rootfs_steps import SYSTEM, RootfsSource
 from torchyard.node.shim import beneath
+from torchyard.node.threads import in_thread
 
 ENVIRONMENT = "/opt/env"
 # --chown has no effect: every file of an image belongs to its builder.
@@ -168,7 +168,7 @@ class ImageBuilder:
         sources: list[Path] = []
         for pattern in patterns:
             if instruction.keyword == "ADD" and pattern.startswith(("http://", "https://")):
-                sources.append(await asyncio.to_thread(self._download, pattern, instruction))
+                sources.append(await in_thread(self._download, pattern, instruction))
             else:
                 sources += self._matching(pattern, instruction)
         target = str(Path(self._config.directory) / destination)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +27,7 @@ from torchyard.node.runtime.seccomp import filters
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ShimClient, ZygoteClient
 from torchyard.node.shutdown import stop_pods
+from torchyard.node.threads import in_thread
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import (
@@ -111,10 +111,10 @@ async def run_in_sandbox(
             if copy.read_bytes() != content:
                 hint = "a container gets this file from its node; set hostAliases or dnsConfig in the pod"
                 raise RunError(f"/etc/{copy.name} was changed, which an image cannot contain", hint=hint)
-        await asyncio.to_thread(_merge, steps, layer, lower)
+        await in_thread(_merge, steps, layer, lower)
     finally:
         await stop_pods(state)
-        await asyncio.to_thread(files.remove_tree, state)
+        await in_thread(files.remove_tree, state)
 
 
 def _zygote_settings() -> ZygoteSettings:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from torchyard.core.pod.logs import LogOptions
+from torchyard.node.threads import in_thread
 
 CHUNK = 256 * 1024
 _POLL_SECONDS = 0.1
@@ -37,7 +38,7 @@ async def _pieces(log: Path, options: LogOptions, ended: Callable[[], bool]) -> 
     if options.tail is not None:
         if files and not options.follow:
             end = files[-1].stat().st_size
-        start = await asyncio.to_thread(_tail_start, files, options.tail, end)
+        start = await in_thread(_tail_start, files, options.tail, end)
     reader = _CriParser(options)
     position = 0
     inode = 0

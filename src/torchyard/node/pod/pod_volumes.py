@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from torchyard.core.pod.view import init_containers, main_containers
 from torchyard.node.context import NodeContext
 from torchyard.node.pod.container_user import effective
 from torchyard.node.pod.pod_data import PodData
+from torchyard.node.threads import in_thread
 from torchyard.node.volumes.mounter import (
     NFS,
     REFRESHED_KINDS,
@@ -93,7 +93,7 @@ class PodVolumes:
         # an emptyDir that has its group was set up before, and its content belongs to the containers
         group = FsGroup(group.gid, on_root_mismatch=group.on_root_mismatch or "emptyDir" in volume)
         try:
-            await asyncio.to_thread(group.apply, mounted.path, read_only=False)
+            await in_thread(group.apply, mounted.path, read_only=False)
         except OSError as error:
             failed = VolumeError(messages.group_not_set(volume["name"], error))
             failed.volume = volume["name"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ from torchyard.node.runtime.id_ranges import not_shifted_by_spec
 from torchyard.node.runtime.idmapped_mounts import MountProbe
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ShimClient, ShimNotRunning
+from torchyard.node.threads import in_thread
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.mounter import NFS, volumes_dir
 
@@ -243,15 +243,15 @@ class PodSandbox:
         kept_logs = self._context.settings.kept_logs
         if kept_logs is not None:
             try:
-                await asyncio.to_thread(self.dir.keep_logs, log_directory(kept_logs, self.pod))
+                await in_thread(self.dir.keep_logs, log_directory(kept_logs, self.pod))
             except OSError as error:
                 log.warning("cannot keep the logs of a pod: pod=%s error=%s", self.pod["metadata"]["name"], error)
-        await asyncio.to_thread(self.dir.remove)
+        await in_thread(self.dir.remove)
         if record and self._context.ids:
             self._context.ids.release(record)
         others = peers.all_records(self._context.settings.pods)
         if not any(record.get("group") == group for record in others):
-            await asyncio.to_thread(shared_memory.remove, self._context.settings.root, group)
+            await in_thread(shared_memory.remove, self._context.settings.root, group)
 
     async def stop_shim(self) -> None:
         """End everything that runs. Address and devices are free for other pods, though this pod still exists."""
@@ -264,9 +264,7 @@ class PodSandbox:
                 await channel.receive()
         except ShimNotRunning:
             pass
-        for name in self.dir.container_names():
-            cgroups.remove(self._context.machine.cgroups, self.pod["metadata"]["uid"], name, shim_pid=shim_pid)
-        cgroups.remove_pod(self._context.machine.cgroups, shim_pid, uid=self.pod["metadata"]["uid"])
+        await in_thread(self._remove_cgroups, shim_pid)  # the kernel takes milliseconds for a memory cgroup
         record = self.record
         if record and not record.get("released"):
             if network := record.get("network"):
@@ -274,3 +272,9 @@ class PodSandbox:
             self._context.devices.release(record.get("devices") or {})
             record["released"] = True
             self.dir.write_record(record)
+
+    def _remove_cgroups(self, shim_pid: int | None) -> None:
+        support, uid = self._context.machine.cgroups, self.pod["metadata"]["uid"]
+        for name in self.dir.container_names():
+            cgroups.remove(support, uid, name, shim_pid=shim_pid)
+        cgroups.remove_pod(support, shim_pid, uid=uid)

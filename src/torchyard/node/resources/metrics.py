@@ -16,6 +16,7 @@ from torchyard.api.usage_names import GPU_MEMORY, GPUS
 from torchyard.node.devices.utilization import DeviceUse, UtilizationReader
 from torchyard.node.resources.usage import UsageSampler
 from torchyard.node.shim import records
+from torchyard.node.threads import in_thread
 
 if TYPE_CHECKING:
     from torchyard.node.shim.record_types import PodRecord
@@ -38,7 +39,7 @@ class ResourceMetrics:
 
     async def run(self) -> None:
         while True:
-            await asyncio.to_thread(self.sample)
+            await in_thread(self.sample)
             await asyncio.sleep(_SAMPLE_SECONDS)
 
     def sample(self) -> None:

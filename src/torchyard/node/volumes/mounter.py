@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,6 +16,7 @@ from torchyard.api.volume import mount_messages as messages
 from torchyard.api.volume.messages import claim_missing
 from torchyard.node.resources.cgroups import MAX_MEMORY
 from torchyard.node.shim import mount_sources
+from torchyard.node.threads import in_thread
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.atomic_writer import FileProjection, write
 from torchyard.node.volumes.ownership import FsGroup
@@ -89,7 +89,7 @@ class VolumeMounter:
 
     async def _checked_host_path(self, path: Path, kind: str, *, read_only: bool = False) -> MountedVolume:
         # in a thread: the path may be on a share that does not respond
-        await asyncio.to_thread(check_host_path, path, kind, state=self.state)
+        await in_thread(check_host_path, path, kind, state=self.state)
         return MountedVolume(path, read_only, host_path_type=kind, private=(self.state,))
 
     async def _claim(self, name: str, source: Object) -> MountedVolume:
