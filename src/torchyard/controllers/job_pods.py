@@ -18,6 +18,9 @@ from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 
 _WRITES_AT_ONCE = 32
+# Upstream begins with one pod. Each batch waits until the one before is written, and meanwhile its pods start and take
+# the processor; the ranks of a training have to wait for the last of them.
+_FIRST_BATCH = 4
 _DROP_FINALIZER = {"$deleteFromPrimitiveList/finalizers": [labels.TRACKING_FINALIZER]}
 
 
@@ -32,8 +35,8 @@ class JobPodWriter:
         self._write_slots = asyncio.Semaphore(_WRITES_AT_ONCE)
 
     async def create(self, job: Object, pods: Sequence[Object]) -> CreateResult:
-        """In batches that double as long as they succeed, so that a failure affects one pod and not hundreds."""
-        done, size = 0, 1
+        """In batches that double as long as they succeed, so that a failure affects a few pods and not hundreds."""
+        done, size = 0, _FIRST_BATCH
         while done < len(pods):
             batch = pods[done : done + size]
             answers = await asyncio.gather(*(self._create(job, pod) for pod in batch))
