@@ -1,4 +1,4 @@
-"""Writes the progress that trainings report into their jobs: at most once in five seconds each.
+"""Writes the progress that trainings report into their jobs: at most once in five seconds each, and for first metrics.
 
 On a cluster every replica of the operator writes what was reported to it, and reads what the others wrote.
 """
@@ -78,8 +78,10 @@ class ProgressController:
             if report.is_last and not report.metrics and report.percent is None:
                 return
             job = self._jobs[key] = JobProgress()
+        had_metrics = job.has_metrics
         if job.add(report):
-            self._schedule.offer(key, time.monotonic(), is_last=report.is_last)
+            is_urgent = job.has_metrics and not had_metrics
+            self._schedule.offer(key, time.monotonic(), is_last=report.is_last, is_urgent=is_urgent)
             self._changed.set()
 
     def _trainjob_changed(self, change: str, job: Object, before: Object | None) -> None:

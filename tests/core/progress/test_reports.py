@@ -101,6 +101,20 @@ def test_a_job_is_written_at_once_then_at_most_every_five_seconds_and_at_the_end
     assert len(schedule) == 0
 
 
+def test_the_first_metrics_do_not_wait_for_the_report_before_them() -> None:
+    """A bar begins with 0 %, and the first loss follows it."""
+    schedule = WriteSchedule[str]()
+    schedule.offer("a", 100.0)
+    assert schedule.due(100.0) == ["a"]
+    schedule.offer("a", 101.0)
+    assert schedule.due(101.0) == []
+    schedule.offer("a", 102.0, is_urgent=True)
+    assert schedule.due(102.0) == ["a"]
+    schedule.offer("a", 103.0, is_urgent=True)  # not a second time
+    assert schedule.due(106.9) == []
+    assert schedule.due(107.0) == ["a"]
+
+
 def test_many_jobs_are_written_less_often_but_their_first_and_last_reports_are_not_held_back() -> None:
     schedule, count = WriteSchedule[int](), 1000
     for job in range(count):

@@ -31,6 +31,10 @@ class JobProgress:
         self._percent: int | None = None
         self._remaining: int | None = None
 
+    @property
+    def has_metrics(self) -> bool:
+        return bool(self._metrics)
+
     def add(self, report: ProgressReport) -> bool:
         """Returns whether the status has changed."""
         before = self.status

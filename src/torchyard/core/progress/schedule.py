@@ -21,10 +21,15 @@ class _Entry:
     written: float | None = None
     is_dirty: bool = False
     is_last: bool = False
+    is_urgent: bool = False
+    was_urgent: bool = False
 
 
 class WriteSchedule(Generic[Key]):
-    """The first report of a job is due at once, the last one after `INTERVAL`, those between as the load allows."""
+    """The first report of a job is due at once, the last one after `INTERVAL`, those between as the load allows.
+
+    One report more is due at once: the first with metrics. It often follows a bar that shows 0 %.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[Key, _Entry] = {}
@@ -33,12 +38,14 @@ class WriteSchedule(Generic[Key]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def offer(self, key: Key, now: float, *, is_last: bool = False) -> None:
-        """There is something to write about this job."""
+    def offer(self, key: Key, now: float, *, is_last: bool = False, is_urgent: bool = False) -> None:
+        """There is something to write about this job; `is_urgent`: at once, if it is the first time."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(now)
         entry.reported, entry.is_dirty, entry.is_last = now, True, is_last
+        if is_urgent and not entry.was_urgent:
+            entry.is_urgent = entry.was_urgent = True
         self._dirty[key] = entry
 
     def retry(self, key: Key, now: float) -> None:
@@ -61,12 +68,12 @@ class WriteSchedule(Generic[Key]):
         keys = [key for key, entry in self._dirty.items() if self._time(entry, interval) <= now]
         for key in keys:
             entry = self._dirty.pop(key)
-            entry.is_dirty, entry.written = False, now
+            entry.is_dirty, entry.is_urgent, entry.written = False, False, now
         return keys
 
     @staticmethod
     def _time(entry: _Entry, interval: float) -> float:
-        if entry.written is None:
+        if entry.written is None or entry.is_urgent:
             return entry.reported
         return entry.written + (INTERVAL if entry.is_last else interval)
 
