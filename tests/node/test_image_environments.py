@@ -64,6 +64,14 @@ def test_an_environment_without_torchyard_gets_the_elastic_runtime(
     ]
 
 
+def test_an_environment_that_was_reached_by_a_link_is_there_under_both_paths(tmp_path: Path, environment: Path) -> None:
+    """Its programs begin with the path at which it was made."""
+    link = tmp_path / "venv"
+    link.symlink_to(environment, target_is_directory=True)
+    interpreter = python.describe(str(link / "bin" / "python"))
+    assert {link, environment.resolve()} <= set(interpreter.prefixes)
+
+
 def test_an_environment_that_has_torchyard_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     directory = tmp_path / "env"

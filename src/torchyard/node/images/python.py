@@ -46,7 +46,9 @@ def describe(executable: str) -> Python:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ImageError(f"{executable} is not a working Python interpreter: {reason}", hint=hint) from error
     real_prefix = Path(path).resolve().parent.parent
-    prefixes = {Path(prefix), Path(base_prefix), real_prefix}
+    named = {Path(prefix), Path(base_prefix), real_prefix}
+    # Programs of an environment begin with the path at which it was made, and may have been reached by a link.
+    prefixes = named | {directory.resolve() for directory in named}
     has_runtime = package is not None and any(Path(package).is_relative_to(directory) for directory in prefixes)
     return Python(Path(path), version, tuple(sorted(prefixes)), has_torch, has_runtime)
 
