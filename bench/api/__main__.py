@@ -96,13 +96,22 @@ def _measure(server: Server, startup: float, directory: Path, seconds: float, *,
     name = _trim(server)
     rss = _rss(directory)
     listed = load.list_seconds(server, "/api/v1/namespaces/default/pods")
+    ended, begun = _ended(server), time.monotonic()
     creates = load.creates(server, "create", seconds, waiting=waiting)
+    if not waiting and (ended := _ended(server) - ended):
+        print(f"beside the creates: {ended / (time.monotonic() - begun):.0f} pods/s ended", flush=True)
     gets = load.gets(server, f"/api/v1/namespaces/default/pods/{name}", seconds)
     revision = server.admin.get("/api/v1/namespaces?limit=1").json["metadata"]["resourceVersion"]
     watchers = load.Watchers(server, f"/api/v1/pods?watch=true&resourceVersion={revision}", WATCHERS)
     watched = load.creates(server, "watched", seconds, waiting=waiting)
     events = watchers.stop() / seconds
     return Figures(startup, creates, gets, listed * 1000, watched, events, rss)
+
+
+def _ended(server: Server) -> int:
+    """How many pods have ended."""
+    pods = server.admin.get("/api/v1/namespaces/default/pods").json["items"]
+    return sum(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in pods)
 
 
 def _trim(server: Server) -> str:
