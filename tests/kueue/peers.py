@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+import lzma
 import platform
+import random
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.support.kubernetes import ROOT, Kubernetes, Server, assets
 
@@ -34,12 +40,25 @@ def kueue_manager(
     """Kueue on a running API server. Yields the directory of its state, with its configuration and its log."""
     start = START if configuration is None else _configured(directory / "peers", configuration)
     state = directory / "kueue"
-    options = ["--kubeconfig", str(server.kubeconfig), "--dir", str(state), "--qps", "2000"]
+    options = ["--kubeconfig", str(server.kubeconfig), "--dir", str(state), "--qps", "2000", "--port", str(_port())]
     subprocess.run([start, "kueue", *options, *(("--feature-gates", gates) if gates else ())], check=True)
     try:
         yield state
     finally:
         subprocess.run([START, "stop", str(state)], check=True)
+
+
+def _port() -> int:
+    """The first of three free ones, outside the range from which clients get theirs."""
+    for port in random.SystemRandom().sample(range(12000, 30000, 3), 100):
+        with contextlib.ExitStack() as sockets:
+            try:
+                for number in range(3):
+                    sockets.enter_context(socket.create_server(("127.0.0.1", port + number)))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no three free ports in a row")
 
 
 def _configured(directory: Path, configuration: Mapping[str, object]) -> Path:
@@ -57,3 +76,16 @@ def _configured(directory: Path, configuration: Mapping[str, object]) -> Path:
     )
     start.chmod(0o755)
     return start
+
+
+@functools.cache
+def schemas() -> dict[tuple[str, str], dict[str, Any]]:
+    """Kueue's schemas by kind and version."""
+    packed = (START.parent / "objects" / "kueue.json.xz").read_bytes()
+    items = json.loads(lzma.decompress(packed))
+    return {
+        (item["spec"]["names"]["kind"], version["name"]): version["schema"]["openAPIV3Schema"]
+        for item in items
+        if item["kind"] == "CustomResourceDefinition"
+        for version in item["spec"]["versions"]
+    }

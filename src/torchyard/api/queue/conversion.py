@@ -10,11 +10,11 @@ from torchyard.api.queue import names
 Conversion = Callable[[Object], Object]
 
 _KUEUE_CLASS = (names.GROUP, names.PRIORITY_CLASS.kind)
-_SOURCES = {
+PRIORITY_CLASS_SOURCES = {
     f"{names.GROUP}/workloadpriorityclass": _KUEUE_CLASS,
     "scheduling.k8s.io/priorityclass": ("scheduling.k8s.io", "PriorityClass"),
 }
-_SOURCE_OF = {pair: source for source, pair in _SOURCES.items()}
+_SOURCE_OF = {pair: source for source, pair in PRIORITY_CLASS_SOURCES.items()}
 _OLD_MAY_STOP = {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"}
 
 
@@ -72,8 +72,8 @@ def _local_queue_to_old(obj: Object) -> Object:
 def _workload_to_stored(obj: Object) -> Object:
     spec = _part(obj, "spec")
     name, source = spec.pop("priorityClassName", ""), spec.pop("priorityClassSource", "")
-    if name:
-        group, kind = _SOURCES.get(source, (source, ""))  # validation refuses other sources
+    if name and source:  # as in Kueue, a name without a source has no effect
+        group, kind = PRIORITY_CLASS_SOURCES.get(source, (source, ""))  # validation refuses other sources
         spec["priorityClassRef"] = {"group": group, "kind": kind, "name": name}
     _rename(_part(obj, "status"), "accumulatedPastExexcutionTimeSeconds", "accumulatedPastExecutionTimeSeconds")
     return obj

@@ -8,6 +8,7 @@ from functools import cache
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import names, schemas
+from torchyard.api.queue.conversion import PRIORITY_CLASS_SOURCES
 from torchyard.api.queue.names import Kind
 from torchyard.api.schema.structural import INT64, STRING, record
 
@@ -85,8 +86,10 @@ def _old_schema(kind: Kind, schema: Object) -> Object:
         status["flavors"]["items"]["x-kubernetes-preserve-unknown-fields"] = True
     elif kind is names.WORKLOAD:
         del spec["priorityClassRef"]
-        spec["priorityClassName"] = STRING
-        spec["priorityClassSource"] = {"type": "string", "default": ""}
+        old["properties"]["spec"]["required"] = ["podSets"]
+        spec["priorityClassName"] = schemas.NAME
+        spec["priorityClassSource"] = {"type": "string", "default": "", "enum": [*PRIORITY_CLASS_SOURCES, ""]}
+        status["admission"]["required"] = ["clusterQueue", "podSetAssignments"]
         # Kueue's spelling, which clients have to use.
         status["accumulatedPastExexcutionTimeSeconds"] = status.pop("accumulatedPastExecutionTimeSeconds")
     elif kind is names.CHECK:

@@ -41,6 +41,11 @@ def _check_template(template: Object, path: str, errs: list[FieldError]) -> None
         return
     if spec.get("containers") is None:
         errs.append(field_errors.required(f"{path}.spec.containers", "the template of a pod needs a container"))
+    if spec.get("os") is not None:
+        _check_key(spec["os"], "name", f"{path}.spec.os", errs)
+    for index, toleration in enumerate(spec.get("tolerations") or ()):
+        if toleration is None:
+            errs.append(field_errors.invalid(f"{path}.spec.tolerations[{index}]", None, "must be an object"))
     for kind in ("containers", "initContainers"):
         at, known = f"{path}.spec.{kind}", set()
         for index, container in enumerate(spec.get(kind) or ()):

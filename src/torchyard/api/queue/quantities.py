@@ -14,6 +14,8 @@ _UNITS = {"KB": "k", "MB": "M", "GB": "G", "TB": "T", "KIB": "Ki", "MIB": "Mi", 
 def parse_quantity(resource: str, text: str | int, field: str, errs: list[FieldError]) -> Quantity | None:
     """The quantity of a resource; None, with an error that says what to write instead, if it is not valid."""
     try:
+        if not is_plain(text):
+            raise QuantityError(str(text))
         amount = quantity.parse(text)
     except QuantityError:
         errs.append(field_errors.invalid(field, text, f"is not a valid quantity; {_suggestion(resource, str(text))}"))
@@ -29,6 +31,11 @@ def parse_quantity(resource: str, text: str | int, field: str, errs: list[FieldE
         )
         return None
     return amount
+
+
+def is_plain(text: object) -> bool:
+    """Whether Kueue's schema takes it for a quantity: no fraction of a JSON number, no space."""
+    return isinstance(text, int) or (isinstance(text, str) and text == text.strip())
 
 
 def _suggestion(resource: str, text: str) -> str:

@@ -6,20 +6,43 @@ from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.structural import BOUNDED_INT32 as INT32
-from torchyard.api.schema.structural import INT64, STRING, STRING_MAP, TIME, from_type, record, with_description
+from torchyard.api.schema.structural import (
+    INT64,
+    QUANTITY,
+    STRING,
+    STRING_MAP,
+    TIME,
+    from_type,
+    record,
+    with_description,
+)
 
 IMMUTABLE: Object = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "field is immutable"}]}
-# `validation` checks quantities, because its messages say what to write instead.
+# `validation` checks the quantities of specs, because its messages say what to write instead.
 _QUANTITY: Object = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-_QUANTITIES: Object = {"type": "object", "additionalProperties": _QUANTITY}
+_QUANTITIES: Object = {"type": "object", "additionalProperties": QUANTITY}
 _BOOLEAN: Object = {"type": "boolean"}
 _ANY: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _NAMES: Object = {"type": "array", "items": STRING}
 _LABEL_PATTERN = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN_PATTERN = rf"^{_LABEL_PATTERN}(\.{_LABEL_PATTERN})*$"
-_NAME: Object = {"type": "string", "maxLength": 253, "pattern": _SUBDOMAIN_PATTERN}
+NAME: Object = {"type": "string", "maxLength": 253, "pattern": _SUBDOMAIN_PATTERN}
 _POD_SET_NAME: Object = {"type": "string", "maxLength": 63, "pattern": f"^{_LABEL_PATTERN}$"}
 _CHECK_NAME: Object = {"type": "string", "minLength": 1, "maxLength": 316}
+_COUNT: Object = {**INT32, "minimum": 0}
+_CAUSE: Object = {"type": "string", "maxLength": 316}
+_CLUSTER: Object = {"type": "string", "maxLength": 256}
+_CONDITION_REASON: Object = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 1024,
+    "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+}
+_CONDITION_TYPE: Object = {
+    "type": "string",
+    "maxLength": 316,
+    "pattern": rf"^({_LABEL_PATTERN}(\.{_LABEL_PATTERN})*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+}
 
 
 def _enum(*values: str, default: str = "") -> Object:
@@ -38,10 +61,10 @@ def _conditions() -> Object:
     fields = {
         "lastTransitionTime": TIME,
         "message": {"type": "string", "maxLength": 32768},
-        "observedGeneration": INT64,
-        "reason": STRING,
+        "observedGeneration": {**INT64, "minimum": 0},
+        "reason": _CONDITION_REASON,
         "status": _enum("True", "False", "Unknown"),
-        "type": STRING,
+        "type": _CONDITION_TYPE,
     }
     condition = record(fields, "lastTransitionTime", "message", "reason", "status", "type")
     return _map_list(condition, "type", max_items=16)
@@ -58,7 +81,7 @@ def flavor() -> Object:
         "tolerations": with_description(
             "Tolerations that are added to admitted pods.", {"type": "array", "items": toleration}
         ),
-        "topologyName": STRING,
+        "topologyName": NAME,
     }
     return record({"spec": record(spec)})
 
@@ -74,7 +97,7 @@ def _groups() -> Object:
     }
     resources = {**_map_list(record(quota, "name", "nominalQuota"), max_items=64), "minItems": 1}
     flavors = {
-        **_map_list(record({"name": _NAME, "resources": resources}, "name", "resources"), max_items=64),
+        **_map_list(record({"name": NAME, "resources": resources}, "name", "resources"), max_items=64),
         "minItems": 1,
     }
     covered = {**_NAMES, "minItems": 1, "maxItems": 64}
@@ -99,8 +122,13 @@ def _fair_sharing() -> Object:
     return record({"weight": {**_QUANTITY, "default": 1}})
 
 
-def _share() -> Object:
-    return record({"weightedShare": INT64, "admissionFairSharingStatus": _ANY})
+def _share(**more: Object) -> Object:
+    return record({"weightedShare": INT64, **more}, "weightedShare")
+
+
+def _local_queue_share() -> Object:
+    consumed = record({"consumedResources": _QUANTITIES, "lastUpdate": TIME}, "consumedResources", "lastUpdate")
+    return _share(admissionFairSharingStatus=consumed)
 
 
 def _stop() -> Object:
@@ -108,11 +136,11 @@ def _stop() -> Object:
 
 
 def _usage(*, borrowed: bool) -> Object:
-    fields: Object = {"name": STRING, "total": _QUANTITY}
+    fields: Object = {"name": STRING, "total": QUANTITY}
     if borrowed:
-        fields["borrowed"] = _QUANTITY
+        fields["borrowed"] = QUANTITY
     resources = _map_list(record(fields, "name"), max_items=64)
-    return _map_list(record({"name": STRING, "resources": resources}, "name", "resources"), max_items=64)
+    return _map_list(record({"name": NAME, "resources": resources}, "name", "resources"), max_items=64)
 
 
 def _queue_status(*, borrowed: bool) -> Object:
@@ -124,13 +152,13 @@ def _queue_status(*, borrowed: bool) -> Object:
             "admittedWorkloads": INT32,
             "flavorsReservation": _usage(borrowed=borrowed),
             "flavorsUsage": _usage(borrowed=borrowed),
-            "fairSharing": _share(),
+            "fairSharing": _share() if borrowed else _local_queue_share(),
         }
     )
 
 
 def cluster_queue() -> Object:
-    flavors: Object = {"type": "array", "items": _NAME, "maxItems": 64, "x-kubernetes-list-type": "set"}
+    flavors: Object = {"type": "array", "items": NAME, "maxItems": 64, "x-kubernetes-list-type": "set"}
     rule = record({"name": _CHECK_NAME, "onFlavors": flavors}, "name")
     fungibility = {
         "whenCanBorrow": _enum(names.MAY_STOP, names.TRY_NEXT, default=names.MAY_STOP),
@@ -140,7 +168,7 @@ def cluster_queue() -> Object:
     selector = from_type(definition("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"))
     spec = {
         "resourceGroups": with_description("The resources, their flavors, and the quota of each.", _groups()),
-        "cohortName": with_description("The cohort. ClusterQueues of one cohort lend each other unused quota.", _NAME),
+        "cohortName": with_description("The cohort. ClusterQueues of one cohort lend each other unused quota.", NAME),
         "queueingStrategy": _enum(names.STRICT, names.BEST_EFFORT, default=names.BEST_EFFORT),
         "namespaceSelector": with_description(
             "The namespaces whose workloads it accepts: {} selects all, null selects none.", selector
@@ -162,7 +190,7 @@ def cluster_queue() -> Object:
 
 def local_queue() -> Object:
     spec = {
-        "clusterQueue": with_description("The ClusterQueue it submits to. Immutable.", {**_NAME, **IMMUTABLE}),
+        "clusterQueue": with_description("The ClusterQueue it submits to. Immutable.", {**NAME, **IMMUTABLE}),
         "stopPolicy": _stop(),
         "fairSharing": _fair_sharing(),
     }
@@ -170,7 +198,15 @@ def local_queue() -> Object:
 
 
 def _pod_set() -> Object:
-    metadata = record({"labels": STRING_MAP, "annotations": STRING_MAP})
+    metadata = record(
+        {
+            "annotations": STRING_MAP,
+            "finalizers": _NAMES,
+            "labels": STRING_MAP,
+            "name": STRING,
+            "namespace": STRING,
+        }
+    )
     fields = {
         "name": {**_POD_SET_NAME, "default": names.MAIN},
         "template": record({"metadata": metadata, "spec": _ANY}),
@@ -183,34 +219,34 @@ def _pod_set() -> Object:
 
 def _admission() -> Object:
     assignment = {
-        "name": {**STRING, "default": names.MAIN},
-        "flavors": {"type": "object", "additionalProperties": STRING},
+        "name": {**_POD_SET_NAME, "default": names.MAIN},
+        "flavors": {"type": "object", "additionalProperties": NAME},
         "resourceUsage": _QUANTITIES,
-        "count": {**INT32, "minimum": 0},
+        "count": _COUNT,
         "topologyAssignment": _ANY,
-        "delayedTopologyRequest": STRING,
+        "delayedTopologyRequest": _enum("Pending", "Ready"),
     }
-    return record({"clusterQueue": STRING, "podSetAssignments": _map_list(record(assignment), max_items=18)})
+    return record({"clusterQueue": NAME, "podSetAssignments": _map_list(record(assignment), max_items=18)})
 
 
 def _check_state() -> Object:
     toleration = from_type(definition("io.k8s.api.core.v1.Toleration"))
     update = {
-        "name": STRING,
+        "name": _POD_SET_NAME,
         "labels": STRING_MAP,
         "annotations": STRING_MAP,
         "nodeSelector": STRING_MAP,
-        "tolerations": {"type": "array", "items": toleration},
+        "tolerations": {"type": "array", "items": toleration, "maxItems": 8},
     }
     states = (names.CHECK_PENDING, names.CHECK_READY, names.CHECK_RETRY, names.CHECK_REJECTED)
     fields = {
-        "name": STRING,
+        "name": _CHECK_NAME,
         "state": _enum(*states),
         "lastTransitionTime": TIME,
         "message": {"type": "string", "maxLength": 32768},
-        "requeueAfterSeconds": INT32,
-        "retryCount": INT32,
-        "podSetUpdates": {"type": "array", "items": record(update, "name")},
+        "requeueAfterSeconds": _COUNT,
+        "retryCount": _COUNT,
+        "podSetUpdates": {"type": "array", "items": record(update, "name"), "maxItems": 18},
     }
     return record(fields, "name", "state", "lastTransitionTime", "message")
 
@@ -220,13 +256,13 @@ def workload() -> Object:
         {
             "group": _enum(names.GROUP, "scheduling.k8s.io"),
             "kind": _enum(names.PRIORITY_CLASS.kind, "PriorityClass"),
-            "name": {**_NAME, "minLength": 1},
+            "name": {**NAME, "minLength": 1},
         },
         *("group", "kind", "name"),
     )
     spec = {
         "podSets": {**_map_list(_pod_set(), max_items=18), "minItems": 1},
-        "queueName": _NAME,
+        "queueName": NAME,
         "priorityClassRef": reference,
         "priority": INT32,
         "active": with_description(
@@ -236,22 +272,26 @@ def workload() -> Object:
         "preemptionGates": {"type": "array", "items": _ANY},
     }
     eviction = record(
-        {"reason": STRING, "underlyingCause": STRING, "count": INT32}, "reason", "underlyingCause", "count"
+        {"reason": _CAUSE, "underlyingCause": _CAUSE, "count": _COUNT}, "reason", "underlyingCause", "count"
     )
+    gate = {
+        "name": {"type": "string", "minLength": 1, "maxLength": 63},
+        "position": _enum("Closed", "Open"),
+        "lastTransitionTime": TIME,
+    }
     status = {
         "conditions": _conditions(),
         "admission": _admission(),
-        "requeueState": record({"count": {**INT32, "minimum": 0}, "requeueAt": TIME}),
-        "reclaimablePods": _map_list(
-            record({"name": STRING, "count": {**INT32, "minimum": 0}}, "name", "count"), max_items=18
-        ),
-        "admissionChecks": _map_list(_check_state(), max_items=64),
-        "resourceRequests": _map_list(record({"name": STRING, "resources": _QUANTITIES}, "name"), max_items=18),
+        "requeueState": record({"count": _COUNT, "requeueAt": TIME}),
+        "reclaimablePods": _map_list(record({"name": _POD_SET_NAME, "count": _COUNT}, "name", "count"), max_items=18),
+        "admissionChecks": _map_list(_check_state(), max_items=8),
+        "resourceRequests": _map_list(record({"name": _POD_SET_NAME, "resources": _QUANTITIES}, "name"), max_items=18),
         "accumulatedPastExecutionTimeSeconds": INT32,
         "schedulingStats": record({"evictions": _map_list(eviction, "reason", "underlyingCause", max_items=256)}),
-        "nominatedClusterNames": _NAMES,
-        "clusterName": STRING,
-        "unhealthyNodes": {"type": "array", "items": _ANY},
+        "nominatedClusterNames": {"type": "array", "items": _CLUSTER, "maxItems": 20},
+        "clusterName": _CLUSTER,
+        "preemptionGates": _map_list(record(gate, "name", "position", "lastTransitionTime"), max_items=8),
+        "unhealthyNodes": _map_list(record({"name": {"type": "string", "maxLength": 63}}, "name"), max_items=8),
     }
     return record({"spec": record(spec), "status": record(status)})
 
@@ -262,7 +302,7 @@ def priority_class() -> Object:
 
 def cohort() -> Object:
     spec = {
-        "parentName": with_description("The parent cohort, if any.", _NAME),
+        "parentName": with_description("The parent cohort, if any.", NAME),
         "resourceGroups": with_description("Quota that all members share, in addition to their own.", _groups()),
         "fairSharing": _fair_sharing(),
     }
@@ -277,7 +317,7 @@ def check() -> Object:
         "pattern": "^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$",
     }
     parameters = record(
-        {"apiGroup": {**_NAME, "minLength": 1}, "kind": kind, "name": {**_POD_SET_NAME, "minLength": 1}},
+        {"apiGroup": {**NAME, "minLength": 1}, "kind": kind, "name": {**_POD_SET_NAME, "minLength": 1}},
         *("apiGroup", "kind", "name"),
     )
     spec = {

@@ -39,7 +39,7 @@ def unsupported_in_flavor(spec: Object) -> Iterator[FieldError]:
 
 
 def unsupported_in_cluster_queue(spec: Object) -> Iterator[FieldError]:
-    if spec.get("concurrentAdmissionPolicy"):
+    if spec.get("concurrentAdmissionPolicy") is not None:
         yield field_errors.forbidden(
             "spec.concurrentAdmissionPolicy", configuration_messages.CONCURRENT_ADMISSION_UNSUPPORTED
         )
@@ -51,7 +51,8 @@ def unsupported_in_check(spec: Object) -> Iterator[FieldError]:
         yield field_errors.forbidden("spec.controllerName", why)
 
 
-def unsupported_in_workload(spec: Object) -> Iterator[FieldError]:
+def unsupported_in_workload(obj: Object) -> Iterator[FieldError]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if spec.get("preemptionGates"):
         yield field_errors.forbidden("spec.preemptionGates", configuration_messages.MULTIKUEUE_UNSUPPORTED)
     for index, pod_set in enumerate(spec.get("podSets") or ()):
@@ -65,3 +66,8 @@ def unsupported_in_workload(spec: Object) -> Iterator[FieldError]:
             if name in annotations:
                 field = f"{path}.template.metadata.annotations[{name}]"
                 yield field_errors.forbidden(field, configuration_messages.TOPOLOGIES_UNSUPPORTED)
+    for index, assignment in enumerate((status.get("admission") or {}).get("podSetAssignments") or ()):
+        for field in ("topologyAssignment", "delayedTopologyRequest"):
+            if assignment.get(field) is not None:
+                path = f"status.admission.podSetAssignments[{index}].{field}"
+                yield field_errors.forbidden(path, configuration_messages.TOPOLOGIES_UNSUPPORTED)

@@ -14,7 +14,7 @@ from torchyard.api.objects import Object
 from torchyard.api.quantity import Quantity, QuantityError
 from torchyard.api.queue import names, queue_messages
 from torchyard.api.queue.pod_template_validation import validate_pod_templates
-from torchyard.api.queue.quantities import parse_quantity
+from torchyard.api.queue.quantities import is_plain, parse_quantity
 from torchyard.api.queue.taints import check_taints, check_toleration_keys, taint_rules, toleration_rules
 from torchyard.api.queue.unsupported import (
     unsupported_in_check,
@@ -115,13 +115,13 @@ class CheckStrategy(Strategy):
 class WorkloadStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        errs = schema_rules(obj, None) or [*webhook_rules(obj), *unsupported_in_workload(spec)]
+        errs = schema_rules(obj, None) or [*webhook_rules(obj), *unsupported_in_workload(obj)]
         return errs or validate_pod_templates(spec.get("podSets") or ())
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        unsupported = list(unsupported_in_workload(new.get("spec") or {}))
+        unsupported = list(unsupported_in_workload(new))
         if unsupported:  # what was stored before it was refused may stay, so that the status can be written
-            before = list(unsupported_in_workload(old.get("spec") or {}))
+            before = list(unsupported_in_workload(old))
             unsupported = [err for err in unsupported if err not in before]
         errs = schema_rules(new, old) or [*webhook_rules(new), *webhook_update_rules(new, old), *unsupported]
         pod_sets = (new.get("spec") or {}).get("podSets")
@@ -240,6 +240,8 @@ def _parse_weight(spec: Object, errs: list[FieldError]) -> Quantity | None:
     if weight is None:
         return None
     try:
+        if not is_plain(weight):
+            raise QuantityError(str(weight))
         amount = quantity.parse(weight)
     except QuantityError:
         detail = "is not a valid quantity; use for example 1 or 500m"

@@ -22,6 +22,7 @@ from torchyard.api.queue.taints import check_toleration_keys, toleration_rules
 _CLASS_KINDS = {names.GROUP: names.PRIORITY_CLASS.kind, "scheduling.k8s.io": "PriorityClass"}
 _MILLI_IN_NANO = NANO // 1000
 _CPU = "cpu"
+_MAX_NAME = 63  # of the name part of a qualified name
 
 
 def has_quota(obj: Object) -> bool:
@@ -35,6 +36,9 @@ def _is_admitted(obj: Object) -> bool:
 def schema_rules(obj: Object, old: Object | None) -> list[FieldError]:
     """The rules of Kueue's schema that compare fields."""
     errs = [_rule(path, text) for path, text in _broken_rules(obj)]
+    clusters = {((version or {}).get("status") or {}).get("clusterName") for version in (obj, old)} - {None}
+    if len(clusters) > 1:
+        errs.append(_rule("status", "clusterName is immutable once set"))
     if old is not None and has_quota(old):
         errs += [_rule("", text) for text in _changed_while_reserved(obj, old)]
     for index, check in enumerate((obj.get("status") or {}).get("admissionChecks") or ()):
@@ -63,6 +67,8 @@ def _broken_rules(obj: Object) -> Iterator[tuple[str, str]]:
     admission = status.get("admission")
     if admission and has_quota(obj) and len(admission.get("podSetAssignments") or ()) != len(spec["podSets"]):
         yield "", "podSetAssignments must have the same number of podSets as the spec"
+    if status.get("clusterName") is not None and status.get("nominatedClusterNames"):
+        yield "status", "clusterName and nominatedClusterNames are mutually exclusive"
 
 
 def _changed_while_reserved(obj: Object, before: Object) -> Iterator[str]:
@@ -98,6 +104,11 @@ def webhook_rules(obj: Object) -> list[FieldError]:
     counts = {pod_set["name"]: pod_set["count"] for pod_set in spec.get("podSets") or ()}
     _check_reclaimable_pods(status.get("reclaimablePods") or (), counts, errs)
     _check_updates(status.get("admissionChecks") or (), counts, errs)
+    for index, condition in enumerate(status.get("conditions") or ()):
+        if len(condition["type"]) > _MAX_NAME:  # the schema checks everything else
+            path = f"status.conditions[{index}].type"
+            problems = any_names.qualified_name_problems(condition["type"])
+            checks.report_problems(problems, path, condition["type"], errs)
     return errs
 
 
