@@ -117,7 +117,9 @@ KINDS: dict[str, tuple[GroupVersionResource, Callable[[], Object]]] = {
     "jobset": (JOBSETS, _jobset),
     "trainjob": (TRAINJOBS, _trainjob),
 }
-_RECLAIMS = ("job", "jobset", "trainjob")  # Kueue takes no reclaimable pods from PyTorchJobs
+# Kueue takes no reclaimable pods from PyTorchJobs, and from JobSets and TrainJobs those of whole Jobs. Here a JobSet
+# has three Jobs of one pod, a TrainJob one of three.
+_RECLAIMS = ("job", "jobset")
 
 
 class Queue:
