@@ -11,6 +11,7 @@ from torchyard.controllers.queue.gvr import LOCAL_QUEUES
 from torchyard.controllers.queue.metrics import QueueMetrics
 from torchyard.controllers.queue.queue_status import write_queue_status
 from torchyard.controllers.queue.stores import QueueStore
+from torchyard.core.queue.state import sample_usage
 from torchyard.core.queue.workload_info import Key
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ class LocalQueueUsageController:
         usage = self._store.state.usage
         pause = _MAX_PAUSE if usage is None else min(_MAX_PAUSE, usage.settings.sampling_interval)
         while True:
-            sampled = self._store.state.sample_usage(self._store.now())
+            sampled = sample_usage(self._store.state, self._store.now())
             for key in sampled:
                 await self._write(key)
             if sampled:

@@ -19,7 +19,7 @@ from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.writer import QueuedWrite
 from torchyard.core.queue import lifecycle
 from torchyard.core.queue.decisions import Admit, Preempt, SchedulingFailure, StayPending
-from torchyard.core.queue.preemption import PreemptionTarget
+from torchyard.core.queue.minimal_targets import PreemptionTarget
 from torchyard.core.queue.scheduler import schedule
 from torchyard.core.queue.workload_info import WorkloadInfo
 from torchyard.kube.event_recorder import EventRecorder

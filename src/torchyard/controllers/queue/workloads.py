@@ -12,6 +12,7 @@ from torchyard.controllers.queue.gvr import WORKLOADS
 from torchyard.controllers.queue.metrics import QueueMetrics
 from torchyard.controllers.queue.stores import QueueStore
 from torchyard.controllers.queue.writer import RETRY_SOON
+from torchyard.core.queue.cache import workloads_of_cluster_queue
 from torchyard.core.queue.lifecycle import WorkloadOutcome, evaluate
 from torchyard.core.queue.settings import QueueSettings
 from torchyard.core.queue.specs import ClusterQueueSpec
@@ -46,7 +47,7 @@ class WorkloadReconciler:
         """A queue that was stopped may evict its workloads; one that was resumed evicts none."""
         metadata, policy = obj["metadata"], _stop_policy(obj)
         if before is not None and _checks(obj) != _checks(before):
-            for info in self._store.state.cache.workloads_of_cluster_queue(metadata["name"]):
+            for info in workloads_of_cluster_queue(self._store.state.cache, metadata["name"]):
                 self.queue.add(info.key)
         elif policy != names.NO_STOP and (before is None or policy != _stop_policy(before)):
             cache = self._store.state.cache

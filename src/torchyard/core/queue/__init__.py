@@ -8,13 +8,15 @@ Kueue's cache, pending queues, snapshot and scheduler, in reading order:
 - `settings`: of fair sharing, and of workloads over time
 - `quota`, `dominant_resource_share`: the tree of quota that usage is counted in, and simulations on it; how much a
   part of it borrows
+- `borrowing`: how far up that tree a quantity comes from
 - `flavor_assigner`: which flavors a workload gets, and whether it fits
 - `cluster_queue`: a ClusterQueue at run time, with its heaps of pending workloads
 - `hierarchy`, `quota_objects`: the ClusterQueues under their cohorts, built from the objects
 - `eligibility`: whether a workload may be queued at all
 - `fair_preemption`, `fair_sharing`: preemption and the order of a cycle by dominant resource shares
 - `admission_fair_sharing`: what LocalQueues consumed over time
-- `preemption`, `nomination`, `preemptors`: preemption targets; the workloads of a cycle; those that wait for targets
+- `minimal_targets`, `preemption`, `nomination`, `preemptors`: which of the candidates are needed; preemption targets;
+  the workloads of a cycle; those that wait for targets
 - `cache`, `pending`, `requeue`: quota in use; pending workloads; which of them to retry when quota is released
 - `state`: the three of them together, updated object by object
 - `snapshot`, `decisions`, `nominator`, `scheduler`: one scheduling cycle

@@ -160,11 +160,6 @@ class QueueCache:
             return [info for info in self.workloads.values() if info.reserved_in == queue]
         return list(cq.reserving.values())
 
-    def workloads_of_cluster_queue(self, name: str) -> list[WorkloadInfo]:
-        """Those that hold its quota, and those that are pending in its LocalQueues."""
-        local_queues = [key for key, spec in self.local_queues.items() if spec.get("clusterQueue") == name]
-        return [*self.reserving_workloads("", name), *self.by_local_queue.pending(local_queues)]
-
     def blocked_heads(self, roots: Iterable[QuotaNode]) -> list[BlockedHead]:
         """The heads of StrictFIFO queues that take part in every cycle, because quota is reserved for them."""
         heads = ((cq, cq.blocked_head()) for root in roots for cq in self._strict_members.get(root, ()))
@@ -178,3 +173,9 @@ class QueueCache:
     def is_admission_blocked(self) -> bool:
         """Whether nothing may be admitted until more pods are ready."""
         return self._block_admission and bool(self._not_ready)
+
+
+def workloads_of_cluster_queue(cache: QueueCache, name: str) -> list[WorkloadInfo]:
+    """Those that hold its quota, and those that are pending in its LocalQueues."""
+    local_queues = [key for key, spec in cache.local_queues.items() if spec.get("clusterQueue") == name]
+    return [*cache.reserving_workloads("", name), *cache.by_local_queue.pending(local_queues)]

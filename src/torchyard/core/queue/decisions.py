@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torchyard.api.queue.messages import ReasonMessage
 from torchyard.core.queue.cluster_queue import PendingHeap
 from torchyard.core.queue.flavor_assigner import Assignment
-from torchyard.core.queue.preemption import PreemptionTarget
+from torchyard.core.queue.minimal_targets import PreemptionTarget
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from torchyard.api.queue import messages, names
+from torchyard.core.queue.borrowing import lowest_subtree
 from torchyard.core.queue.flavors import Flavor, matches_node_affinity, untolerated_taint
 from torchyard.core.queue.quota import QuotaNode
 from torchyard.core.queue.requirements import PodSet, SchedulingRequirements
@@ -336,7 +337,7 @@ class FlavorAssigner:
         available = node.available(key)
         if needed <= available:
             if node.parent is not None:
-                self._record(attempt, PreemptionPossibility.NOT_NEEDED, node.borrowing_height(key, needed))
+                self._record(attempt, PreemptionPossibility.NOT_NEEDED, lowest_subtree(node, key, needed).height)
             return
         capacity = node.potential_available(key)
         if needed > capacity:
@@ -346,7 +347,7 @@ class FlavorAssigner:
         attempt.insufficient[key] = needed
         attempt.reasons.append(InsufficientQuota(key, before, requested, available, False))
         policy = self._spec.preemption
-        may_reclaim_in_hierarchy = node.lowest_subtree(key, needed).parent is not None
+        may_reclaim_in_hierarchy = lowest_subtree(node, key, needed).parent is not None
         if needed > node.nominal(key) and not may_reclaim_in_hierarchy and not policy.may_preempt_while_borrowing:
             attempt.mode = FlavorAssignmentMode.NO_FIT
             return
@@ -358,7 +359,7 @@ class FlavorAssigner:
                 attempt.insufficient[key] = min(needed, available + shortage)
         else:
             possibility = PreemptionPossibility.RECLAIM if may_preempt else PreemptionPossibility.NO_CANDIDATES
-            borrowing = node.borrowing_height(key, needed)
+            borrowing = lowest_subtree(node, key, needed).height
         attempt.mode = min(attempt.mode, FlavorAssignmentMode.PREEMPT)
         self._record(attempt, possibility, borrowing)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap
 from torchyard.core.queue.flavor_assigner import Assignment
-from torchyard.core.queue.preemption import PreemptionTarget
+from torchyard.core.queue.minimal_targets import PreemptionTarget
 from torchyard.core.queue.quota import NO_QUOTA, NodeUsage, simulate_removal
 from torchyard.core.queue.resources import FlavorResourceQuantities
 from torchyard.core.queue.workload_info import Key, WorkloadInfo

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from torchyard.api.queue import messages
 from torchyard.api.queue.messages import ReasonMessage
+from torchyard.core.queue.borrowing import borrowing_height
 from torchyard.core.queue.cluster_queue import ClusterQueue, QueueHead
 from torchyard.core.queue.decisions import SchedulingDecision, StayPending
 from torchyard.core.queue.flavor_assigner import (
@@ -16,9 +17,10 @@ from torchyard.core.queue.flavor_assigner import (
     PreemptionPossibility,
     SimulatedPreemption,
 )
+from torchyard.core.queue.minimal_targets import PreemptionTarget
 from torchyard.core.queue.nomination import NominatedWorkload, replaced_slice, without_replaced
 from torchyard.core.queue.pending import PendingQueues
-from torchyard.core.queue.preemption import PreemptionSearch, PreemptionTarget, find_targets, wait_for_evicted
+from torchyard.core.queue.preemption import PreemptionSearch, find_targets, wait_for_evicted
 from torchyard.core.queue.quota import NodeUsage, simulate_removal
 from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
 from torchyard.core.queue.settings import FairSharing
@@ -61,7 +63,7 @@ class Nominator:
             return None
         missing = {key: amount for key, amount in freed.usage.items() if amount > cq.node.available(key)}
         mode = FlavorAssignmentMode.PREEMPT if missing else FlavorAssignmentMode.FIT
-        borrowing = cq.node.max_borrowing_height(freed.usage)
+        borrowing = borrowing_height(cq.node, freed.usage)
         assignment = replace(freed, mode=mode, borrowing=borrowing, need_preemption=missing)
         targets: list[PreemptionTarget] = []
         if missing:
@@ -124,7 +126,7 @@ class Nominator:
                     assignment.insufficient[key] = min(enough, assignment.insufficient[key])
             return None
         with simulate_removal(self._usages(targets)):
-            assignment.borrowing = cq.node.max_borrowing_height(assignment.usage)
+            assignment.borrowing = borrowing_height(cq.node, assignment.usage)
         return NominatedWorkload(info, cq, heap, assignment, targets, replaced)
 
     def mark_inadmissible(self, entry: NominatedWorkload) -> None:
@@ -147,7 +149,7 @@ class Nominator:
             assignment = Assignment(usage=requested, need_preemption=requested)
             targets, shortage = self._find_targets(info, cq, assignment)
             with simulate_removal(self._usages(targets)):
-                borrowing = cq.node.max_borrowing_height(requested)
+                borrowing = borrowing_height(cq.node, requested)
             if not targets:
                 return SimulatedPreemption(PreemptionPossibility.NO_CANDIDATES, borrowing, shortage.get(key, 0))
             if any(target.reason == messages.REASON_IN_CLUSTER_QUEUE for target in targets):

@@ -18,18 +18,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from torchyard.api.queue import messages, names
+from torchyard.core.queue.borrowing import fits_in_quota
 from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.fair_preemption import FairTargetSearch, ShareComparison
 from torchyard.core.queue.flavor_assigner import Assignment
+from torchyard.core.queue.minimal_targets import MinimalTargets, PreemptionTarget
 from torchyard.core.queue.quota import NodeUsage, QuotaNode, simulate_addition, simulate_removal
 from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
 from torchyard.core.queue.settings import FairSharing
 from torchyard.core.queue.workload_info import Key, WorkloadInfo
-
-
-class PreemptionTarget(NamedTuple):
-    info: WorkloadInfo
-    reason: str
 
 
 class PreemptionSearch(NamedTuple):
@@ -141,7 +138,11 @@ class _TargetSearch:
         )
         self._has_advantage: dict[QuotaNode, bool] = {}
         self._common: dict[ClusterQueue, QuotaNode] = {}
-        self.shortage: FlavorResourceQuantities = {}
+        self._minimal = MinimalTargets(cq.node, assignment.usage)
+
+    @property
+    def shortage(self) -> FlavorResourceQuantities:
+        return self._minimal.shortage
 
     def attempts(self) -> list[bool]:
         """Whether it may borrow, in the order in which to try it. Without fair sharing, and before all else."""
@@ -158,24 +159,28 @@ class _TargetSearch:
         return [True, False]
 
     def minimal_targets(self, *, may_borrow: bool) -> list[PreemptionTarget]:
-        return self._minimal(self._removed(may_borrow=may_borrow), may_borrow=may_borrow)
+        return self._minimal.find(self._removed(may_borrow=may_borrow), may_borrow=may_borrow)
 
     def fair_targets(self, settings: FairSharing) -> list[PreemptionTarget]:
         """By dominant resource shares."""
         if not self._own and not self._candidates.may_preempt_fairly(self._cq, self._usage, self._keys):
-            return self._minimal(iter(()), may_borrow=True)
+            return self._minimal.find(iter(()), may_borrow=True)
         candidates: dict[ClusterQueue, list[WorkloadInfo]] = {}
         for candidate in (*self._own, *self._reclaimable()):
             candidates.setdefault(candidate.cq, []).append(candidate.info)
         search = FairTargetSearch(settings, self._cq.node, self._usage, self._keys, candidates)
         removed = ((PreemptionTarget(info, reason), cq) for info, cq, reason in search.targets())
-        return self._minimal(removed, may_borrow=True)
+        return self._minimal.find(removed, may_borrow=True)
 
     def _reclaimable(self) -> Iterator[_Candidate]:
         """The workloads of other ClusterQueues that borrow, which the policy lets it preempt."""
         if self._policy.reclaim_within_cohort == names.NEVER or self._cq.node.parent is None:
             return
-        if self._info.lost_borrowed_quota and self._info.has_preempted_often and self._would_borrow():
+        if (
+            self._info.lost_borrowed_quota
+            and self._info.has_preempted_often
+            and _would_borrow(self._cq.node, self._usage, self._keys)
+        ):
             return  # otherwise both preempt each other in turn, without end
         below = None if self._policy.reclaim_within_cohort == names.ANY else self._info.priority
         for is_evicted in (True, False):
@@ -183,43 +188,10 @@ class _TargetSearch:
                 if candidate.cq.node.is_borrowing_any(self._keys):
                     yield candidate
 
-    def _would_borrow(self) -> bool:
-        """Whether it uses more than the quota of its own ClusterQueue, which it may reclaim whenever it needs it."""
-        with simulate_addition([NodeUsage(self._cq.node, dict(self._usage))]):
-            return self._cq.node.is_borrowing_any(self._keys)
-
     def _removed(self, *, may_borrow: bool) -> Iterator[tuple[PreemptionTarget, ClusterQueue]]:
         for info, cq in self._ordered(may_borrow=may_borrow):
             cq.node.remove_usage(info.usage)
             yield PreemptionTarget(info, self._reason(info, cq)), cq
-
-    def _minimal(
-        self, removing: Iterator[tuple[PreemptionTarget, ClusterQueue]], *, may_borrow: bool
-    ) -> list[PreemptionTarget]:
-        """Those of the targets that are needed. `removing` removes the usage of each one before it returns it."""
-        removed: list[tuple[PreemptionTarget, ClusterQueue]] = []
-        fits = False
-        for target, cq in removing:
-            removed.append((target, cq))
-            if self._fits(may_borrow=may_borrow):
-                fits = True
-                break
-        if not fits:
-            self._record_shortage(may_borrow=may_borrow)
-        needed = self._fill_back(removed, may_borrow=may_borrow) if fits else removed
-        for target, target_cq in needed:
-            target_cq.node.add_usage(target.info.usage)
-        return [target for target, _ in needed] if fits else []
-
-    def _record_shortage(self, *, may_borrow: bool) -> None:
-        """After all candidates were removed. Of several attempts, the one that lacks least counts."""
-        node = self._cq.node
-        for key, amount in self._usage.items():
-            missing = amount - node.available(key)
-            if not may_borrow:
-                missing = max(missing, node.usage.get(key, 0) + amount - node.nominal(key))
-            if missing > 0:
-                self.shortage[key] = min(missing, self.shortage.get(key, missing))
 
     def _own_candidates(self) -> Iterator[_Candidate]:
         policy, info = self._policy.within_cluster_queue, self._info
@@ -238,11 +210,11 @@ class _TargetSearch:
         advantages: dict[QuotaNode, bool] = {}
         if self._policy.reclaim_within_cohort == names.NEVER:
             return advantages
-        has_advantage, remaining = self._cq.node.fits_in_quota(self._usage)
+        has_advantage, remaining = fits_in_quota(self._cq.node, self._usage)
         node = self._cq.node.parent
         while node is not None:
             advantages[node] = has_advantage
-            fits, remaining = node.fits_in_quota(remaining)
+            fits, remaining = fits_in_quota(node, remaining)
             has_advantage = has_advantage or fits
             node = node.parent
         return advantages
@@ -269,7 +241,11 @@ class _TargetSearch:
         for candidate in self._candidates.outside(self._cq, self._keys, below=below, is_evicted=is_evicted):
             common = self._common_cohort(candidate.cq)
             is_allowed = has_advantage or not may_borrow or self._is_below_threshold(candidate.info)
-            if is_allowed and self._has_advantage[common] is has_advantage and self._is_borrowing(candidate.cq, common):
+            if (
+                is_allowed
+                and self._has_advantage[common] is has_advantage
+                and _is_borrowing(candidate.cq, common, self._keys)
+            ):
                 yield candidate
 
     def _common_cohort(self, cq: ClusterQueue) -> QuotaNode:
@@ -281,15 +257,6 @@ class _TargetSearch:
                 node = node.parent
             common = self._common[cq] = node
         return common
-
-    def _is_borrowing(self, cq: ClusterQueue, common: QuotaNode) -> bool:
-        """Whether a queue borrows, and every cohort between it and the common one, too."""
-        node: QuotaNode | None = cq.node
-        while node is not None and node is not common:
-            if not node.is_borrowing_any(self._keys):
-                return False
-            node = node.parent
-        return True
 
     def _is_below_threshold(self, candidate: WorkloadInfo) -> bool:
         """Whether it may be preempted in another queue while this workload borrows."""
@@ -305,28 +272,21 @@ class _TargetSearch:
             return messages.REASON_IN_COHORT_RECLAIM_WHILE_BORROWING
         return messages.REASON_IN_COHORT_RECLAMATION
 
-    def _fill_back(
-        self, removed: list[tuple[PreemptionTarget, ClusterQueue]], *, may_borrow: bool
-    ) -> list[tuple[PreemptionTarget, ClusterQueue]]:
-        """Add back those without which it fits, too; the rest is needed."""
-        needed = list(removed)
-        for index in range(len(needed) - 2, -1, -1):
-            target, cq = needed[index]
-            cq.node.add_usage(target.info.usage)
-            if self._fits(may_borrow=may_borrow):
-                del needed[index]
-            else:
-                cq.node.remove_usage(target.info.usage)
-        return needed
 
-    def _fits(self, *, may_borrow: bool) -> bool:
-        node = self._cq.node
-        for key, amount in self._usage.items():
-            if amount > node.available(key):
-                return False
-            if not may_borrow and node.usage.get(key, 0) + amount > node.nominal(key):
-                return False
-        return True
+def _would_borrow(node: QuotaNode, usage: FlavorResourceQuantities, keys: _Resources) -> bool:
+    """Whether a workload uses more than the quota of its ClusterQueue, which it may reclaim whenever it needs it."""
+    with simulate_addition([NodeUsage(node, dict(usage))]):
+        return node.is_borrowing_any(keys)
+
+
+def _is_borrowing(cq: ClusterQueue, common: QuotaNode, keys: _Resources) -> bool:
+    """Whether a queue borrows, and every cohort between it and the common one, too."""
+    node: QuotaNode | None = cq.node
+    while node is not None and node is not common:
+        if not node.is_borrowing_any(keys):
+            return False
+        node = node.parent
+    return True
 
 
 def _candidate_order(candidate: _Candidate) -> tuple[int, float, float, Key]:

@@ -104,40 +104,9 @@ class QuotaNode:
         usage, subtree_quota = self.usage, self.subtree_quota
         return any(usage.get(key, 0) > subtree_quota.get(key, 0) for key in keys)
 
-    def fits_in_quota(self, quantities: Mapping[FlavorResource, int]) -> tuple[bool, FlavorResourceQuantities]:
-        """Whether this subtree has all of it unused, and what its guaranteed quota leaves for the parent to provide."""
-        usage, subtree_quota = self.usage, self.subtree_quota
-        fits = all(usage.get(key, 0) + amount <= subtree_quota.get(key, 0) for key, amount in quantities.items())
-        return fits, {key: max(0, amount - self._local_available(key)) for key, amount in quantities.items()}
-
-    def needed_from_root(self, key: FlavorResource, amount: int) -> int:
-        """What the guaranteed quotas below the root do not provide of an amount."""
-        node = self
-        while node.parent is not None and amount > 0:
-            if node.guaranteed:  # seldom: only with a lending limit
-                amount -= node._local_available(key)
-            node = node.parent
-        return max(0, amount)
-
-    def _local_available(self, key: FlavorResource) -> int:
+    def local_available(self, key: FlavorResource) -> int:
         """The unused part of the guaranteed quota, which the parent does not see."""
         return max(0, self.guaranteed.get(key, 0) - self.usage.get(key, 0))
-
-    def borrowing_height(self, key: FlavorResource, more: int) -> int:
-        """The height of the lowest subtree that has `more` unused: 0 is this node. The root's if none has it."""
-        return self.lowest_subtree(key, more).height
-
-    def lowest_subtree(self, key: FlavorResource, more: int) -> QuotaNode:
-        """The lowest subtree that has `more` unused, the root if none has it."""
-        node = self
-        while node.parent is not None and node.usage.get(key, 0) + more > node.subtree_quota.get(key, 0):
-            if node.guaranteed:
-                more -= node._local_available(key)
-            node = node.parent
-        return node
-
-    def max_borrowing_height(self, quantities: Mapping[FlavorResource, int]) -> int:
-        return max((self.borrowing_height(key, amount) for key, amount in quantities.items()), default=0)
 
     def add_usage(self, quantities: Mapping[FlavorResource, int]) -> None:
         for key, amount in quantities.items():

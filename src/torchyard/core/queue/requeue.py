@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from torchyard.api.queue import names
+from torchyard.core.queue.borrowing import borrowing_height, lowest_subtree, needed_from_root
 from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap
 from torchyard.core.queue.fair_preemption import ShareComparison
 from torchyard.core.queue.preemptors import PendingPreemptors
@@ -215,7 +216,7 @@ def _add_candidate(
         request = heap.assigner.fixed_request
         if request is None:
             request = {key: heap.retry_thresholds[key] for key in available}
-        borrowing = cq.node.max_borrowing_height(request) if available else 0
+        borrowing = borrowing_height(cq.node, request) if available else 0
         candidates.append(_Candidate(borrowing, head.order, cq, heap, available))
 
 
@@ -225,7 +226,7 @@ def _may_reclaim(cq: ClusterQueue, heap: PendingHeap) -> bool:
         return False
     # While it borrows less than all cohorts above it have, it has an advantage over others that borrow more.
     return any(
-        cq.node.lowest_subtree(key, need).parent is not None or policy.may_preempt_while_borrowing
+        lowest_subtree(cq.node, key, need).parent is not None or policy.may_preempt_while_borrowing
         for key, need in heap.retry_thresholds.items()
     )
 
@@ -265,7 +266,7 @@ def _take(candidate: _Candidate, free: FlavorResourceQuantities) -> bool:
     node, is_served = candidate.cq.node, False
     for key in candidate.available:
         left = free[key]
-        from_root = node.needed_from_root(key, candidate.heap.retry_thresholds[key])
+        from_root = needed_from_root(node, key, candidate.heap.retry_thresholds[key])
         if from_root <= left:
             free[key] = left - from_root
             is_served = True

@@ -135,23 +135,6 @@ class QueueState:
         if self.usage is not None:
             self.usage.charge(info.local_queue, info.usage)
 
-    def sample_usage(self, now: float) -> list[Key]:
-        """Sample what LocalQueues use, where that is due. Returns these; their places may have changed."""
-        usage, cache = self.usage, self.cache
-        if usage is None:
-            return []
-        due = [key for key in cache.local_queues if usage.is_due(key, now)]
-        for key in due:
-            admitted: dict[str, int] = {}
-            for info in cache.by_local_queue.reserving(key):
-                for (_, resource), amount in info.usage.items() if info.is_admitted else ():
-                    admitted[resource] = admitted.get(resource, 0) + amount
-            usage.sample(key, admitted, now)
-            cq = cache.cluster_queues.get(cache.local_queues[key].get("clusterQueue", ""))
-            if cq is not None and cq.spec.is_usage_based:
-                self.pending.activate(cq)
-        return due
-
     def retire(self, info: WorkloadInfo) -> None:
         """Release the quota of a workload slice that is replaced by another."""
         self._remove(info)
@@ -161,12 +144,9 @@ class QueueState:
     def refresh(self) -> None:
         """Before a cycle: rebuild if objects that define quota changed, and requeue what released quota may serve."""
         self.pending.activate_waiting_for_pods()
-        if self.objects.has_changed:
-            self._rebuild()
-        else:
+        if not self.objects.has_changed:
             self.pending.requeuer.requeue_released()
-
-    def _rebuild(self) -> None:
+            return
         self.cache.set_hierarchy(self.objects.build())
         self.pending.clear()
         for info in self.cache.workloads.values():
@@ -206,3 +186,21 @@ class QueueState:
                 return  # the pending workloads of an inactive ClusterQueue count as pending in it
         if cq is not None:
             self.pending.add(info, cq)
+
+
+def sample_usage(state: QueueState, now: float) -> list[Key]:
+    """Sample what LocalQueues use, where that is due. Returns these; their places may have changed."""
+    usage, cache = state.usage, state.cache
+    if usage is None:
+        return []
+    due = [key for key in cache.local_queues if usage.is_due(key, now)]
+    for key in due:
+        admitted: dict[str, int] = {}
+        for info in cache.by_local_queue.reserving(key):
+            for (_, resource), amount in info.usage.items() if info.is_admitted else ():
+                admitted[resource] = admitted.get(resource, 0) + amount
+        usage.sample(key, admitted, now)
+        cq = cache.cluster_queues.get(cache.local_queues[key].get("clusterQueue", ""))
+        if cq is not None and cq.spec.is_usage_based:
+            state.pending.activate(cq)
+    return due
