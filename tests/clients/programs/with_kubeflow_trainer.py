@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 
 from kubeflow.common.types import KubernetesBackendConfig
 from kubeflow.trainer import CustomTrainer, TrainerClient
+from kubernetes import client as kubernetes
 
 
 def train() -> None:
@@ -24,6 +26,38 @@ def fails() -> None:
     raise SystemExit("no such dataset")
 
 
+def waits() -> None:
+    import time
+
+    print("waits", flush=True)
+    time.sleep(600)
+
+
+class Warnings(logging.Handler):
+    """What the SDK warns of: a version that it cannot read or does not know."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+def suspend(namespace: str, name: str, value: bool) -> None:
+    kubernetes.CustomObjectsApi().patch_namespaced_custom_object(
+        "trainer.kubeflow.org", "v1alpha1", namespace, "trainjobs", name, {"spec": {"suspend": value}}
+    )
+
+
+def until_stopped(client: TrainerClient, name: str) -> None:
+    for _ in range(600):
+        if not any(step.pod_name for step in client.get_job(name).steps):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the pods of a suspended job stay")
+
+
 def events_of(client: TrainerClient, name: str) -> list[object]:
     """The recorder writes events a moment after what they tell of."""
     for _ in range(600):
@@ -34,7 +68,11 @@ def events_of(client: TrainerClient, name: str) -> list[object]:
 
 
 def main(namespace: str) -> None:
+    warnings = Warnings()
+    logging.getLogger("kubeflow").addHandler(warnings)
     client = TrainerClient(KubernetesBackendConfig(namespace=namespace))
+    assert warnings.messages == [], warnings.messages
+    print("version")
     runtimes = {runtime.name: runtime for runtime in client.list_runtimes()}
     assert "torch-distributed" in runtimes, runtimes
     runtime = client.get_runtime("torch-distributed")
@@ -46,6 +84,7 @@ def main(namespace: str) -> None:
     print("running")
     lines = list(client.get_job_logs(name, step="node-0", follow=True))
     assert any("rank 0 of 2 on node 0" in line for line in lines), lines
+    assert any("rank 0 of 2 on node 0" in line for line in client.get_job_logs(name, step="node-0"))
     print("logs")
     job = client.wait_for_job_status(name, status={"Complete"}, timeout=120, polling_interval=1)
     assert [step.name for step in job.steps] == ["node-0", "node-1"], job
@@ -64,6 +103,17 @@ def main(namespace: str) -> None:
     except RuntimeError:
         print("refuse")
     client.delete_job(client.train(runtime=runtime, trainer=CustomTrainer(func=fails)))
+    resources = {"cpu": 1}  # the SDK sends 1.0
+    trainer = CustomTrainer(func=waits, num_nodes=1, resources_per_node=resources)
+    name = client.train(trainer=trainer)
+    client.wait_for_job_status(name, status={"Running"}, timeout=120, polling_interval=1)
+    suspend(namespace, name, True)
+    until_stopped(client, name)
+    print("suspend")
+    suspend(namespace, name, False)
+    client.wait_for_job_status(name, status={"Running"}, timeout=120, polling_interval=1)
+    client.delete_job(name)
+    print("resume")
 
 
 if __name__ == "__main__":
