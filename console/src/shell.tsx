@@ -10,7 +10,7 @@ import { go, link, type Route, setQuery, useRoute } from './router';
 import { type Session, useView, ViewContext } from './session';
 import { chosenTheme, setTheme, type Theme } from './theme';
 import { icons } from './ui/icons';
-import { Dialog } from './ui/parts';
+import { Dialog, useCurrentInSight } from './ui/parts';
 import { Toasts } from './ui/toasts';
 
 const PAGES = ['overview', 'jobs', 'queues', 'nodes', 'volumes', 'images', 'history'] as const;
@@ -57,6 +57,7 @@ export function Shell({ session }: { session: Session }): JSX.Element {
     const job = name === 'job' ? route.path[3] : undefined;
     document.title = `${job ?? name} – Torchyard`;
   }, [name, route.path[3]]);
+  const pages = useCurrentInSight(name);
   const keep = namespace ? { ns: namespace } : {};
   useKeys([
     { key: '?', does: 'this help', run: () => setHelp(true) },
@@ -65,7 +66,7 @@ export function Shell({ session }: { session: Session }): JSX.Element {
   return (
     <ViewContext.Provider value={view}>
       <div class="shell">
-        <nav class="nav" aria-label="Pages">
+        <nav ref={pages} class="nav" aria-label="Pages">
           <div class="brand">
             <img src="./icon.svg" alt="" /> Torchyard
           </div>

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Collection } from '../src/api/collection';
+import { checked, Collection } from '../src/api/collection';
 import { JOBS } from '../src/api/kinds';
 import type { KubeObject } from '../src/api/objects';
 import { streams } from '../src/api/streams';
+import { forgetIdle, sharedCollection } from '../src/api/use';
 
 const nameOf = (object: KubeObject): string => object.metadata.name;
 const job = (name: unknown): object => ({ metadata: { name, namespace: 'n', uid: name } });
@@ -94,4 +95,27 @@ describe('a live list', () => {
     expect(first.loaded && second.loaded).toBe(true);
     expect(first.version).not.toBe(second.version);
   });
+});
+
+it('is shared by the function of its rows, whatever its name, while someone reads it', () => {
+  const mapping = (): ((object: KubeObject) => string) => ({ same: (object: KubeObject) => object.metadata.name }).same;
+  const [first, second] = [mapping(), mapping()];
+  const collection = sharedCollection(JOBS, first, { namespace: 'n' });
+  expect(sharedCollection(JOBS, first, { namespace: 'n' })).toBe(collection);
+  expect(sharedCollection(JOBS, second, { namespace: 'n' })).not.toBe(collection);
+  expect(sharedCollection(JOBS, first, { namespace: 'other' })).not.toBe(collection);
+  serve([page([], '1')]);
+  const stop = collection.subscribe(() => undefined);
+  forgetIdle(collection, first, JOBS, { namespace: 'n' });
+  expect(sharedCollection(JOBS, first, { namespace: 'n' })).toBe(collection);
+  stop();
+  forgetIdle(collection, first, JOBS, { namespace: 'n' });
+  expect(sharedCollection(JOBS, first, { namespace: 'n' })).not.toBe(collection);
+});
+
+it('leaves out an object of which a page could not draw a part', () => {
+  const withParts = checked((object) => object.spec.parts.map((part: { name: string }) => part.name));
+  const object = (parts: unknown): KubeObject => ({ ...(job('a') as KubeObject), spec: { parts } });
+  expect(withParts(object([{ name: 'x' }])).metadata.name).toBe('a');
+  for (const odd of [undefined, 7, [null]]) expect(() => withParts(object(odd))).toThrow();
 });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { withMissing } from '../src/pages/job/use_series';
-import { lastOf, parseMetrics, parseProgress, SeriesBuilder, stepName } from '../src/model/metrics';
+import { yRange } from '../src/model/curves';
+import { lastOf, parseMetrics, parseProgress, readSeries, SeriesBuilder, stepName } from '../src/model/metrics';
 
 describe('metrics of log lines', () => {
   it.each([
@@ -67,4 +68,22 @@ it('adds the metrics of replicas to those that the server keeps of the whole job
   const kept = [series('loss', ''), series('cpu', 'worker-0')];
   const read = [series('loss', 'worker-0'), series('cpu', 'worker-0'), series('lr', 'worker-0')];
   expect(withMissing(kept, read).map((each) => `${each.name} ${each.replica}`)).toEqual(['loss ', 'cpu worker-0', 'loss worker-0', 'lr worker-0']);
+});
+
+it('draws amounts from zero, flat lines in the middle, and leaves other curves their range', () => {
+  expect(yRange(null, null, false)).toEqual([0, 1]);
+  expect(yRange(0, 0, true)).toEqual([0, 1]);
+  expect(yRange(8, 10, true)).toEqual([0, 10.8]);
+  expect(yRange(-1, 10, true)).toBeUndefined();
+  expect(yRange(0.5, 0.5, false)).toEqual([0.45, 0.55]);
+  expect(yRange(0, 0, false)).toEqual([-1, 1]);
+  expect(yRange(1, 2, false)).toBeUndefined();
+});
+
+it('reads the samples that are well-formed, and knows a response that has none', () => {
+  for (const none of [undefined, null, [], 'text', {}, { series: 7 }]) expect(readSeries(none)).toBeUndefined();
+  const points = [[1, 2], null, [3], ['x', 1], [4, null], [5, 'y']];
+  expect(readSeries({ series: [null, { name: 7, points }, { name: 'a' }, { name: 'loss', replica: null, points }] })).toEqual([
+    { name: 'loss', replica: '', unit: '', points: [[1, 2], [4, null]] },
+  ]);
 });

@@ -69,6 +69,10 @@ export class Collection<T> {
     };
   }
 
+  get isIdle(): boolean {
+    return this.listeners.size === 0;
+  }
+
   private start(): void {
     const controller = new AbortController();
     this.controller = controller;
@@ -221,6 +225,12 @@ export class Collection<T> {
 const isObject = (object: KubeObject | null | undefined): object is KubeObject => Boolean(object?.metadata?.name);
 
 export const whole = (object: KubeObject): KubeObject => object;
+
+/** The whole object, if what the pages will read of it can be read: they compute it again when they are drawn. */
+export const checked = (read: (object: KubeObject) => unknown) => (object: KubeObject): KubeObject => {
+  read(object);
+  return object;
+};
 
 export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

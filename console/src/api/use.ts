@@ -7,19 +7,31 @@ import type { Resource } from './kinds';
 
 // A collection lives a little longer than its last reader: a user who goes back finds it filled.
 const KEEP_MS = 20_000;
-const shared = new Map<string, Collection<unknown>>();
+// By the function that maps the rows, not by its name: a minified name is that of other functions, too.
+const shared = new Map<Mapping<unknown>, Map<string, Collection<unknown>>>();
 
-function sharedCollection<T>(resource: Resource, map: Mapping<T>, selection: Selection): Collection<T> {
-  const key = [resource.group, resource.plural, map.name, selection.namespace, selection.labels, selection.fields].join('|');
-  let collection = shared.get(key) as Collection<T> | undefined;
+export function sharedCollection<T>(resource: Resource, map: Mapping<T>, selection: Selection): Collection<T> {
+  const key = keyOf(resource, selection);
+  let collections = shared.get(map);
+  if (!collections) shared.set(map, (collections = new Map<string, Collection<unknown>>()));
+  let collection = collections.get(key) as Collection<T> | undefined;
   if (!collection) {
     collection = new Collection(resource, map, selection);
-    shared.set(key, collection as Collection<unknown>);
+    collections.set(key, collection as Collection<unknown>);
   }
   return collection;
 }
 
-/** `map` must be a named function of a module: collections are shared by its name. */
+const keyOf = (resource: Resource, { namespace, labels, fields }: Selection): string => [resource.group, resource.plural, namespace, labels, fields].join('|');
+
+/** Without readers a collection is forgotten: otherwise each job that was looked at would stay in memory. */
+export function forgetIdle<T>(collection: Collection<T>, map: Mapping<T>, resource: Resource, selection: Selection): void {
+  const collections = shared.get(map);
+  const key = keyOf(resource, selection);
+  if (collection.isIdle && collections?.get(key) === collection) collections.delete(key);
+}
+
+/** `map` must be a function of a module: pages with the same one share a collection. */
 export function useCollection<T>(resource: Resource, map: Mapping<T>, selection: Selection = {}): Collection<T> {
   const { namespace, labels, fields } = selection;
   const [, draw] = useReducer<number, void>((count) => count + 1, 0);
@@ -30,7 +42,10 @@ export function useCollection<T>(resource: Resource, map: Mapping<T>, selection:
   useEffect(() => {
     const unsubscribe = collection.subscribe(() => draw());
     return () => {
-      setTimeout(unsubscribe, KEEP_MS);
+      setTimeout(() => {
+        unsubscribe();
+        forgetIdle(collection, map, resource, selection);
+      }, KEEP_MS);
     };
   }, [collection]);
   return collection;

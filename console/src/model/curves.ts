@@ -45,6 +45,15 @@ export function align(lists: [number, number][][]): Aligned {
 export const xRange = (xs: ArrayLike<number>, min: number | null, max: number | null): [number | null, number | null] =>
   xs.length === 1 ? [(xs[0] as number) - 30, (xs[0] as number) + 30] : [min, max];
 
+/** The values of an axis: what a program or a replica has of something is seen from zero, and a flat line keeps its place. */
+export function yRange(min: number | null, max: number | null, fromZero: boolean): [number, number] | undefined {
+  if (min === null || max === null) return [0, 1];
+  if (fromZero && min >= 0) return [0, max > 0 ? max * 1.08 : 1];
+  if (min !== max) return undefined;
+  const margin = Math.abs(min) / 10 || 1;
+  return [min - margin, max + margin];
+}
+
 /** `positive`: a logarithmic axis has no place for zero and less. */
 export function prepare(series: Series[], steps: Series[] | undefined, smooth: number, origin?: (series: Series) => number, positive = false): Aligned {
   const lists = series.map((each) => {

@@ -49,8 +49,8 @@ export function toJobRow(object: KubeObject): JobRow | undefined {
     created: toMs(metadata.creationTimestamp) ?? 0,
     started: startOf(object),
     ended: state.done ? endOf(object) : undefined,
-    replicas: counts.total,
-    ready: counts.ready,
+    replicas: whole(counts.total),
+    ready: whole(counts.ready),
     elastic: elasticBounds(object),
     progress: progressText(object),
     labels: metadata.labels ?? {},
@@ -73,6 +73,9 @@ export function endOf(object: KubeObject): number | undefined {
     .filter((time) => time !== undefined);
   return toMs(status.completionTime as string | undefined) ?? toMs(ends[0]?.lastTransitionTime) ?? finished.at(-1);
 }
+
+/** A count that is no number, as of a careless controller, is none. */
+const whole = (count: unknown): number => (typeof count === 'number' && Number.isFinite(count) ? count : 0);
 
 interface Counts {
   total: number;

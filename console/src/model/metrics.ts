@@ -53,6 +53,19 @@ export interface Series {
   points: [number, number][];
 }
 
+const isPoint = (point: unknown): point is [number, number] =>
+  Array.isArray(point) && typeof point[0] === 'number' && (typeof point[1] === 'number' || point[1] === null);
+
+/** The series of a response, undefined if it has none: it may come from another version, or from a proxy on the way. */
+export function readSeries(response: unknown): Series[] | undefined {
+  const list = (response as { series?: unknown } | null | undefined)?.series;
+  if (!Array.isArray(list)) return undefined;
+  return list.flatMap((each: Partial<Series> | null) => {
+    if (typeof each?.name !== 'string' || !Array.isArray(each.points)) return [];
+    return [{ name: each.name, replica: String(each.replica ?? ''), unit: String(each.unit ?? ''), points: each.points.filter(isPoint) }];
+  });
+}
+
 const MAX_SERIES = 200;
 const MAX_POINTS = 4000;
 

@@ -36,6 +36,17 @@ interface RunRecord {
 
 const MAX_ROWS = 500;
 
+/** The jobs of a response, undefined if it has none; what another version leaves out is empty. */
+function readRecords(response: unknown): RunRecord[] | undefined {
+  const items = (response as { items?: unknown } | null | undefined)?.items;
+  if (!Array.isArray(items)) return undefined;
+  return items.flatMap((each: Partial<RunRecord> | null) => {
+    if (typeof each?.name !== 'string') return [];
+    const { uid = '', namespace = '', kind = '', state = '', message = '', exitCode = null, created = '', ended = '', gpuSeconds = 0 } = each;
+    return [{ ...each, name: each.name, uid, namespace, kind, state, message, exitCode, created, ended, gpuSeconds, replicas: Array.isArray(each.replicas) ? each.replicas : [] }];
+  });
+}
+
 const phaseOf = (state: string): Phase => (state === 'Failed' ? 'failed' : ['Succeeded', 'Complete', 'Completed'].includes(state) ? 'succeeded' : 'waiting');
 
 export function HistoryPage(): JSX.Element {
@@ -45,7 +56,7 @@ export function HistoryPage(): JSX.Element {
   const [text, setText] = useState('');
   const [shown, setShown] = useState<RunRecord>();
   const existing = useMemo(() => new Map(jobs.rows.map((row) => [row.uid, row])), [jobs.rows]);
-  const kept = answer.value?.items;
+  const kept = useMemo(() => readRecords(answer.value), [answer.value]);
   const records = kept ?? (answer.error?.status === 404 ? jobs.rows.filter((row) => row.ended !== undefined).map((row): RunRecord => ({
     ...row, exitCode: null, gpuSeconds: 0, replicas: [], created: new Date(row.created).toISOString(), ended: new Date(row.ended ?? 0).toISOString(),
   })).sort((a, b) => (a.ended < b.ended ? 1 : -1)) : []);
@@ -64,7 +75,7 @@ export function HistoryPage(): JSX.Element {
       {!session.plane || answer.error?.status === 404 ? <p class="notice">This server keeps no history: only ended jobs that still exist are shown.</p> : <Failure error={answer.error} what="History" />}
       {rows.length ? (
         <div class="card scroll-x" tabIndex={0} role="region" aria-label="Ended jobs">
-          <table class="table">
+          <table class="table phone">
             <thead><tr><th>Job</th><th>Kind</th><th>Namespace</th><th>State</th><th class="right">Exit code</th><th class="right">Duration</th><th class="right">GPU time</th><th>Ended</th><th>Message</th></tr></thead>
             <tbody>
               {rows.slice(0, MAX_ROWS).map((each) => {
@@ -75,11 +86,11 @@ export function HistoryPage(): JSX.Element {
                     <td class="muted">{each.kind}</td>
                     <td class="muted">{each.namespace}</td>
                     <td><State word={each.state} phase={phaseOf(each.state)} /></td>
-                    <td class="right number">{each.exitCode ?? '–'}</td>
-                    <td class="right number">{duration((toMs(each.ended) ?? 0) - (toMs(each.created) ?? 0))}</td>
-                    <td class="right number">{each.gpuSeconds ? duration(each.gpuSeconds * 1000) : '–'}</td>
+                    <td class="right number" data-label="exit code">{each.exitCode ?? '–'}</td>
+                    <td class="right number" data-label="duration">{duration((toMs(each.ended) ?? 0) - (toMs(each.created) ?? 0))}</td>
+                    <td class="right number" data-label="GPU time">{each.gpuSeconds ? duration(each.gpuSeconds * 1000) : '–'}</td>
                     <td class="number muted">{dateTime(toMs(each.ended) ?? 0)}</td>
-                    <td class="muted">{each.message}</td>
+                    <td class="muted wide">{each.message}</td>
                   </tr>
                 );
               })}

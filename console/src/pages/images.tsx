@@ -1,7 +1,6 @@
 // Images: those that pods use, and those that nodes report.
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
-import { whole } from '../api/collection';
 import { NODES, PODS } from '../api/kinds';
 import type { KubeObject } from '../api/objects';
 import { useCollection } from '../api/use';
@@ -9,7 +8,7 @@ import { bytes } from '../model/quantity';
 import { link } from '../router';
 import { useView } from '../session';
 import { Empty, Failure, Loading } from '../ui/parts';
-import { type NodePod, toNodePod } from './use_nodes';
+import { imagesOf, type NodePod, toNode, toNodePod } from './use_nodes';
 
 interface ImageRow {
   name: string;
@@ -37,11 +36,9 @@ export function imageRows(pods: Iterable<NodePod>, nodes: Iterable<KubeObject>):
     }
   }
   for (const node of nodes) {
-    for (const image of (node.status?.images ?? []) as { names?: string[]; sizeBytes?: number }[]) {
-      const name = image.names?.find((each) => !each.includes('@')) ?? image.names?.[0];
-      if (!name) continue;
+    for (const { name, size } of imagesOf(node)) {
       const row = at(name);
-      row.size = image.sizeBytes;
+      row.size = size;
       row.nodes.add(node.metadata.name);
     }
   }
@@ -51,7 +48,7 @@ export function imageRows(pods: Iterable<NodePod>, nodes: Iterable<KubeObject>):
 export function ImagesPage(): JSX.Element {
   const { namespace } = useView();
   const pods = useCollection(PODS, toNodePod, { namespace });
-  const nodes = useCollection(NODES, whole);
+  const nodes = useCollection(NODES, toNode);
   const rows = useMemo(() => imageRows(pods.items.values(), nodes.items.values()), [pods.version, nodes.version]);
   return (
     <main class="content">

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { serverNow } from '../api/clock';
-import { conditionsOf, type KubeObject } from '../api/objects';
+import type { KubeObject } from '../api/objects';
 import { SeriesBuilder } from '../model/metrics';
 import { amount } from '../model/quantity';
 import { link, type Route } from '../router';
@@ -10,7 +10,7 @@ import '../style/job.css';
 import { Chart } from '../ui/chart';
 import { Empty, Failure, Loading, Rest, State } from '../ui/parts';
 import { Meter } from './overview';
-import { type NodePod, nodeUse, useNodes } from './use_nodes';
+import { type NodePod, nodeUse, trueConditions, useNodes } from './use_nodes';
 
 const MAX_PODS = 200;
 
@@ -50,8 +50,9 @@ interface NodeCardProps {
 
 function NodeCard({ node, nodes, history }: NodeCardProps): JSX.Element {
   const name = node.metadata.name;
-  const ready = conditionsOf(node).find((each) => each.type === 'Ready')?.status === 'True';
-  const pressure = conditionsOf(node).filter((each) => each.type.endsWith('Pressure') && each.status === 'True');
+  const conditions = trueConditions(node);
+  const ready = conditions.includes('Ready');
+  const pressure = conditions.filter((each) => each.endsWith('Pressure'));
   const info = (node.status?.nodeInfo ?? {}) as { architecture?: string; kubeletVersion?: string; osImage?: string };
   const pods = nodes.pods.filter((pod) => pod.node === name && pod.phase === 'Running');
   const uses = nodeUse(node, nodes);
@@ -62,7 +63,7 @@ function NodeCard({ node, nodes, history }: NodeCardProps): JSX.Element {
         <h2>{name}</h2>
         <State word={ready ? 'Ready' : 'NotReady'} phase={ready ? 'succeeded' : 'failed'} />
         {node.spec?.unschedulable && <span class="tag">unschedulable</span>}
-        {pressure.map((each) => <span key={each.type} class="state waiting">{each.type}</span>)}
+        {pressure.map((each) => <span key={each} class="state waiting">{each}</span>)}
         <span class="muted">{[info.architecture, info.osImage, info.kubeletVersion, node.metadata.labels?.['nvidia.com/gpu.product']].filter(Boolean).join(' · ')}</span>
       </div>
       <div class="two-columns">
@@ -76,7 +77,8 @@ function NodeCard({ node, nodes, history }: NodeCardProps): JSX.Element {
           {curves.map((each) => <Chart key={each.name} title={each.name} series={[{ ...each, replica: '' }]} height={110} />)}
         </div>
       </div>
-      {!nodes.podsError && <PodTable pods={pods} />}
+      <h3 class="muted">Pods</h3>
+      {nodes.podsError ? <p class="muted">Pods could not be read.</p> : <PodTable pods={pods} />}
     </section>
   );
 }

@@ -88,7 +88,7 @@ function Workloads({ rows, times, reasons, move }: WorkloadsProps): JSX.Element 
   const now = useNow(5000);
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label="Workloads">
-      <table class="table">
+      <table class="table phone">
         <thead><tr><th>Job</th><th>Queue</th><th class="right">Priority</th><th>State</th><th class="right">Age</th>{times && <th>Starts</th>}{times && <th>Reason</th>}<th><span class="hidden">Actions</span></th></tr></thead>
         <tbody>
           {rows.slice(0, MAX_ROWS).map((row) => {
@@ -98,11 +98,11 @@ function Workloads({ rows, times, reasons, move }: WorkloadsProps): JSX.Element 
               <tr key={metadata.uid}>
                 <td><JobName row={row} /></td>
                 <td class="muted">{metadata.namespace}/{row.localQueue}</td>
-                <td class="right number">{row.priority}</td>
+                <td class="right number" data-label="priority">{row.priority}</td>
                 <td>{row.state}</td>
-                <td class="right number">{duration(now - row.created)}</td>
-                {times && <td class="number">{estimate === undefined ? '–' : estimate < 1 ? 'next' : `in about ${duration(estimate * 1000)}`}</td>}
-                {times && <td class="muted">{reasons?.get(`${metadata.namespace}/${metadata.name}`) || row.reason}</td>}
+                <td class="right number" data-label="age">{duration(now - row.created)}</td>
+                {times && <td class="number" data-label="starts">{estimate === undefined ? '–' : estimate < 1 ? 'next' : `in about ${duration(estimate * 1000)}`}</td>}
+                {times && <td class="muted wide">{reasons?.get(`${metadata.namespace}/${metadata.name}`) || row.reason}</td>}
                 <td><WorkloadActions row={row} move={move} /></td>
               </tr>
             );

@@ -1,9 +1,9 @@
 // Nodes with their pods, and what both use.
 import { useMemo } from 'preact/hooks';
-import { whole } from '../api/collection';
+import { checked } from '../api/collection';
 import type { ApiError } from '../api/http';
 import { NODE_METRICS, NODES, PODS, url } from '../api/kinds';
-import type { KubeObject, Pod } from '../api/objects';
+import { conditionsOf, type KubeObject, type Pod } from '../api/objects';
 import { useCollection, useGet } from '../api/use';
 import { parseQuantity } from '../model/quantity';
 import { requestsOf } from '../model/requests';
@@ -38,6 +38,25 @@ export function toNodePod(object: KubeObject): NodePod {
   };
 }
 
+/** The names of its conditions that are true. */
+export const trueConditions = (node: KubeObject): string[] =>
+  conditionsOf(node).flatMap((each) => (each.status === 'True' ? [String(each.type)] : []));
+
+export interface NodeImage {
+  names?: string[];
+  sizeBytes?: number;
+}
+
+/** The images that a node reports, each by the name that people use. */
+export const imagesOf = (node: KubeObject): { name: string; size: number | undefined }[] =>
+  ((node.status?.images ?? []) as NodeImage[]).flatMap(({ names, sizeBytes }) => {
+    const name = names?.find((each) => !each.includes('@')) ?? names?.[0];
+    return name ? [{ name, size: sizeBytes }] : [];
+  });
+
+/** All pages that show nodes share one list. */
+export const toNode = checked((node) => [nodeUse(node, { pods: [], usage: new Map() }), trueConditions(node), imagesOf(node)]);
+
 interface NodeMetrics {
   items?: { metadata: { name: string }; usage?: Record<string, string> }[];
 }
@@ -52,7 +71,7 @@ export interface Nodes {
 }
 
 export function useNodes(): Nodes {
-  const nodes = useCollection(NODES, whole);
+  const nodes = useCollection(NODES, toNode);
   const pods = useCollection(PODS, toNodePod);
   const metrics = useGet<NodeMetrics>(url(NODE_METRICS), 5000);
   return useMemo(() => {
@@ -75,9 +94,10 @@ export function nodeUse(node: KubeObject, nodes: Pick<Nodes, 'pods' | 'usage'>):
   const own = nodes.pods.filter((pod) => pod.node === node.metadata.name && pod.phase !== 'Succeeded' && pod.phase !== 'Failed');
   const usage = nodes.usage.get(node.metadata.name);
   const allocatable = (node.status?.allocatable ?? {}) as Record<string, string>;
-  return Object.entries(allocatable).filter(([resource]) => SHOWN.test(resource)).map(([resource, total]) => ({
+  const amounts = Object.entries(allocatable).map(([resource, text]): [string, number] => [resource, parseQuantity(text)]);
+  return amounts.filter(([resource, total]) => SHOWN.test(resource) && Number.isFinite(total)).map(([resource, total]) => ({
     resource,
-    total: parseQuantity(total),
+    total,
     requested: own.reduce((all, pod) => all + (pod.requests[resource] ?? 0), 0),
     used: usage?.[resource] === undefined ? undefined : parseQuantity(usage[resource]),
   }));

@@ -1,13 +1,16 @@
 // ClusterQueues, LocalQueues and workloads, joined.
 import { useMemo } from 'preact/hooks';
-import { whole } from '../api/collection';
+import { checked, whole } from '../api/collection';
 import type { ApiError } from '../api/http';
 import { CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS } from '../api/kinds';
 import type { KubeObject } from '../api/objects';
 import { useCollection } from '../api/use';
-import { type QueuedWorkload, toQueued } from '../model/queue';
+import { type QueuedWorkload, quotaUse, toQueued } from '../model/queue';
 import { useView } from '../session';
 import { failuresOf } from '../ui/parts';
+
+const withQuota = checked(quotaUse);
+const withState = checked((workload) => toQueued(workload, () => ''));
 
 export interface Queues {
   clusterQueues: KubeObject[];
@@ -20,9 +23,9 @@ export interface Queues {
 
 export function useQueues(): Queues {
   const { namespace } = useView();
-  const clusterQueues = useCollection(CLUSTER_QUEUES, whole);
+  const clusterQueues = useCollection(CLUSTER_QUEUES, withQuota);
   const localQueues = useCollection(LOCAL_QUEUES, whole, { namespace });
-  const workloads = useCollection(WORKLOADS, whole, { namespace });
+  const workloads = useCollection(WORKLOADS, withState, { namespace });
   return useMemo(() => {
     const clusterQueueOf = (of: string, queue: string): string => (localQueues.items.get(`${of}/${queue}`)?.spec?.clusterQueue ?? '') as string;
     return {

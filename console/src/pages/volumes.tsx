@@ -1,16 +1,20 @@
 // Claims and volumes, and which pods mount them.
 import type { JSX } from 'preact';
-import { whole } from '../api/collection';
+import { checked, whole } from '../api/collection';
 import { CLAIMS, PODS, VOLUMES } from '../api/kinds';
+import type { KubeObject } from '../api/objects';
 import { useCollection, useNow } from '../api/use';
 import { duration, toMs } from '../model/time';
 import { useView } from '../session';
 import { Empty, Failure, Loading } from '../ui/parts';
 import { toNodePod } from './use_nodes';
 
+const modesOf = (claim: KubeObject): string => ((claim.spec?.accessModes ?? []) as string[]).join(', ');
+const withModes = checked(modesOf);
+
 export function VolumesPage(): JSX.Element {
   const { namespace } = useView();
-  const claims = useCollection(CLAIMS, whole, { namespace });
+  const claims = useCollection(CLAIMS, withModes, { namespace });
   const volumes = useCollection(VOLUMES, whole);
   const pods = useCollection(PODS, toNodePod, { namespace });
   const now = useNow(10_000);
@@ -35,7 +39,7 @@ export function VolumesPage(): JSX.Element {
                       <td class="muted">{claim.metadata.namespace}</td>
                       <td><span class={`state ${claim.status?.phase === 'Bound' ? 'succeeded' : 'waiting'}`}>{claim.status?.phase ?? 'Pending'}</span></td>
                       <td class="right number">{claim.status?.capacity?.storage ?? claim.spec?.resources?.requests?.storage ?? '–'}</td>
-                      <td class="muted">{(claim.spec?.accessModes ?? []).join(', ')}</td>
+                      <td class="muted">{modesOf(claim)}</td>
                       <td class="muted">{claim.spec?.storageClassName ?? '–'}</td>
                       <td class="muted">{claim.spec?.volumeName ?? '–'}</td>
                       <td>{users(claim.metadata.namespace ?? '', claim.metadata.name) || <span class="muted">{pods.error && !pods.loaded ? 'unknown: pods could not be read' : 'no running pod'}</span>}</td>

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type uPlot from 'uplot';
-import { prepare, xRange } from '../model/curves';
+import { prepare, xRange, yRange } from '../model/curves';
 import { lastOf, type Series } from '../model/metrics';
 import { bytes, short } from '../model/quantity';
 import { clock } from '../model/time';
@@ -10,6 +10,7 @@ import { isDark } from '../theme';
 
 const LIGHT = ['#1257b8', '#c2410c', '#1a6b38', '#8a3ab9', '#8a5a00', '#0b6e75', '#b0246b', '#4a5568'];
 const DARK = ['#7fb5ff', '#ff9160', '#6fd391', '#d0a2f7', '#eabf62', '#62d2da', '#ff94c8', '#b6c0cd'];
+const AMOUNTS = ['bytes', 'cores', 'gpus']; // units of which there is none or some
 const MAX_LINES = 16;
 const MAX_READOUT = 6;
 
@@ -56,6 +57,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
   const labelOf = (each: Series): string => each.replica || (lines.length > 1 ? 'whole job' : each.name);
   const names = lines.map(labelOf).join('|');
   const plain = Boolean(steps ?? relative);
+  const fromZero = stepped || AMOUNTS.includes(unit);
   const format = (value: number): string => (unit === 'bytes' ? bytes(value) : short(value));
   const colours = isDark() ? DARK : LIGHT;
 
@@ -99,7 +101,7 @@ export function Chart({ title, series, steps, smooth = 0, logarithmic = false, h
             ],
           },
           fmtDate: twentyFourHours(UPlot),
-          scales: { x: { time: !plain, range: (self, min, max) => xRange(self.data[0], min, max) }, y: { distr: logarithmic ? 3 : 1 } },
+          scales: { x: { time: !plain, range: (self, min, max) => xRange(self.data[0], min, max) }, y: logarithmic ? { distr: 3 } : { range: (_, min, max) => yRange(min, max, fromZero) ?? UPlot.rangeNum(min, max, 0.1, true) } },
           axes: [axis, { ...axis, size: 62, ...(stepped ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}), values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }],
           series: [{}, ...lines.map((each, index) => ({ label: labelOf(each), stroke: colours[index % colours.length] as string, width: 1.5, spanGaps: true, ...(stepped ? { paths: (UPlot.paths.stepped as uPlot.Series.SteppedPathBuilderFactory)({ align: 1 }) } : {}), points: { show: each.points.length < 3 } }))],
         },

@@ -51,6 +51,15 @@ export const failuresOf = (collections: Collection<unknown>[]): ApiError[] => {
   return errors.filter((error, index) => errors.findIndex((other) => other.message === error.message) === index);
 };
 
+/** Keeps the current one of a row of links in sight: a phone shows only a part of the row. */
+export function useCurrentInSight(current: string): { current: HTMLElement | null } {
+  const row = useRef<HTMLElement>(null);
+  useEffect(() => {
+    row.current?.querySelector('[aria-current=page]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+  }, [current]);
+  return row;
+}
+
 interface DialogProps {
   title: string;
   wide?: boolean;
@@ -61,7 +70,12 @@ interface DialogProps {
 export function Dialog({ title, wide, onClose, children }: DialogProps): JSX.Element {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
+    // The dialog leaves the page without being closed, so the browser does not give the focus back.
+    const before = document.activeElement;
     ref.current?.showModal();
+    return () => {
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
   }, []);
   return (
     <dialog ref={ref} class={wide ? 'wide' : ''} aria-label={title} onClose={onClose} onCancel={onClose}>

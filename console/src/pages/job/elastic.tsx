@@ -4,9 +4,10 @@ import { serverNow } from '../../api/clock';
 import type { KubeObject } from '../../api/objects';
 import { useNow } from '../../api/use';
 import type { Recovery } from '../../model/elastic';
-import { elasticBounds } from '../../model/job_row';
+import { elasticBounds, endOf } from '../../model/job_row';
 import type { Series } from '../../model/metrics';
 import { startedAt } from '../../model/replicas';
+import { runState } from '../../model/state';
 import { clock, dateTime, toMs } from '../../model/time';
 import { Chart } from '../../ui/chart';
 import { Empty, Rest } from '../../ui/parts';
@@ -14,6 +15,9 @@ import type { TabData } from './tab_data';
 import type { JobData } from './use_job';
 
 const MAX_ROWS = 200;
+
+/** Where the curves end: a job that has ended has no workers after that, even if its coordinator could not say so. */
+const lastMoment = (data: JobData, now: number): number => (data.job && runState(data.job).done ? (endOf(data.job) ?? now) : now);
 
 /** How many workers ran, as steps: from the starts and ends of the pods that still exist. */
 export function workersOverTime(data: JobData, now: number): [number, number][] {
@@ -44,8 +48,9 @@ const milliseconds = (value: number): string => (value >= 1000 ? `${(value / 100
 export const isElastic = (job: KubeObject | undefined, events: number): boolean => Boolean(job && elasticBounds(job)) || events > 0;
 
 export function ElasticTab({ data, logs, series: sampled }: TabData): JSX.Element {
-  const now = useNow(2000);
+  const clockNow = useNow(2000);
   const { elastic } = logs;
+  const now = lastMoment(data, clockNow);
   const reported = elastic.workers(now / 1000);
   const workers = reported.length ? reported : workersOverTime(data, now);
   const records = sampled.series.filter((each) => each.name === 'records');
@@ -54,8 +59,7 @@ export function ElasticTab({ data, logs, series: sampled }: TabData): JSX.Elemen
   const last = records.flatMap((each) => each.points).reduce((most, [, value]) => Math.max(most, value), 0);
   return (
     <div class="stack">
-      <section class="card" aria-labelledby="elastic-workers">
-        <h2 id="elastic-workers">Workers</h2>
+      <section class="card" aria-label="Workers">
         {workers.length > 1 ? <Chart title="Workers" series={[series('workers', workers)]} height={140} stepped /> : <Empty>No worker has started.</Empty>}
         <p class="muted">
           {elastic.events.length
@@ -64,9 +68,8 @@ export function ElasticTab({ data, logs, series: sampled }: TabData): JSX.Elemen
         </p>
       </section>
       {records.length > 0 && (
-        <section class="card" aria-labelledby="elastic-records">
-          <h2 id="elastic-records">Records committed</h2>
-          <Chart title="Records" series={records} height={120} />
+        <section class="card" aria-label="Records committed">
+          <Chart title="Records committed" series={records} height={120} />
         </section>
       )}
       <section class="card scroll-x" aria-labelledby="elastic-recoveries" tabIndex={0}>
@@ -120,7 +123,7 @@ function Recoveries({ recoveries }: { recoveries: Recovery[] }): JSX.Element {
 export function ElasticCard({ data, logs, to }: TabData & { to: (tab: string) => string }): JSX.Element | null {
   const job = data.job as KubeObject;
   if (!isElastic(job, logs.elastic.events.length)) return null;
-  const now = serverNow();
+  const now = lastMoment(data, serverNow());
   const reported = logs.elastic.workers(now / 1000);
   const points = reported.length ? reported : workersOverTime(data, now);
   return (

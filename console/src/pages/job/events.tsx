@@ -14,7 +14,7 @@ export function EventsTab({ data }: { data: JobData }): JSX.Element {
   if (!data.events.length) return <Empty>No events. The server keeps them for an hour.</Empty>;
   return (
     <div class="card scroll-x" tabIndex={0} role="region" aria-label="Events">
-      <table class="table">
+      <table class="table phone">
         <thead><tr><th>Age</th><th>Type</th><th>Reason</th><th>Object</th><th>Message</th></tr></thead>
         <tbody>
           {[...data.events].reverse().slice(0, MAX_ROWS).map((event) => {
@@ -25,7 +25,7 @@ export function EventsTab({ data }: { data: JobData }): JSX.Element {
                 <td><span class={`state ${event.type === 'Warning' ? 'waiting' : 'running'}`}>{event.type}</span></td>
                 <td>{event.reason}{(event.count ?? 1) > 1 ? <span class="muted"> ×{event.count}</span> : null}</td>
                 <td class="muted">{event.involvedObject?.kind}/{event.involvedObject?.name}</td>
-                <td>{event.message}</td>
+                <td class="wide">{event.message}</td>
               </tr>
             );
           })}

@@ -7,7 +7,7 @@ import { elasticBounds, QUEUE_LABEL } from '../../model/job_row';
 import { runState } from '../../model/state';
 import { go, link, type Route } from '../../router';
 import '../../style/job.css';
-import { Empty, Failure, State } from '../../ui/parts';
+import { Empty, Failure, State, useCurrentInSight } from '../../ui/parts';
 import { Actions } from './actions';
 import { ElasticTab, isElastic } from './elastic';
 import { EventsTab } from './events';
@@ -70,6 +70,7 @@ function Loaded({ data, tab, to }: TabProps & { tab: string; to: (tab: string) =
   const state = runState(job);
   const labels = job.metadata.labels ?? {};
   const elastic = elasticBounds(job);
+  const tabs = useCurrentInSight(tab);
   const body = useMemo(() => ({ data, logs, series }), [data, logs, series]);
   return (
     <main class={`content ${tab === 'logs' ? 'fixed' : ''}`}>
@@ -83,7 +84,7 @@ function Loaded({ data, tab, to }: TabProps & { tab: string; to: (tab: string) =
         <span class="grow" />
         <Actions data={data} />
       </div>
-      <nav class="tabs" aria-label="Parts of the job">
+      <nav ref={tabs} class="tabs" aria-label="Parts of the job">
         {TABS.filter((each) => each !== 'elastic' || each === tab || isElastic(job, logs.elastic.events.length)).map((each) => (
           <a key={each} href={to(each)} aria-current={each === tab ? 'page' : undefined}>
             {each === 'yaml' ? 'YAML' : each[0]?.toUpperCase() + each.slice(1)}

@@ -4,7 +4,7 @@ import { serverNow } from '../../api/clock';
 import { getJson } from '../../api/http';
 import { POD_METRICS, qualified, url } from '../../api/kinds';
 import { useGet } from '../../api/use';
-import { type Series, SeriesBuilder } from '../../model/metrics';
+import { readSeries, type Series, SeriesBuilder } from '../../model/metrics';
 import { parseQuantity } from '../../model/quantity';
 import { shortName } from '../../model/replicas';
 import { runState } from '../../model/state';
@@ -37,16 +37,17 @@ export function useSeries(data: JobData, logs: Logs): SeriesData {
   const since = Math.floor((toMs(data.job?.metadata.creationTimestamp) ?? 0) / 1000);
   const path = `samples/${[data.namespace, qualified(data.kind), data.name].map(encodeURIComponent).join('/')}?since=${since}`;
   const samples = useGet<Samples>(path, isDone ? 0 : PERIOD_MS);
+  const kept = useMemo(() => readSeries(samples.value), [samples.value]);
   // A server that keeps samples may not measure what replicas use; the page then does, while it is open.
-  const measured = samples.value?.series.some((each) => each.name === 'cpu') ?? false;
+  const measured = kept?.some((each) => each.name === 'cpu') ?? false;
   const use = useUsage(data, !isDone && !measured && Boolean(samples.value ?? samples.error));
   return useMemo(() => {
-    if (samples.value) {
-      const { series, lostBefore } = samples.value;
-      return { series: withMissing(series, [...logs.built.series.values(), ...use.series.values()]), lostBefore: lostBefore ?? undefined, kept: true };
+    if (kept) {
+      const lostBefore = samples.value?.lostBefore;
+      return { series: withMissing(kept, [...logs.built.series.values(), ...use.series.values()]), lostBefore: typeof lostBefore === 'number' ? lostBefore : undefined, kept: true };
     }
     return { series: [...logs.built.series.values(), ...use.series.values()], lostBefore: undefined, kept: false };
-  }, [samples.value, logs.built.version, use.version]);
+  }, [kept, logs.built.version, use.version]);
 }
 
 /**
