@@ -27,7 +27,7 @@ _UPSTREAM = load()
 _PATIENCE = 120.0
 _REQUIRED = "upstream's webhook writes the field with an empty value; here it is missing"
 _TYPE = "upstream's webhook cannot decode it; here the schema is checked first"
-_OTHER_REFUSALS = {
+OTHER_REFUSALS = {
     "depends without status": _REQUIRED,
     "startup policy without order": _REQUIRED,
     "success policy without operator": _REQUIRED,
@@ -59,10 +59,10 @@ def _differences(expected: States, states: States) -> dict[str, Any]:
     return differing
 
 
-def _compare(plane: Server, cases: list[Case], recorded: Object) -> None:
-    """Each step is taken when the plane shows for every case what upstream showed."""
+def compare(server: Server, cases: list[Case], recorded: Object, prefix: str = "") -> None:
+    """Each step is taken when the server shows for every case what upstream showed."""
     cases = [replace(case, steps=case.steps[: len(recorded[case.name]["points"]) - 1]) for case in cases]
-    runner = Runner(plane.admin, cases)
+    runner = Runner(server.admin, cases, prefix)
     runner.start()
     number = -1
     while True:
@@ -88,20 +88,20 @@ def _wait(runner: Runner, expected: States) -> dict[str, Any]:
 def test_random_jobsets_are_treated_as_upstream_treats_them(plane: Server) -> None:
     recorded = _UPSTREAM["random"]
     cases = [case for case in random_cases() if case.name in recorded]
-    _compare(plane, cases if FULL else cases[::3], recorded)
+    compare(plane, cases if FULL else cases[::3], recorded)
 
 
 @pytest.mark.timeout(300)
 def test_single_jobs_are_restarted_as_with_the_feature_gate_restart_job(plane: Server) -> None:
     recorded = _UPSTREAM["restart-job"]
-    _compare(plane, [case for case in restart_job_cases() if case.name in recorded], recorded)
+    compare(plane, [case for case in restart_job_cases() if case.name in recorded], recorded)
 
 
 def test_refusals_are_those_of_upstream(plane: Server) -> None:
     answers = refused(plane.admin, "refusals")
     differing = {name: (_UPSTREAM["refusals"][name], answer) for name, answer in answers.items()}
     differing = {name: pair for name, pair in differing.items() if pair[0] != pair[1]}
-    assert differing.keys() == _OTHER_REFUSALS.keys(), differing
+    assert differing.keys() == OTHER_REFUSALS.keys(), differing
     assert all(pair[1][0] == 422 for name, pair in differing.items() if pair[0][0] >= 400)
 
 
