@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 # A job is written at most once in this time.
 INTERVAL = 5.0
 # Jobs are written less often when so many report that they would be more than this many writes a second.
-MAX_WRITES_PER_SECOND = 40.0
+MAX_WRITES_PER_SECOND = 25.0
 # A job without reports for this time is forgotten.
 IDLE_SECONDS = 600.0
 
