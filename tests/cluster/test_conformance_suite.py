@@ -88,13 +88,13 @@ def plane(tmp_path: Path) -> Iterator[Server]:
     flags = ("--node-port-addresses", "primary", *routed)
     with Yard(tmp_path / "plane", node=True, flags=flags) as server:
         for archive in sorted(archives.glob("*.tar")):
-            loaded = yard("image", "load", str(archive), state=tmp_path / "plane" / "state")
+            loaded = yard("image", "load", str(archive), state=tmp_path / "plane" / "state", timeout=300)
             assert loaded.returncode == 0, loaded.stderr
             archive.unlink()
         yield server
 
 
-@pytest.mark.timeout(5400 if FULL else 600)
+@pytest.mark.timeout(5400 if FULL else 1200)
 def test_conformance_tests_pass_on_a_plane(plane: Server, tmp_path: Path) -> None:
     focus = r"\[Conformance\]" if FULL else "|".join(SUBSET)
     processes = "4" if FULL else "2"
