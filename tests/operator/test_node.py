@@ -17,15 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 from tests.support import kubectl as kubectls
-from tests.support.effort import FULL
 from tests.support.images import install_busybox, install_python, pack
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import ROOT
-from tests.support.process import free_port
+from tests.support.real_node import load_image, real_node
 from tests.support.training import interpreter
 from tests.support.waiting import eventually
 
@@ -33,7 +31,6 @@ from torchyard.api.objects import Object
 from torchyard.operator.settings import LEASE, NAME, NAMESPACE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3000)]
-SCRIPT = ROOT.parent / "shared" / "k8s" / "cluster"
 EXAMPLES = ROOT / "examples"
 IMAGE = "docker.io/torchyard/operator:test"
 SPACE = "documents"
@@ -65,11 +62,6 @@ KILLS, KILL_JOBS = 50, 12
 class Node:
     directory: Path
     kubectl: Kubectl
-
-    def load(self, archive: Path) -> None:
-        socket = self.directory / "containerd" / "containerd.sock"
-        command = ["ctr", "-a", str(socket), "-n", "k8s.io", "images", "import", str(archive)]
-        subprocess.run(command, check=True, capture_output=True)
 
     def apply(self, *objects: Object) -> None:
         """Retry until it is accepted: a replica that was just killed still receives reviews for a moment."""
@@ -103,23 +95,8 @@ class Node:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The kubeconfig of a cluster with a node: TORCHYARD_REAL_NODE, or one that is started for these tests."""
-    if not FULL:
-        pytest.skip("a real node takes minutes: TORCHYARD_TESTS=full")
-    if os.geteuid() != 0 or not SCRIPT.exists() or not all(map(shutil.which, ("containerd", "runc", "ctr", "busybox"))):
-        pytest.skip("no real node here: root, containerd, runc, busybox and the script that starts it are needed")
-    if named := os.environ.get("TORCHYARD_REAL_NODE", ""):
-        yield Path(named)
-        return
-    if any(item.info["name"] == "kubelet" for item in psutil.process_iter(["name"])):
-        pytest.skip("another kubelet runs on this machine, and each would end the other's pods")
-    where = ["--dir", str(tmp_path_factory.mktemp("node") / "cluster"), "--port", str(free_port())]
-    try:
-        started = subprocess.run([SCRIPT, "up", "--node", *where], capture_output=True, text=True, check=False)
-        assert started.returncode == 0, started.stderr
-        yield Path(started.stdout.split()[-1])
-    finally:
-        subprocess.run([SCRIPT, "down", *where], check=False, capture_output=True)
+    with real_node(tmp_path_factory.mktemp("node")) as kubeconfig:
+        yield kubeconfig
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +126,7 @@ def load_images(node: Node, directory: Path) -> None:
         if name == "operator" or not archive.exists():
             make(directory / name, archive)
             shutil.rmtree(directory / name)
-        node.load(archive)
+        load_image(node.directory / "kubeconfig", archive)
 
 
 def make_operator(tree: Path, archive: Path) -> None:

@@ -6,7 +6,10 @@ import json
 import math
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
+
+from tests.console.pages import fixed_objects
+from tests.console.pages.jobs import EVENTS
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 _STATES = ("Running", "Running", "Succeeded", "Failed", "Suspended")
@@ -78,7 +81,14 @@ def _samples() -> dict[str, Any]:
     return {"series": series, "lostBefore": None}
 
 
-def _log(path: str) -> str:
+def _log(path: str, *, is_elastic: bool) -> str:
+    if is_elastic:
+        times = range(0, 20 * len(EVENTS), 20)
+        lines = [
+            f"2026-01-01T11:{10 + time // 60:02d}:{time % 60:02d}Z {event}"
+            for time, event in zip(times, EVENTS, strict=True)
+        ]
+        return "".join(f"{line}\n" for line in lines) if "master-0" in path else ""
     lines = [
         f"2026-01-01T11:{10 + step // 60:02d}:{step % 60:02d}Z step={step} loss={2.5 * 0.98**step:.4f}"
         for step in range(120)
@@ -88,17 +98,29 @@ def _log(path: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def serve(page: Any, *, has_logs: bool, replicas: int = 4) -> None:
+def serve(page: Any, *, has_logs: bool, replicas: int = 4, is_elastic: bool = False) -> None:
     """Answer every request of this page for data. Without logs the watches stay open, and nothing changes."""
     jobs, pods = [_job(index) for index in range(12)], [_pod(rank) for rank in range(replicas)]
     bodies: dict[str, Any] = {
         "/session": {"user": "ada", "groups": [], "context": "picture", "plane": True, "version": "0"},
-        "/history": {"items": []},
+        "/history": {"items": fixed_objects.ended_jobs()},
         "/pytorchjobs/train-0": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", **jobs[0]},
         "/pytorchjobs": {"metadata": {"resourceVersion": "1"}, "items": jobs},
         "/namespaces/default/pods": {"metadata": {"resourceVersion": "1"}, "items": pods},
         "/pods": {"metadata": {"resourceVersion": "1"}, "items": pods},
         "/selfsubjectaccessreviews": {"status": {"allowed": True}},
+        **{
+            f"/{name}": {"metadata": {"resourceVersion": "1"}, "items": items}
+            for name, items in {
+                "clusterqueues": fixed_objects.cluster_queues(),
+                "localqueues": fixed_objects.local_queues(),
+                "workloads": fixed_objects.workloads(),
+                "metrics.k8s.io/v1beta1/nodes": fixed_objects.node_metrics(),
+                "nodes": fixed_objects.nodes(),
+                "persistentvolumeclaims": fixed_objects.claims(),
+                "persistentvolumes": fixed_objects.volumes(),
+            }.items()
+        },
     }
 
     def answer(route: Any) -> None:
@@ -107,7 +129,8 @@ def serve(page: Any, *, has_logs: bool, replicas: int = 4) -> None:
         if body is None:
             body = {"metadata": {"resourceVersion": "1"}, "items": []}
         if path.endswith("/pytorchjobs") and "fieldSelector" in route.request.url:
-            body = {**body, "items": jobs[:1]}
+            name = parse_qs(urlsplit(route.request.url).query)["fieldSelector"][0].removeprefix("metadata.name=")
+            body = {**body, "items": [each for each in jobs if each["metadata"]["name"] == name]}
         route.fulfill(json=body)
 
     def stream(route: Any) -> None:
@@ -117,7 +140,10 @@ def serve(page: Any, *, has_logs: bool, replicas: int = 4) -> None:
         lines: list[dict[str, Any]] = [{"stream": "s"}]
         for each in opened:
             if "/log?" in each["path"]:
-                lines += [{"id": each["id"], "text": _log(each["path"])}, {"id": each["id"], "end": True}]
+                lines += [
+                    {"id": each["id"], "text": _log(each["path"], is_elastic=is_elastic)},
+                    {"id": each["id"], "end": True},
+                ]
         route.fulfill(body="".join(json.dumps(line) + "\n" for line in lines), content_type="application/x-ndjson")
 
     for pattern in ("**/console/k8s/**", "**/console/samples/**", "**/console/history", "**/console/session"):

@@ -11,7 +11,7 @@ from torchyard.elastic.coordinator.event_line import event_line
 
 PYTORCHJOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
-_TRAIN = """
+TRAIN = """
 import os, time
 rank = os.environ.get("RANK", "0")
 for step in range(100000):
@@ -19,7 +19,7 @@ for step in range(100000):
     time.sleep(0.2)
 """
 # What the coordinator of the elastic runtime prints in its pod, and what the first worker does.
-_EVENTS = (
+EVENTS = (
     event_line(
         "WorldBegan",
         "2 workers from step 0: all are here",
@@ -44,8 +44,8 @@ _EVENTS = (
     ),
     event_line("CheckpointSaved", "step 50 is durable at /ckpt/step-50", {"step": 50, "sha256": "abc"}),
 )
-_ELASTIC = f"import time\nfor line in {_EVENTS!r}: print(line, flush=True); time.sleep(0.02)"
-_FAIL = "print('loss=1.0'); raise RuntimeError('out of memory')"
+ELASTIC = f"import time\nfor line in {EVENTS!r}: print(line, flush=True); time.sleep(0.02)"
+FAIL = "print('loss=1.0'); raise RuntimeError('out of memory')"
 
 
 def container(program: str, **more: Any) -> dict[str, Any]:
@@ -82,9 +82,9 @@ def job(name: str, program: str, *, queue: str = "", cpu: str = "100m") -> dict[
 def create_jobs(server: Server) -> None:
     """A training that runs, one that failed, a job that waits in its queue for ever, and the log of an elastic one."""
     for path, body in (
-        (PYTORCHJOBS, pytorchjob("training", _TRAIN, 1, team="vision")),
-        (PYTORCHJOBS, pytorchjob("broken", _FAIL, team="nlp")),
-        (JOBS, job("elastic", _ELASTIC)),
+        (PYTORCHJOBS, pytorchjob("training", TRAIN, 1, team="vision")),
+        (PYTORCHJOBS, pytorchjob("broken", FAIL, team="nlp")),
+        (JOBS, job("elastic", ELASTIC)),
         (JOBS, job("too-large", "print(1)", queue="default", cpu="4000")),
     ):
         answer = server.admin.post(path, body)

@@ -19,7 +19,24 @@ from tests.console.pages.conftest import Console
 RECORDED = Path(__file__).parent / "screenshots"
 VERSION = RECORDED / "chromium.txt"
 JOB = "/job/default/pytorchjobs.kubeflow.org/train-0"
+COMPARE = "/compare?jobs=default/pytorchjobs.kubeflow.org/train-0,default/pytorchjobs.kubeflow.org/train-1"
 PICTURES = {
+    "overview-light": ("/overview", ".meter", 1280, False),
+    "overview-dark": ("/overview", ".meter", 1280, True),
+    "overview-narrow": ("/overview", ".meter", 360, False),
+    "queues-light": ("/queues", "td.wide", 1280, False),
+    "queues-dark": ("/queues", "td.wide", 1280, True),
+    "queues-narrow": ("/queues", "td.wide", 360, False),
+    "nodes-light": ("/nodes", ".meter", 1280, False),
+    "volumes-light": ("/volumes", ".state", 1280, False),
+    "images-dark": ("/images", "td", 1280, True),
+    "history-light": ("/history", "td.wide", 1280, False),
+    "history-narrow": ("/history", "td.wide", 360, True),
+    "compare-light": (COMPARE, "canvas", 1280, False),
+    "elastic-light": (f"{JOB}?tab=elastic", "text=1 worker lost", 1280, False),
+    "elastic-dark": (f"{JOB}?tab=elastic", "text=1 worker lost", 1280, True),
+    "elastic-narrow": (f"{JOB}?tab=elastic", "text=1 worker lost", 360, False),
+    "yaml-narrow": (f"{JOB}?tab=yaml", ".yaml", 360, False),
     "jobs-light": ("/jobs", ".job-row", 1280, False),
     "jobs-dark": ("/jobs", ".job-row", 1280, True),
     "jobs-narrow": ("/jobs", ".job-row", 360, False),
@@ -73,7 +90,7 @@ def _major(chromium: Any) -> str:
 def _picture(console: Console, canvas: Any, name: str) -> str:
     route, awaited, width, is_dark = PICTURES[name]
     page = console.window(width=width, dark=is_dark)
-    fixed_cluster.serve(page, has_logs=route != "/jobs")
+    fixed_cluster.serve(page, has_logs=JOB in route, is_elastic="elastic" in name)
     console.go(page, route)
     page.locator(awaited).first.wait_for()
     page.locator("text=Loading…").first.wait_for(state="detached")
