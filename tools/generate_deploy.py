@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchyard.operator.manifests import Installation, as_yaml, definitions, objects, queue_objects
+from torchyard.operator.manifests import Installation, as_yaml, definitions, objects, queue_objects, sdk_objects
 from torchyard.operator.settings import IMAGE
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -29,7 +29,7 @@ def main(directory: Path = DEPLOY) -> None:
     templates, crds = directory / "chart" / "templates", directory / "chart" / "crds"
     for folder in (templates, crds):
         folder.mkdir(parents=True, exist_ok=True)
-    (directory / "torchyard.yaml").write_text(as_yaml([*definitions(), *objects(install)]))
+    (directory / "torchyard.yaml").write_text(as_yaml([*definitions(), *objects(install), *sdk_objects(install)]))
     for definition in definitions():
         (crds / f"{definition['spec']['names']['plural']}.yaml").write_text(as_yaml([definition]))
     marked = replace(install, image=f"{_MARK}image", namespace=f"{_MARK}namespace", replicas=f"{_MARK}replicas")

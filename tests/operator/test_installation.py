@@ -22,6 +22,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import CLUSTER_ROLES, NAMESPACES, SERVICES
 from torchyard.api.objects import Object
+from torchyard.api.trainjob.runtimes import PUBLIC, SYSTEM_NAMESPACE, TRAINER_VERSION
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client
 from torchyard.kube.connect import open_client
@@ -32,6 +33,7 @@ from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK
 
 pytestmark = pytest.mark.cluster
 ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
+SYSTEM = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}"
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 
 
@@ -105,6 +107,35 @@ async def test_a_namespace_of_another_owner_is_neither_changed_nor_deleted(kube:
         assert output[-1] == "namespace/shared was not created by yard install, and is kept"
         assert "deletionTimestamp" not in (await admin.get(NAMESPACES, "shared"))["metadata"]
         assert await admin.find(DEPLOYMENTS, NAME, "shared") is None
+
+
+async def test_the_sdk_reads_the_version_of_the_api_which_an_uninstallation_removes(kube: Server) -> None:
+    to, output = replace(INSTALLATION, namespace="for-the-sdk"), list[str]()
+    async with administered(kube) as admin:
+        await install(admin, to, lambda _: None)
+        user = {"Impersonate-User": "someone", "Impersonate-Group": "system:authenticated"}
+        read = kube.admin.get(f"{SYSTEM}/configmaps/{PUBLIC}", headers=user)
+        assert read.json["data"] == {"kubeflow_trainer_version": TRAINER_VERSION}
+        assert kube.admin.get(f"{SYSTEM}/configmaps", headers=user).status == 403
+        await uninstall(admin, to, output.append)
+        assert {f"{kind}/{PUBLIC} deleted" for kind in ("configmap", "role", "rolebinding")} <= set(output)
+        assert kube.admin.get(f"{SYSTEM}/configmaps/{PUBLIC}").status == 404
+        assert "deletionTimestamp" not in (await admin.get(NAMESPACES, SYSTEM_NAMESPACE))["metadata"]
+
+
+async def test_the_version_that_upstreams_trainer_has_installed_is_neither_changed_nor_deleted(kube: Server) -> None:
+    theirs = {"metadata": {"name": PUBLIC}, "data": {"kubeflow_trainer_version": "theirs"}}
+    to, output = replace(INSTALLATION, namespace="beside-trainer"), list[str]()
+    async with administered(kube) as admin:
+        if await admin.find(NAMESPACES, SYSTEM_NAMESPACE) is None:
+            await admin.create(NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}})
+        assert kube.admin.post(f"{SYSTEM}/configmaps", theirs).status == 201
+        await install(admin, to, output.append)
+        assert f"configmap/{PUBLIC} was not created by yard install, and is left unchanged" in output
+        await install(admin, replace(to, trainjobs=False), output.append)
+        await uninstall(admin, to, output.append)
+        assert kube.admin.get(f"{SYSTEM}/configmaps/{PUBLIC}").json["data"] == theirs["data"]
+        assert kube.admin.delete(f"{SYSTEM}/configmaps/{PUBLIC}").status == 200
 
 
 async def test_a_namespace_with_jobs_is_kept(kube: Server) -> None:

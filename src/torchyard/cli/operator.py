@@ -196,7 +196,7 @@ def install(
     from torchyard.operator import install as installer
     from torchyard.operator.checks import has_upstream_jobset
     from torchyard.operator.diagnosis import is_plane
-    from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
+    from torchyard.operator.manifests import Installation, as_yaml, definitions, objects, sdk_objects
     from torchyard.operator.monitoring import monitoring_objects
     from torchyard.operator.queues import inspect_kueue
 
@@ -219,7 +219,7 @@ def install(
     if dry_run:
         manifests = [
             *definitions(jobsets=installation.jobsets, trainjobs=installation.trainjobs),
-            *([] if crds_only else objects(installation)),
+            *([] if crds_only else [*objects(installation), *sdk_objects(installation)]),
             *(monitoring_objects(installation) if monitoring and not crds_only else ()),
         ]
         if chosen in (Output.json, Output.name):

@@ -11,6 +11,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import CLUSTER_ROLES, LEASES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.api.objects import Object
+from torchyard.api.trainjob.runtimes import SYSTEM_NAMESPACE
 from torchyard.controllers.jobset import JOBSETS
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.controllers.trainjob import TRAINJOBS
@@ -30,6 +31,7 @@ from torchyard.operator.manifests import (
     jobset_objects,
     objects,
     queue_objects,
+    sdk_objects,
     trainjob_objects,
 )
 from torchyard.operator.monitoring import GROUP as MONITORING_GROUP
@@ -79,12 +81,13 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
         await _wait_established(client, obj, say)
     if to is None:
         return
-    desired = objects(to)
+    desired = [*objects(to), *sdk_objects(to)]
     if to.monitoring:
         await _check_prometheus_operator(client)
         desired += monitoring_objects(to)
     for obj in desired:
-        if obj["kind"] == "Namespace" and await _is_foreign(client, obj):
+        is_shared = obj["kind"] == "Namespace" or obj["metadata"].get("namespace") == SYSTEM_NAMESPACE
+        if is_shared and await _is_foreign(client, obj):
             say(f"{_describe(obj)} was not created by yard install, and is left unchanged")
         else:
             await _apply(client, obj, say)
@@ -128,7 +131,7 @@ async def includes_trainjobs(client: Client, requested: bool | None, say: Say, *
 async def uninstall(client: Client, to: Installation, say: Say, *, with_definitions: bool = False) -> None:
     """Delete the operator and its roles. The definitions that it created, and with them all jobs, only on request.
 
-    The namespace is deleted too, unless another party created it or jobs in it are to be kept.
+    The namespace is deleted too, unless another party created it or jobs in it are to be kept. Kubeflow's is kept.
     """
     (namespace,) = (obj for obj in objects(to) if obj["kind"] == "Namespace")
     obsolete = [*reversed(objects(to)), *await _optional(client, to), *_created_by_operator(to)]
@@ -159,6 +162,9 @@ async def _optional(client: Client, to: Installation) -> list[Object]:
         *trainjob_objects(replace(to, trainjobs=True)),
         *monitoring_objects(to),
     ]
+    for obj in sdk_objects(replace(to, trainjobs=True)):
+        if obj["kind"] == "ConfigMap" and not await _is_foreign(client, obj):  # upstream's Trainer has one of this name
+            optional.append(obj)
     for kind in ("RoleBinding", "Role"):
         listed = (await client.list(_REFS[kind], labels=f"{NAME_LABEL}={NAME}")).items
         optional += [{"kind": kind, "metadata": role["metadata"]} for role in listed]
@@ -174,8 +180,9 @@ def _created_by_operator(to: Installation) -> list[Object]:
 
 
 async def _is_foreign(client: Client, obj: Object) -> bool:
-    """Whether the namespace or definition exists and was not created by an installation."""
-    existing = await client.find(_REFS[obj["kind"]], obj["metadata"]["name"])
+    """Whether the object exists and was not created by an installation."""
+    metadata = obj["metadata"]
+    existing = await client.find(_REFS[obj["kind"]], metadata["name"], metadata.get("namespace", ""))
     return existing is not None and (existing["metadata"].get("labels") or {}).get(NAME_LABEL) != NAME
 
 

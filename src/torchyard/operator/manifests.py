@@ -21,6 +21,7 @@ from torchyard.api.samples import PORT_NAME, PROXIED_NAME
 from torchyard.api.trainjob import names as trainjob
 from torchyard.api.trainjob.crd import definition_object as trainjob_definition
 from torchyard.api.trainjob.runtime_crd import definition_objects as runtime_definitions
+from torchyard.api.trainjob.runtimes import public_objects
 from torchyard.operator import permissions
 from torchyard.operator.settings import (
     DEFAULTS_WEBHOOK,
@@ -212,6 +213,16 @@ def trainjob_objects(to: Installation) -> list[Object]:
             webhooks=[hook],
         )
     ]
+
+
+def sdk_objects(to: Installation) -> list[Object]:
+    """What Kubeflow's SDK asks about the installation, in a namespace that other parts of Kubeflow may share.
+
+    The chart does not have them: Helm does not adopt a namespace that exists already.
+    """
+    if not to.trainjobs:
+        return []
+    return [{**obj, "metadata": {**obj["metadata"], "labels": LABELS}} for obj in public_objects()]
 
 
 def _deployment(to: Installation) -> Object:
