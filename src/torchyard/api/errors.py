@@ -53,6 +53,12 @@ class StatusError(YardError):
         self.metadata = dict(metadata) if metadata else {}
         self.warnings: tuple[str, ...] = ()  # about the request, found before the error
 
+    @property
+    def is_namespace_terminating(self) -> bool:
+        """Whether nothing can be created because the namespace is being deleted."""
+        causes = (self.details or {}).get("causes") or ()
+        return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+
     def body(self) -> dict[str, Any]:
         """Return the `Status` object of this error."""
         status: dict[str, Any] = {

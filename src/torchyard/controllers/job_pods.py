@@ -51,7 +51,7 @@ class JobPodWriter:
             try:
                 created = await self._client.create(PODS, pod)
             except StatusError as error:
-                if not _is_namespace_terminating(error):
+                if not error.is_namespace_terminating:
                     self._recorder.event(job, "Warning", messages.NOT_CREATED, messages.not_created(error.message))
                 return error
         self._pod_cache.record(created)
@@ -102,9 +102,3 @@ class JobPodWriter:
                 raise
         self._pod_cache.record(patched)
         return patched
-
-
-def _is_namespace_terminating(error: StatusError) -> bool:
-    """Whether the namespace is terminating: nothing can be created there, and no event is needed."""
-    causes = (error.details or {}).get("causes") or ()
-    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)

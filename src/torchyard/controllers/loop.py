@@ -65,10 +65,8 @@ class Controller:
             try:
                 requeue_after = await self._reconcile(key)
             except YardError as error:
-                # A conflict is expected: the informer will deliver the newer object.
-                is_conflict = isinstance(error, StatusError) and error.status in (404, 409)
                 log.log(
-                    logging.DEBUG if is_conflict else logging.WARNING,
+                    logging.DEBUG if _is_expected(error) else logging.WARNING,
                     "reconcile failed: controller=%s key=%s error=%s retry_seconds=%.2f",
                     self.name,
                     "/".join(key),
@@ -90,3 +88,8 @@ class Controller:
             finally:
                 self.queue.done(key)
                 self._observe(result, time.perf_counter() - started)
+
+
+def _is_expected(error: YardError) -> bool:
+    """A conflict: the informer will deliver the newer object. Or a namespace that ends, and its objects with it."""
+    return isinstance(error, StatusError) and (error.status in (404, 409) or error.is_namespace_terminating)

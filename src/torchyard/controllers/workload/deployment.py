@@ -13,7 +13,6 @@ from torchyard.api.workload import messages
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.controllers.workload.ownership import Ownership, with_kind
-from torchyard.controllers.workload.pod_writer import is_namespace_terminating
 from torchyard.core.workload.deployment import DeploymentDecision, after_collision, after_failed_creation, decide
 from torchyard.core.workload.deployment_view import DeploymentView
 from torchyard.kube.client import Client
@@ -105,7 +104,7 @@ class DeploymentController:
             if error.reason == "AlreadyExists":
                 await self._report_collision(view, replica_set)
                 return False
-            if not is_namespace_terminating(error):
+            if not error.is_namespace_terminating:
                 status, event = after_failed_creation(view, metadata["name"], error.message)
                 await self._write_status(deployment, DeploymentDecision(status=status))
                 self._recorder.event(deployment, event.kind, event.reason, event.message)

@@ -51,7 +51,7 @@ class PodWriter:
             try:
                 created = await self._client.create(PODS, pod)
             except StatusError as error:
-                if is_namespace_terminating(error):
+                if error.is_namespace_terminating:
                     return None  # nothing can be created there, and no event is needed
                 text = messages.pod_not_created(error.message)
                 self._recorder.event(owner, "Warning", messages.NOT_CREATED, text)
@@ -88,8 +88,3 @@ class PodWriter:
             is_gone = isinstance(error, StatusError) and error.status in (404, 409)  # or another pod has its name
             if not is_gone:
                 raise
-
-
-def is_namespace_terminating(error: StatusError) -> bool:
-    causes = (error.details or {}).get("causes") or ()
-    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
