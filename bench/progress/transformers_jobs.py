@@ -50,8 +50,7 @@ _MOUNTED = {
 }
 
 
-# Python keeps what it prints into a pipe until 8 KiB are full; PyTorchJobs set the last variable for all programs.
-_ENVIRONMENT = {"PYTHONPATH": "/src", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+_ENVIRONMENT = {"PYTHONPATH": "/src", "OMP_NUM_THREADS": "1"}
 
 
 def _container(name: str, *arguments: str) -> Object:

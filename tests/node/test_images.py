@@ -55,6 +55,7 @@ def test_image_names_are_completed(name: str, full: str) -> None:
 def test_well_known_images_use_the_detected_environment(store: ImageStore) -> None:
     image = store.resolve("pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel")
     assert image.config.env["PATH"].startswith(str(Path(sys.executable).parent))
+    assert image.config.env["PYTHONUNBUFFERED"] == "1"
     assert image.config.directory == "/workspace"
     assert store.resolve("busybox").config.command == ("sh",)
 

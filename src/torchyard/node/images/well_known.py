@@ -100,6 +100,7 @@ def _image(full: str, entry: WellKnownImage, python: Python, layers: Path) -> Im
     if entry.kind in ("python", "yard"):
         env["PATH"] = f"{python.programs}:{PATH}"
         env["PYTHON_VERSION"] = python.version
+        env["PYTHONUNBUFFERED"] = "1"  # logs and progress show what a program prints when it prints it
     if entry.kind == "python" and not python.has_runtime:
         runtime = elastic_runtime.directory(layers)
         prefixes = (*prefixes, runtime)
