@@ -238,10 +238,10 @@ async def test_a_missing_key_is_named_with_its_namespace_and_a_failed_mount_with
     container = {"name": "c", "image": "python:3", "command": ["python3", "--version"]}
     await node.create("key", {"containers": [{**container, "env": [{"name": "A", "valueFrom": reference}]}]})
     volumes = [{"name": "data", "secret": {"secretName": "nosuch"}}]
-    await node.create("volume", {"containers": [container], "volumes": volumes})
+    await node.create("no-secret", {"containers": [container], "volumes": volumes})
     for name, reason, message in (
         ("key", "Failed", "Error: couldn't find key nosuch in ConfigMap default/settings"),
-        ("volume", "FailedMount", 'MountVolume.SetUp failed for volume "data" : secret "nosuch" not found'),
+        ("no-secret", "FailedMount", 'MountVolume.SetUp failed for volume "data" : secret "nosuch" not found'),
     ):
         async with asyncio.timeout(60):
             while (await node.messages(name)).get(reason) != message:
