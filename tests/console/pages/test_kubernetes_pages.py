@@ -50,17 +50,25 @@ def is_served(kube: Server, path: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def cluster(driver: None, kube: Server) -> Server:
-    """The server, with what the pages show."""
+def cluster(driver: None, kube: Server) -> Iterator[Server]:
+    """The server, with what the pages show. Other tests need it without Kueue."""
+    created = []
     for definition in (*definitions(), *job_definitions()):
-        assert kube.admin.post(CRDS, definition).status in (201, 409)
+        status = kube.admin.post(CRDS, definition).status
+        assert status in (201, 409)
+        if status == 201:
+            created.append(f"{CRDS}/{definition['metadata']['name']}")
     for path in (f"{KUEUE}/clusterqueues", f"{KUEUE}/workloads", "/apis/kubeflow.org/v1/pytorchjobs"):
         eventually(lambda path=path: is_served(kube, path), f"{path} is served")  # type: ignore[misc]
     assert kube.admin.post("/api/v1/namespaces", {"metadata": {"name": SPACE}}).status in (201, 409)
     _create_node_and_volume(kube)
     _create_job(kube)
     _create_queues(kube)
-    return kube
+    yield kube
+    for path in created:
+        kube.admin.delete(path)
+    for path in created:
+        eventually(lambda path=path: kube.admin.get(path).status == 404, f"{path} is deleted")  # type: ignore[misc]
 
 
 def _create_node_and_volume(kube: Server) -> None:

@@ -10,6 +10,16 @@ from tests.console.pages.jobs import JOBS, PYTORCHJOBS, container, job, phase, p
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 
+# Resolves when the wheel has stopped to move a list.
+SCROLLED = """list => new Promise((done) => {
+    let before = -1;
+    const look = () => {
+        if (list.scrollTop === before) return done();
+        before = list.scrollTop;
+        setTimeout(look, 200);
+    };
+    look();
+})"""
 TRAINING = "/job/default/pytorchjobs.kubeflow.org/training"
 SLEEP = "import time; time.sleep(600)"
 
@@ -52,6 +62,7 @@ def test_jobs_are_marked_by_key_and_click_and_compared(console: Console) -> None
     page = console.open("/jobs?kind=PyTorchJob&sort=name")
     page.locator(".job-row", has_text="training").first.wait_for()
     page.keyboard.press("j")
+    page.locator(".job-row.selected").wait_for()
     page.keyboard.press("x")
     page.locator("text=mark another to compare").wait_for()
     page.locator(".job-row", has_text="training").first.click(modifiers=["Shift"])
@@ -130,6 +141,7 @@ def test_a_log_is_searched_with_an_expression_shows_times_and_follows(console: C
     page.locator(".vlist").hover()
     page.mouse.wheel(0, -400)
     page.locator("button[aria-pressed=false]", has_text="follow").wait_for()
+    page.locator(".vlist").evaluate(SCROLLED)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("f")
     page.locator("button[aria-pressed=true]", has_text="follow").wait_for()
@@ -151,14 +163,19 @@ def test_curves_are_smoothed_logarithmic_by_step_and_zoomed(console: Console) ->
     figure = page.locator("figure[aria-label^='loss']")
     plot = figure.locator(".u-over")
 
+    def size() -> dict[str, float]:
+        """Of the plot, which a change of the axes draws anew."""
+        eventually(lambda: plot.bounding_box() is not None, "the curve is drawn")
+        box: dict[str, float] = plot.bounding_box()
+        return box
+
     def at(share: float) -> str:
-        box = plot.bounding_box()
-        plot.hover(position={"x": box["width"] * share, "y": 20})
+        plot.hover(position={"x": size()["width"] * share, "y": 20})
         figure.locator(".readout", has_text="·").wait_for()
         return str(figure.locator(".readout").inner_text())
 
     before = at(0.9)
-    box = plot.bounding_box()
+    box = size()
     page.mouse.move(box["x"] + box["width"] * 0.1, box["y"] + 40)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 40, steps=5)
@@ -168,8 +185,9 @@ def test_curves_are_smoothed_logarithmic_by_step_and_zoomed(console: Console) ->
     assert at(0.9) == before
     section = page.locator("section[aria-label=Metrics]")
     section.get_by_role("button", name="by step").click()
-    assert not re.match(r"\d\d:\d\d", at(0.5))
+    eventually(lambda: not re.match(r"\d\d:\d\d", at(0.5)), "the axis has steps")
     section.get_by_role("button", name="by step").click()
+    eventually(lambda: bool(re.match(r"\d\d:\d\d", at(0.02))), "the axis has times again")
     plain = at(0.02)
     section.get_by_role("button", name="logarithmic").click()
     page.locator("button[aria-pressed=true]", has_text="logarithmic").wait_for()
@@ -301,8 +319,9 @@ def test_the_whole_list_is_worked_by_keys_alone(console: Console) -> None:
     page.keyboard.press("/")
     page.keyboard.type("training")
     page.locator(".job-row", has_text="broken").wait_for(state="detached")
-    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
     page.keyboard.press("j")
+    page.locator(".job-row.selected", has_text="training").wait_for()
     page.keyboard.press("Enter")
     page.locator("h1", has_text="training").wait_for()
     button = page.get_by_role("button", name="Stop", exact=True)

@@ -12,6 +12,7 @@ from tests.console.pages.conftest import Console
 from tests.console.pages.jobs import JOBS, job
 from tests.support.effort import FULL
 from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
 
 TRAINING = "/job/default/pytorchjobs.kubeflow.org/training"
 PAGES = {
@@ -232,9 +233,13 @@ def test_runs_of_one_name_are_compared_with_their_own_values(console: Console) -
     console.go(page, f"/compare?jobs=default/{resource}/same,other/{resource}/same")
     for title in ("default/same", "other/same"):
         page.locator("th", has_text=title).wait_for()
-    assert page.locator("tr", has_text="last loss").locator("td").all_inner_texts() == ["last loss", "1", "2"]
-    limits = page.locator("tr", has_text="Worker: limits memory").locator("td").all_inner_texts()
-    assert limits == ["Worker: limits memory", "2Gi", "1Gi"]
+
+    def cells(title: str) -> list[str]:
+        texts: list[str] = page.locator("tr", has_text=title).locator("td").all_inner_texts()
+        return texts
+
+    eventually(lambda: cells("last loss") == ["last loss", "1", "2"], "the values of both runs")
+    eventually(lambda: cells("Worker: limits memory") == ["Worker: limits memory", "2Gi", "1Gi"], "their differences")
 
 
 def test_a_chart_shows_the_values_at_the_cursor(console: Console) -> None:

@@ -54,7 +54,7 @@ export function LogsTab({ logs }: TabData): JSX.Element {
   }, [logs.version]);
   useKeys([
     { key: '/', does: 'search the log', run: () => search.current?.focus() },
-    { key: 'f', does: 'follow', run: () => setFollowing(!following) },
+    { key: 'f', does: 'follow', run: () => setFollowing((before) => !before) },
     { key: 'E', does: 'first error', run: jumpToError },
   ]);
 
