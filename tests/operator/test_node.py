@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.support import kubectl as kubectls
-from tests.support.images import install_busybox, install_python, pack
+from tests.support.images import install_busybox, install_file, install_python, pack
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import ROOT
 from tests.support.real_node import load_image, real_node
@@ -28,6 +28,7 @@ from tests.support.training import interpreter
 from tests.support.waiting import eventually
 
 from torchyard.api.objects import Object
+from torchyard.api.trainjob.runtimes import IMAGE as RUNTIME_IMAGE
 from torchyard.operator.settings import LEASE, NAME, NAMESPACE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3000)]
@@ -145,8 +146,20 @@ def make_training(tree: Path, archive: Path) -> None:
     python = install_python(tree, interpreter(), ("torch", "numpy"))
     for program in TRAINING.values():
         shutil.copytree(EXAMPLES / "mnist", tree / program.lstrip("/").rpartition("/")[0], dirs_exist_ok=True)
+    install_torchrun(tree, python[0])
     variables = {"PYTHONPATH": "/site-packages", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
-    pack(tree, {name: [*python, program] for name, program in TRAINING.items()}, archive, env=variables)
+    commands = {name: [*python, program] for name, program in TRAINING.items()}
+    pack(tree, {**commands, f"docker.io/{RUNTIME_IMAGE}": python}, archive, env=variables)
+
+
+def install_torchrun(tree: Path, python: str) -> None:
+    """What the SDK's command starts: bash and torchrun."""
+    install_file(tree, Path("/usr/bin/bash"))
+    (tree / "bin").mkdir(exist_ok=True)
+    (tree / "bin" / "bash").symlink_to("/usr/bin/bash")
+    torchrun = tree / "usr" / "bin" / "torchrun"
+    torchrun.write_text(f"#!{python}\nfrom torch.distributed.run import main\n\nmain()\n")
+    torchrun.chmod(0o755)
 
 
 def yard(*arguments: str) -> None:
